@@ -106,8 +106,8 @@ ROUTERS = (
 
 
 def create_app(settings: Settings | None = None, processes: Sequence[str] | None = None) -> FastAPI:
-    """The service. Nothing is opened before the lifespan starts. ``processes`` are the names of its processes where it
-    has several: each takes its name in ``app.state.metrics``, and one of them merges. Else this one does.
+    """Yield the service. Nothing is opened before the lifespan starts. ``processes`` are the names of its processes
+    where it has several: each takes its name in ``app.state.metrics``, and one of them merges. Else this one does.
     """
     chosen = settings or Settings()
 
@@ -171,7 +171,7 @@ class Running:
     """
 
     def __init__(self, settings: Settings, workers: int, metrics: Metrics) -> None:
-        """Opens the catalog. Raises ``Unavailable`` when it is not at this version's schema."""
+        """Open the catalog. Raise ``Unavailable`` when it is not at this version's schema."""
         self.database = CatalogDatabase(settings.catalog_url, folder=settings.folder.resolve(), metrics=metrics)
         prepare_catalog(self.database, settings)
         self.warehouse = Warehouse(settings.warehouse_root, marked=True)
@@ -291,7 +291,7 @@ class _Service:
 
 
 def staging_bounds(settings: Settings) -> StagingBounds:
-    """The bounds of staging that the settings say."""
+    """Return the bounds of staging that the settings say."""
     return StagingBounds(
         settings.staged_table_mib * _MIB,
         settings.staged_table_records,
@@ -305,7 +305,7 @@ def staging_bounds(settings: Settings) -> StagingBounds:
 def prepare_catalog(database: CatalogDatabase, settings: Settings) -> None:
     """Migrate the embedded catalog; another one only `keyfold migrate` does, so that a roll-out decides when.
 
-    Raises ``Unavailable`` for a catalog that is not at this version's schema, or that is not there although the
+    Raise ``Unavailable`` for a catalog that is not at this version's schema, or that is not there although the
     warehouse holds tables.
     """
     check_not_lost(database, Warehouse(settings.warehouse_root))

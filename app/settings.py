@@ -173,7 +173,7 @@ class Settings(BaseSettings):
     @field_validator("cors_origins", mode="before")
     @classmethod
     def _origins(cls, text: object) -> object:
-        """Raises ``ValueError`` for what no browser sends as an origin: no page would be let in, in silence."""
+        """Raise ``ValueError`` for what no browser sends as an origin: no page would be let in, in silence."""
         if not isinstance(text, str):
             return text
         origins = [part.strip() for part in text.split(",") if part.strip()]
@@ -185,7 +185,7 @@ class Settings(BaseSettings):
     @field_validator("trusted_proxies")
     @classmethod
     def _networks(cls, text: str) -> str:
-        """Raises ``ValueError`` for what is no address: it would be trusted by no one, in silence."""
+        """Raise ``ValueError`` for what is no address: it would be trusted by no one, in silence."""
         parts = [part.strip() for part in text.split(",") if part.strip()]
         for part in parts:
             ipaddress.ip_network(part)
@@ -241,7 +241,7 @@ class Settings(BaseSettings):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a service that listens on ``host``."""
+    """Return whether only this machine can reach a service that listens on ``host``."""
     if host == "localhost":
         return True
     try:

@@ -45,7 +45,7 @@ class SparkExecutor:
         self._jobs: SparkJobs | None = None
 
     def open(self) -> SparkJobs:
-        """Spark, started when it was not. Raises ``Unavailable`` when there is no Java."""
+        """Spark, started when it was not. Raise ``Unavailable`` when there is no Java."""
         with self._lock:
             if self._jobs is None:
                 try:

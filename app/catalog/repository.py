@@ -71,7 +71,7 @@ class Repository:
 
     @classmethod
     def over(cls, transaction: Transaction) -> Repository:
-        """The repository of ``transaction``."""
+        """Return the repository of ``transaction``."""
         databases = Databases(transaction)
         tables = Tables(transaction, databases)
         batches = Batches(transaction, tables)
@@ -110,5 +110,5 @@ class Repository:
         )
 
     def now(self) -> datetime:
-        """The catalog's time; see ``Transaction.now``."""
+        """Return the catalog's time; see ``Transaction.now``."""
         return self.transaction.now()

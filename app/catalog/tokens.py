@@ -69,10 +69,10 @@ class Tokens:
         expires_at: datetime | None = None,
         created_at: datetime | None = None,
     ) -> ApiToken:
-        """A new token whose text has ``digest``, created now if not ``created_at``; from the first on tokens are
+        """Return a new token whose text has ``digest``, created now if not ``created_at``; from the first on tokens are
         required. One of the same name that has expired is forgotten.
 
-        Raises ``AlreadyExists`` for a name (or a text) in use.
+        Raise ``AlreadyExists`` for a name (or a text) in use.
         """
         token = ApiToken(name, role, scope, created_at or self.transaction.now(), expires_at)
         exists = AlreadyExists(
@@ -96,10 +96,10 @@ class Tokens:
         return token
 
     def begin_session(self, owner: str, number: str, digest: str, expires_at: datetime) -> ApiToken:
-        """A session of the token ``owner``, which it is like: it ends with that token, at ``expires_at`` at the latest,
-        or when it is ended. Of one token there are ``MOST_SESSIONS``: the oldest ends for another one.
+        """Return a session of the token ``owner``, which it is like: it ends with that token, at ``expires_at`` at the
+        latest, or when it is ended. Of one token there are ``MOST_SESSIONS``: the oldest ends for another one.
 
-        Raises ``NotFound`` for an owner that was revoked.
+        Raise ``NotFound`` for an owner that was revoked.
         """
         query = sa.select(tokens).where(tokens.c.name == owner).with_for_update()  # whoever revokes it waits for us
         row = self.transaction.execute(query).first()
@@ -121,11 +121,11 @@ class Tokens:
             self.transaction.execute(tokens.delete().where(tokens.c.name.in_(too_many)))
 
     def end_session(self, digest: str) -> None:
-        """Forgets the session whose text has ``digest``, if there is one."""
+        """Forget the session whose text has ``digest``, if there is one."""
         self.transaction.execute(tokens.delete().where(tokens.c.digest == digest, _IS_SESSION))
 
     def named(self, digest: str) -> ApiToken | None:
-        """The token, no session, whose text has ``digest``; None where there is none, or it has expired."""
+        """Return the token, no session, whose text has ``digest``; None where there is none, or it has expired."""
         row = self.transaction.execute(sa.select(tokens).where(tokens.c.digest == digest, ~_IS_SESSION)).first()
         living = row is not None and (row.expires_at is None or row.expires_at > self.transaction.now())
         return _token(row) if row is not None and living else None
@@ -136,7 +136,7 @@ class Tokens:
         self.transaction.execute(fact.on_conflict_do_nothing())
 
     def required(self) -> bool:
-        """Whether the API asks for a token: one was made, be it revoked since."""
+        """Return whether the API asks for a token: one was made, be it revoked since."""
         query = sa.select(facts.c.name).where(facts.c.name == Fact.TOKENS_REQUIRED)
         return self.transaction.execute(query).first() is not None
 
@@ -157,12 +157,12 @@ class Tokens:
         return self.transaction.execute(sa.select(facts.c.since).where(facts.c.name == Fact.BACKED_UP)).scalar()
 
     def by_digest(self) -> Mapping[str, ApiToken]:
-        """All tokens and sessions, expired ones too, by the digests of their texts."""
+        """Return all tokens and sessions, expired ones too, by the digests of their texts."""
         return {row.digest: _token(row) for row in self.transaction.execute(sa.select(tokens))}
 
     def page(self, *, after: str | None = None, limit: int | None = None) -> list[ApiToken]:
-        """Up to ``limit`` tokens, no sessions, in name order, those after the name ``after``; without a limit all of
-        them.
+        """Return up to ``limit`` tokens, no sessions, in name order, those after the name ``after``; without a limit
+        all of them.
         """
         query = sa.select(tokens).where(~_IS_SESSION).order_by(tokens.c.name).limit(limit)
         if after is not None:
@@ -170,20 +170,20 @@ class Tokens:
         return [_token(row) for row in self.transaction.execute(query)]
 
     def revoke(self, name: str) -> None:
-        """Forgets the token, so that it opens nothing any more, and its sessions with it. Raises ``NotFound``."""
+        """Forget the token, so that it opens nothing any more, and its sessions with it. Raise ``NotFound``."""
         if self.transaction.execute(tokens.delete().where(tokens.c.name == name)).rowcount == 0:
             raise not_found(Resource.TOKEN, name)
         self.transaction.execute(tokens.delete().where(_session_of(name)))
 
     def note_uses(self, times: Mapping[str, datetime]) -> None:
-        """Keeps when the tokens, by name, were last used, unless a later use is kept already."""
+        """Keep when the tokens, by name, were last used, unless a later use is kept already."""
         for name, used_at in times.items():
             older = sa.or_(tokens.c.last_used_at.is_(None), tokens.c.last_used_at < used_at)
             update = tokens.update().where(tokens.c.name == name, older).values(last_used_at=used_at)
             self.transaction.connection.execute(update)  # not a change of who may call: gates need not look again
 
     def exist(self) -> bool:
-        """Whether there is a token that opens the API now."""
+        """Return whether there is a token that opens the API now."""
         living = sa.or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > self.transaction.now())
         return self.transaction.execute(sa.select(tokens.c.name).where(living).limit(1)).first() is not None
 

@@ -53,7 +53,7 @@ class _Site:
         self.writers = CapacityLimiter(PAGES_AT_ONCE)
 
     async def answer(self, request: Request) -> Response:
-        """The answer to one request that ``app.console.site.gate`` let in."""
+        """Return the answer to one request that ``app.console.site.gate`` let in."""
         visit: Visit
         page: Page
         visit, page = request.scope[VISIT]
@@ -83,9 +83,9 @@ def install_console(app: FastAPI) -> None:
 
 
 def _sent(page: Page, visit: Visit, body: bytes) -> Response:
-    """The answer to a form, which is ``body`` or what was spooled.
+    """Return the answer to a form, which is ``body`` or what was spooled.
 
-    Raises ``Forbidden`` for one that no page shown to this browser has sent, ``Invalid``, ``Unavailable``, and what the
+    Raise ``Forbidden`` for one that no page shown to this browser has sent, ``Invalid``, ``Unavailable``, and what the
     page raises.
     """
     spooled, told = visit.request.scope.get(SPOOLED), visit.request.headers.get("content-type", "")
@@ -99,7 +99,7 @@ def _sent(page: Page, visit: Visit, body: bytes) -> Response:
 
 
 def _form(body: bytes) -> ImmutableMultiDict[str, str]:
-    """The fields of a form. Raises ``Invalid``."""
+    """Return the fields of a form. Raise ``Invalid``."""
     try:
         return ImmutableMultiDict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS))
     except ValueError as error:
@@ -107,6 +107,6 @@ def _form(body: bytes) -> ImmutableMultiDict[str, str]:
 
 
 def _check_form(visit: Visit) -> None:
-    """Raises ``Forbidden`` for a form that no page shown to this browser has sent."""
+    """Raise ``Forbidden`` for a form that no page shown to this browser has sent."""
     if not is_form_token(visit.cookie, visit.form.get("csrf", "")):
         raise Forbidden("this form is out of date, for you signed in or out since it was shown: open the page again")

@@ -27,7 +27,7 @@ class Role(StrEnum):
     ADMIN = "admin"  # databases, tables and tokens themselves; rollbacks and what else takes back what was stored
 
     def includes(self, other: Role) -> bool:
-        """Whether who has this role may do what asks for ``other``."""
+        """Return whether who has this role may do what asks for ``other``."""
         return _RANKS[self] >= _RANKS[other]
 
 
@@ -46,10 +46,10 @@ class TokenScope:
 
     @classmethod
     def parse(cls, patterns: Sequence[str], pointer: str = "") -> Self:
-        """The scope of all ``patterns``: ``*``, ``shop.*`` or ``shop.orders``; a name that is not plain stands in
-        backticks.
+        """Return the scope of all ``patterns``: ``*``, ``shop.*`` or ``shop.orders``; a name that is not plain stands
+        in backticks.
 
-        Raises ``Invalid`` with every pattern that is something else, below ``pointer``, and for none or too many.
+        Raise ``Invalid`` with every pattern that is something else, below ``pointer``, and for none or too many.
         """
         faults = [*_illegal_count(len(patterns), pointer)]
         faults += [_illegal(text, f"{pointer}/{place}") for place, text in enumerate(patterns) if not _is_legal(text)]
@@ -67,11 +67,11 @@ class TokenScope:
         return (EVERYTHING,) if self.everything else tuple(sorted(named))
 
     def covers(self, database: str, table: str | None = None) -> bool:
-        """Whether it holds the table, or without one the whole database."""
+        """Return whether it holds the table, or without one the whole database."""
         return self.everything or database in self.databases or (database, table) in self.tables
 
     def shows(self, database: str) -> bool:
-        """Whether it holds the database, or any table that the database may have."""
+        """Return whether it holds the database, or any table that the database may have."""
         return self.covers(database) or any(one == database for one, _ in self.tables)
 
     @property
@@ -80,12 +80,12 @@ class TokenScope:
         return None if self.everything else self.databases | {database for database, _ in self.tables}
 
     def shown_tables(self, database: str) -> Collection[str] | None:
-        """The names of those tables of the database that it holds; None for all."""
+        """Return the names of those tables of the database that it holds; None for all."""
         return None if self.covers(database) else {table for one, table in self.tables if one == database}
 
 
 def pattern_of(database: str, table: str | None = None) -> str:
-    """The pattern of one table, or of a whole database."""
+    """Return the pattern of one table, or of a whole database."""
     return f"{_quoted(database)}.{'*' if table is None else _quoted(table)}"
 
 

@@ -98,8 +98,8 @@ class KeyfoldError(Exception):
 
 
 def first_of(faults: Sequence[Violation]) -> str:
-    """The message of the first fault, and how many more there are: Paimon's clients show nothing of an error but its
-    message.
+    """Return the message of the first fault, and how many more there are: Paimon's clients show nothing of an error but
+    its message.
     """
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     return f"{faults[0].message}{more}"
@@ -190,7 +190,9 @@ _MISSING: Mapping[Resource, tuple[ErrorCode, str]] = {
 
 
 def not_found(resource: Resource, name: str, message: str | None = None) -> NotFound:
-    """The failure for a ``resource`` called ``name`` that does not exist (any more), told by ``message`` if given."""
+    """Return the failure for a ``resource`` called ``name`` that does not exist (any more), told by ``message`` if
+    given.
+    """
     code, text = _MISSING[resource]
     return NotFound(message or text.format(name), code=code, resource_type=resource, resource_name=name)
 
@@ -276,5 +278,5 @@ class StagingFull(KeyfoldError):
 
 
 def escape_pointer(segment: str) -> str:
-    """``segment`` as one reference token of a JSON pointer (RFC 6901 §3)."""
+    """Return ``segment`` as one reference token of a JSON pointer (RFC 6901 §3)."""
     return segment.replace("~", "~0").replace("/", "~1")

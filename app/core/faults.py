@@ -16,7 +16,7 @@ class FaultCode(StrEnum):
     meaning: str
 
     def __new__(cls, code: str, meaning: str) -> Self:
-        """The member whose value is ``code``."""
+        """Return the member whose value is ``code``."""
         member = str.__new__(cls, code)
         member._value_ = code
         member.meaning = meaning

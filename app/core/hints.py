@@ -15,7 +15,7 @@ LONGEST_SHOWN: Final = 300
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The name of ``known`` that ``word`` may have meant, None if there is none; of many names the first 500 are
+    """Return the name of ``known`` that ``word`` may have meant, None if there is none; of many names the first 500 are
     looked at, and long ones are not.
     """
     if len(word) > LONGEST_COMPARED:
@@ -26,12 +26,12 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def some_of(names: Collection[str]) -> str:
-    """The names in a row, and of more than 20 how many there are beside them."""
+    """Return the names in a row, and of more than 20 how many there are beside them."""
     told = ", ".join(cut(name) for name in islice(names, MOST_NAMED))
     more = len(names) - MOST_NAMED
     return f"{told} and {more} more" if more > 0 else told
 
 
 def cut(text: str) -> str:
-    """A text of a request as a message may show it: no longer than 300 characters."""
+    """Return a text of a request as a message may show it: no longer than 300 characters."""
     return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 1] + "…"

@@ -46,7 +46,7 @@ ARROW_TYPES: Mapping[Kind, Callable[[DataType], pa.DataType]] = {
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:
-    """The Arrow type that holds ``data_type`` as Spark reads and writes it."""
+    """Return the Arrow type that holds ``data_type`` as Spark reads and writes it."""
     return ARROW_TYPES[data_type.kind](data_type)
 
 
@@ -84,7 +84,9 @@ def _staging_schema(schema: TableSchema) -> pa.Schema:
 
 
 def rows_stream(columns: Sequence[Column], found: Sequence[bool], values: Mapping[str, Sequence[Any]]) -> bytes:
-    """An Arrow stream of a row for each key that was looked up: whether it was ``found``, then ``values`` by column."""
+    """Return an Arrow stream of a row for each key that was looked up: whether it was ``found``, then ``values`` by
+    column.
+    """
     fields = [pa.field(FOUND_COLUMN, pa.bool_()), *(pa.field(one.name, arrow_type(one.type)) for one in columns)]
     arrays = [pa.array(found, pa.bool_()), *(pa.array(values[one.name], arrow_type(one.type)) for one in columns)]
     sink = io.BytesIO()
@@ -100,10 +102,10 @@ class _Place(Protocol):
     def id(self) -> int: ...
 
     def member(self, field: Field) -> _Place:
-        """The place of a field of a ROW."""
+        """Return the place of a field of a ROW."""
 
     def inside(self, what: str) -> _Place:
-        """The place of an ``element``, ``key`` or ``value``."""
+        """Return the place of an ``element``, ``key`` or ``value``."""
 
 
 @dataclass(frozen=True)
@@ -189,6 +191,6 @@ _IDENTIFIED: Mapping[Kind, Callable[[DataType, _Place], pa.DataType]] = {
 
 
 def field_id(field: pa.Field) -> int | None:
-    """The Parquet field id of a field that was read, None if it has none."""
+    """Return the Parquet field id of a field that was read, None if it has none."""
     text = (field.metadata or {}).get(_FIELD_ID)
     return None if text is None else int(text)

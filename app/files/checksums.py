@@ -72,19 +72,20 @@ class SummedSink(io.RawIOBase):
         return memoryview(piece).nbytes
 
     def tell(self) -> int:
-        """How many bytes were written."""
+        """Return how many bytes were written."""
         return self.sums.size_bytes
 
 
 def block_digest(block: Any) -> bytes:
-    """The digest of one block."""
+    """Return the digest of one block."""
     return xxhash.xxh3_64_digest(block)
 
 
 def checksums_of(warehouse: Warehouse, path: str, read: Callable[[int], None] | None = None) -> Checksums:
-    """Of the file at ``path``, a piece in memory at a time; ``read`` is told of the bytes of each before the next one.
+    """Return of the file at ``path``, a piece in memory at a time; ``read`` is told of the bytes of each before the
+    next one.
 
-    Raises ``FileNotFoundError`` and other ``OSError``.
+    Raise ``FileNotFoundError`` and other ``OSError``.
     """
     sums = Sums()
     with warehouse.filesystem.open_input_file(path) as source:

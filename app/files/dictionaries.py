@@ -18,8 +18,8 @@ _MOST_BYTES: Final = 2**20  # of a dictionary; the values beyond that are writte
 
 
 def columns_with_dictionaries(rows: pa.Table) -> list[str]:
-    """The paths of columns, by the first of some rows that come in no order of their values. What is in an ARRAY or a
-    MAP gets one whatever it is.
+    """Return the paths of columns, by the first of some rows that come in no order of their values. What is in an ARRAY
+    or a MAP gets one whatever it is.
     """
     looked_at = rows.slice(0, _LOOKED_AT)
     without = {path for name in rows.column_names for path in _without(name, looked_at[name])}
@@ -52,7 +52,7 @@ def _pays(values: pa.ChunkedArray) -> bool:
 
 
 def _bytes(values: pa.ChunkedArray, count: int) -> int:
-    """What the values take in a file as they are."""
+    """Return what the values take in a file as they are."""
     if pa.types.is_binary(values.type) or pa.types.is_string(values.type):
         return int(pc.sum(pc.binary_length(values)).as_py()) + 4 * count
     return int(count * values.type.bit_width // 8)

@@ -32,14 +32,14 @@ class Entry:
 
 
 def entries(warehouse: Warehouse, path: str, *, recursive: bool = False) -> list[Entry]:
-    """What is in the folder at ``path``; nothing where there is no such folder."""
+    """Return what is in the folder at ``path``; nothing where there is no such folder."""
     selector = fs.FileSelector(path, allow_not_found=True, recursive=recursive)
     found = warehouse.filesystem.get_file_info(selector)
     return [Entry(one.path, one.type is fs.FileType.Directory, one.mtime) for one in found]
 
 
 def remove(warehouse: Warehouse, path: str) -> bool:
-    """Whether the file or folder was still there; others may remove it at the same time."""
+    """Return whether the file or folder was still there; others may remove it at the same time."""
     if warehouse.filesystem.get_file_info(path).type is not fs.FileType.Directory:
         return remove_file(warehouse, path)
     try:
@@ -59,7 +59,9 @@ def remove_file(warehouse: Warehouse, path: str) -> bool:
 
 
 def at_once(warehouse: Warehouse, ask: Callable[[_Asked], _Answer], asked: Sequence[_Asked]) -> Sequence[_Answer]:
-    """What ``ask`` answers to each; several at a time where the warehouse is a store. Raises what ``ask`` raises."""
+    """Return what ``ask`` answers to each; several at a time where the warehouse is a store. Raise what ``ask``
+    raises.
+    """
     if not warehouse.is_store or len(asked) < 2:
         return [ask(one) for one in asked]
     with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(asked))) as pool:

@@ -81,7 +81,7 @@ def _of_one_length(data: npt.NDArray[np.uint8], starts: npt.NDArray[np.intp], le
 
 
 def _unaligned(data: npt.NDArray[np.uint8], of: Any) -> npt.NDArray[Any]:
-    """The number that begins at each byte."""
+    """Return the number that begins at each byte."""
     size = np.dtype(of).itemsize
     return np.ndarray(max(0, len(data) - size + 1), np.dtype(of).newbyteorder("<"), data, strides=(1,))
 

@@ -57,7 +57,7 @@ class Warehouse:
         return isinstance(self.filesystem, fs.LocalFileSystem)
 
     def path(self, *segments: str) -> str:
-        """The path of a file or folder on ``filesystem``."""
+        """Return the path of a file or folder on ``filesystem``."""
         return "/".join((self._opened[1].rstrip("/"), *segments))
 
     @property
@@ -78,7 +78,7 @@ class Warehouse:
         return _LOCAL_BYTES if self.local else _FETCHED_BYTES
 
     def uri(self, *segments: str) -> str:
-        """The URI of a file or folder, as clients are told it: nothing in it is %-escaped."""
+        """Return the URI of a file or folder, as clients are told it: nothing in it is %-escaped."""
         if self.local:
             return f"file://{self.path(*segments)}"
         if self.is_store:
@@ -86,36 +86,36 @@ class Warehouse:
         return "/".join((self.root.rstrip("/"), *segments))
 
     def spark_uri(self, *segments: str) -> str:
-        """The URI of a file or folder for Spark, which takes it as it is."""
+        """Return the URI of a file or folder for Spark, which takes it as it is."""
         uri = self.uri(*segments)
         return f"{SPARK_SCHEME}{uri.removeprefix(SCHEME)}" if self.is_store else uri
 
 
 def names_table(folder: str) -> bool:
-    """Whether a folder of the warehouse may be a table's: that is named by the table's id. What else is there, in a
-    bucket or on a disk, is somebody else's.
+    """Return whether a folder of the warehouse may be a table's: that is named by the table's id. What else is there,
+    in a bucket or on a disk, is somebody else's.
     """
     return _TABLE_ID.fullmatch(folder) is not None
 
 
 def table_folder(table_id: str) -> tuple[str, ...]:
-    """The segments of a table's folder."""
+    """Return the segments of a table's folder."""
     return (table_id,)
 
 
 def staging_file(table_id: str, name: str) -> tuple[str, ...]:
-    """The segments of a staging file."""
+    """Return the segments of a staging file."""
     return (table_id, "staging", name)
 
 
 def history_file(table_id: str, name: str) -> tuple[str, ...]:
-    """The segments of a history file."""
+    """Return the segments of a history file."""
     return (table_id, HISTORY_FOLDER, name)
 
 
 def run_folder(table_id: str, run_id: str) -> tuple[str, ...]:
-    """The segments of a run's folder. The runs that one job wrote in many partitions, ``<folder>.<partition token>``,
-    share a folder.
+    """Return the segments of a run's folder. The runs that one job wrote in many partitions, ``<folder>.<partition
+    token>``, share a folder.
     """
     folder, _, partition = run_id.partition(".")
     inner = (f"{PARTITION_COLUMN}={partition}",) if partition else ()
@@ -123,27 +123,27 @@ def run_folder(table_id: str, run_id: str) -> tuple[str, ...]:
 
 
 def changelog_folder(table_id: str, folder: str) -> tuple[str, ...]:
-    """The segments of the folder that holds the changes of one merge or compaction."""
+    """Return the segments of the folder that holds the changes of one merge or compaction."""
     return (table_id, "changelog", folder)
 
 
 def changelog_file(table_id: str, name: str) -> tuple[str, ...]:
-    """The segments of one changelog file; ``name`` holds its folder."""
+    """Return the segments of one changelog file; ``name`` holds its folder."""
     return (*changelog_folder(table_id, name.partition("/")[0]), name.partition("/")[2])
 
 
 def twin_file(table_id: str, *path: str) -> tuple[str, ...]:
-    """The segments of a file below the folder of the table's twins, or of a folder."""
+    """Return the segments of a file below the folder of the table's twins, or of a folder."""
     return (table_id, "twin", *path)
 
 
 def data_file(table_id: str, run_id: str, name: str) -> tuple[str, ...]:
-    """The segments of one data file of a run."""
+    """Return the segments of one data file of a run."""
     return (*run_folder(table_id, run_id), name)
 
 
 def delta_log(table_id: str, *name: str) -> tuple[str, ...]:
-    """The segments of a table's Delta log, or of a file in it."""
+    """Return the segments of a table's Delta log, or of a file in it."""
     return (*table_folder(table_id), "_delta_log", *name)
 
 
@@ -163,7 +163,7 @@ def sync_new_folders(warehouse: Warehouse, *segments: str) -> None:
 
 
 def _kind_of(folder: str) -> int:
-    """What statfs(2) calls the type of the file system; 0 where it cannot be told."""
+    """Return what statfs(2) calls the type of the file system; 0 where it cannot be told."""
     told = ctypes.create_string_buffer(1024)
     known = _C.statfs(os.fsencode(folder), told) == 0
     return int.from_bytes(told.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder) if known else 0
@@ -171,7 +171,7 @@ def _kind_of(folder: str) -> int:
 
 def sync_file_system(folder: str) -> bool:
     """Make all that was written to the file system of ``folder`` durable; whether this system can, and is known to
-    mean it: one in user space may be told nothing. Raises ``OSError`` when something could not be written.
+    mean it: one in user space may be told nothing. Raise ``OSError`` when something could not be written.
     """
     syncfs = getattr(_C, "syncfs", None)
     if syncfs is None or _kind_of(folder) not in _SYNCED_WHOLE:

@@ -31,7 +31,7 @@ _KNOWN_FILES = 50_000  # of which a process remembers which blocks it has checke
 
 
 def file_of_batch(batch: Batch) -> NamedFile:
-    """The staging file of a batch."""
+    """Return the staging file of a batch."""
     path = "/".join(staging_file(batch.table_id, batch.file))
     return NamedFile(
         FileKind.HISTORY if batch.state is BatchState.MERGED else FileKind.STAGING,
@@ -45,24 +45,24 @@ def file_of_batch(batch: Batch) -> NamedFile:
 
 
 def file_of_run(table_id: str, run_id: str, file: DataFile) -> NamedFile:
-    """A data file of a run."""
+    """Return a data file of a run."""
     path = "/".join(data_file(table_id, run_id, file.name))
     return NamedFile(FileKind.RUN, table_id, path, file.size_bytes, file.digest, file.block_digests, run_id=run_id)
 
 
 def files_of_run(table_id: str, run: Run) -> list[NamedFile]:
-    """The data files of a run, by token."""
+    """Return the data files of a run, by token."""
     return [file_of_run(table_id, run.id, file) for file in run.files]
 
 
 def file_of_history(table_id: str, file: HistoryFile) -> NamedFile:
-    """A file of merged records."""
+    """Return a file of merged records."""
     path = "/".join(history_file(table_id, file.name))
     return NamedFile(FileKind.HISTORY, table_id, path, file.size_bytes, file.digest, file.block_digests)
 
 
 def file_of_changelog(table_id: str, snapshot_id: int, file: ChangelogFile) -> NamedFile:
-    """A file of the changes that a snapshot brought."""
+    """Return a file of the changes that a snapshot brought."""
     path = "/".join(changelog_file(table_id, file.name))
     return NamedFile(
         FileKind.CHANGELOG,
@@ -80,7 +80,7 @@ def check_file(warehouse: Warehouse, file: NamedFile, read: Callable[[int], None
     digest of is compared by its size and the checksums of its pages. ``read`` is told of the bytes as they are read,
     and may raise.
 
-    Raises ``DamagedFile``.
+    Raise ``DamagedFile``.
     """
     with _told(warehouse, file):
         found = checksums_of(warehouse, warehouse.path(file.path), read)
@@ -95,7 +95,7 @@ def check_file(warehouse: Warehouse, file: NamedFile, read: Callable[[int], None
 
 
 def damaged_files(warehouse: Warehouse, files: Sequence[NamedFile]) -> list[DamagedFile]:
-    """What is wrong with which of ``files``, in their order, a few at a time."""
+    """Return what is wrong with which of ``files``, in their order, a few at a time."""
 
     def look(file: NamedFile) -> DamagedFile | None:
         try:
@@ -111,7 +111,7 @@ def damaged_files(warehouse: Warehouse, files: Sequence[NamedFile]) -> list[Dama
 
 
 def read_whole(warehouse: Warehouse, file: NamedFile) -> pa.Buffer:
-    """All bytes of a file. Raises ``DamagedFile``."""
+    """Return all bytes of a file. Raise ``DamagedFile``."""
     with _told(warehouse, file), warehouse.filesystem.open_input_file(warehouse.path(file.path)) as source:
         content = source.read_buffer()
     _check_size(file, content.size)
@@ -133,7 +133,7 @@ def opened_parquet(warehouse: Warehouse, file: NamedFile, dictionaries: Sequence
     """The file, to be read in part: a block is checked when the process first reads it since the file last changed, a
     page whenever it is read. The columns ``dictionaries`` are given as they are stored: each value once.
 
-    Raises ``DamagedFile``, also while it is read, and ``Unavailable`` when another file system than this machine's does
+    Raise ``DamagedFile``, also while it is read, and ``Unavailable`` when another file system than this machine's does
     not answer.
     """
     with _told(warehouse, file), warehouse.filesystem.open_input_file(warehouse.path(file.path)) as source:
@@ -157,8 +157,8 @@ def _check_size(file: NamedFile, size: int) -> None:
 
 
 def _checked_source(warehouse: Warehouse, source: pa.NativeFile, file: NamedFile) -> _CheckedSource | None:
-    """What checks the bytes of ``source`` as they are read; None where all are checked, or there is nothing to check
-    them by.
+    """Return what checks the bytes of ``source`` as they are read; None where all are checked, or there is nothing to
+    check them by.
     """
     if warehouse.is_store:
         return _FetchedSource(source, file) if file.block_digests else None
@@ -167,7 +167,9 @@ def _checked_source(warehouse: Warehouse, source: pa.NativeFile, file: NamedFile
 
 
 def _identity(warehouse: Warehouse, file: NamedFile) -> tuple[int, ...]:
-    """What tells a file that was written to, or put back, from the one that was checked, where the file system says."""
+    """Return what tells a file that was written to, or put back, from the one that was checked, where the file system
+    says.
+    """
     if not warehouse.local:
         return ()
     found = os.stat(warehouse.path(file.path))
@@ -176,7 +178,7 @@ def _identity(warehouse: Warehouse, file: NamedFile) -> tuple[int, ...]:
 
 @lru_cache(maxsize=_KNOWN_FILES)
 def _checked_blocks(file: NamedFile, root: str, identity: tuple[int, ...]) -> bytearray:  # noqa: ARG001  # the key
-    """Which blocks of the file this process has found well: one byte each, 1 where it has."""
+    """Return which blocks of the file this process has found well: one byte each, 1 where it has."""
     return bytearray(len(file.block_digests or b"") // DIGEST_BYTES)
 
 
@@ -208,11 +210,11 @@ class _CheckedSource(io.RawIOBase):
         return self._place
 
     def tell(self) -> int:
-        """Where the next bytes come from."""
+        """Return where the next bytes come from."""
         return self._place
 
     def read(self, size: int = -1) -> Any:
-        """Up to ``size`` bytes. Raises ``DamagedFile``."""
+        """Return up to ``size`` bytes. Raise ``DamagedFile``."""
         rest = max(0, self._file.size_bytes - self._place)
         count = rest if size < 0 else min(size, rest)
         if not count:
@@ -223,7 +225,9 @@ class _CheckedSource(io.RawIOBase):
         return piece
 
     def _piece(self, blocks: range, count: int) -> Any:
-        """The next ``count`` bytes, which are in ``blocks``: each of these is checked from its beginning to its end."""
+        """Return the next ``count`` bytes, which are in ``blocks``: each of these is checked from its beginning to its
+        end.
+        """
         for block in blocks:
             if not self._checked[block]:
                 self._check(block, self._source.read_at(BLOCK_BYTES, block * BLOCK_BYTES))
@@ -289,7 +293,7 @@ def _told(warehouse: Warehouse, file: NamedFile) -> Iterator[None]:
 
 
 def missing(warehouse: Warehouse, file: NamedFile) -> KeyfoldError:
-    """What whoever does not find ``file`` is told: that it is damage, or that there is no warehouse at all."""
+    """Return what whoever does not find ``file`` is told: that it is damage, or that there is no warehouse at all."""
     try:
         there = is_claimed(warehouse) if warehouse.is_store or (warehouse.local and warehouse.marked) else True
     except OSError as error:
@@ -298,5 +302,5 @@ def missing(warehouse: Warehouse, file: NamedFile) -> KeyfoldError:
 
 
 def not_now(file: NamedFile, reason: str) -> Unavailable:
-    """What whoever cannot read ``file`` is told, where that says nothing about the file."""
+    """Return what whoever cannot read ``file`` is told, where that says nothing about the file."""
     return Unavailable(f"{file.path} cannot be read now: {reason}; try again later")

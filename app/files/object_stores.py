@@ -79,7 +79,8 @@ class Bucket:
         return self.location.removeprefix(SCHEME)
 
     def open(self) -> fs.FileSystem:
-        """The store. Nothing is asked of it yet; credentials are those of the environment, as AWS's tools find them.
+        """Return the store. Nothing is asked of it yet; credentials are those of the environment, as AWS's tools find
+        them.
 
         An object of up to 10 MB is one PUT, and there when that ends; a larger one when its last part is confirmed.
         """
@@ -89,12 +90,14 @@ class Bucket:
 
 
 def is_object_store(root: str) -> bool:
-    """Whether a warehouse is the bucket of an object store."""
+    """Return whether a warehouse is the bucket of an object store."""
     return root.startswith(SCHEME)
 
 
 def read_uri(root: str) -> Bucket:
-    """What an ``s3://`` URI says. Raises ``ValueError``, whose text holds nothing of the URI that may be secret."""
+    """Return what an ``s3://`` URI says. Raise ``ValueError``, whose text holds nothing of the URI that may be
+    secret.
+    """
     parts = urlsplit(root)
     if "@" in parts.netloc:
         raise ValueError("credentials do not belong into the URI; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
@@ -116,7 +119,7 @@ def read_uri(root: str) -> Bucket:
 
 
 def check_root(root: str) -> None:
-    """Raises ``ValueError`` for a warehouse that no service could use, with the fix."""
+    """Raise ``ValueError`` for a warehouse that no service could use, with the fix."""
     for scheme, fix in _HINTS.items():
         if root.startswith(scheme):
             raise ValueError(fix)
@@ -148,7 +151,9 @@ _KIND: Final = re.compile(r"AWS Error (\w+)(?: (\(HTTP status \d+\)))?")
 
 
 def reason_of_store(error: OSError) -> str | None:
-    """What an object store's error means, in words without names of objects, hosts or keys; None for other errors."""
+    """Return what an object store's error means, in words without names of objects, hosts or keys; None for other
+    errors.
+    """
     found = _KIND.search(str(error))
     if found is None:
         return None

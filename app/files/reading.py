@@ -39,11 +39,11 @@ class TokenRange:
 
     @classmethod
     def of(cls, token: int) -> TokenRange:
-        """One token alone."""
+        """Return one token alone."""
         return cls(token, token)
 
     def meets(self, low: int, high: int) -> bool:
-        """Whether it has a token from ``low`` to ``high``."""
+        """Return whether it has a token from ``low`` to ``high``."""
         return low <= self.last and self.first <= high
 
 
@@ -55,7 +55,7 @@ class Rows:
     batch: pa.RecordBatch
 
     def split(self, bound: int | None) -> tuple[Rows | None, Rows | None]:
-        """Those before the token ``bound``, all for None, and the others; None for no rows."""
+        """Return those before the token ``bound``, all for None, and the others; None for no rows."""
         count = len(self.tokens) if bound is None else int(np.searchsorted(self.tokens, np.int64(bound)))
         before = Rows(self.tokens[:count], self.batch.slice(0, count)) if count else None
         return before, Rows(self.tokens[count:], self.batch.slice(count)) if count < len(self.tokens) else None
@@ -96,7 +96,7 @@ class RunRows:
         return None if self.ended or self._rows is None else int(self._rows.tokens[-1])
 
     def take(self, bound: int | None) -> Rows | None:
-        """The rows before the token ``bound``, all for None; None if there are none."""
+        """Return the rows before the token ``bound``, all for None; None if there are none."""
         if self._rows is None:
             return None
         taken, self._rows = self._rows.split(bound)
@@ -130,10 +130,10 @@ def batches_of(
     wanted: Wanted | None = None,
     most_bytes: int = WINDOW_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a run whose token is in ``tokens``, by token, about ``most_bytes`` at a time; of the row groups that
-    are ``wanted``.
+    """Yield the rows of a run whose token is in ``tokens``, by token, about ``most_bytes`` at a time; of the row groups
+    that are ``wanted``.
 
-    ``columns`` are the least that is read beside the token. Raises ``DamagedFile``.
+    ``columns`` are the least that is read beside the token. Raise ``DamagedFile``.
     """
     names = None if columns is None else [TOKEN_COLUMN, *columns]
     for file in run.files:
@@ -167,9 +167,9 @@ def fitting_rows(
     most_bytes: int,
     longest: Callable[[Sequence[str]], int],
 ) -> int:
-    """How many rows of the columns ``names`` (of all for None) to read, so that they take about ``most_bytes``, never
-    much more: every row may repeat the one long value of a dictionary. ``longest`` gives the length of a row that has
-    the longest value of each of some columns.
+    """Return how many rows of the columns ``names`` (of all for None) to read, so that they take about ``most_bytes``,
+    never much more: every row may repeat the one long value of a dictionary. ``longest`` gives the length of a row that
+    has the longest value of each of some columns.
     """
     chunks = [group.column(number) for number in range(group.num_columns)]
     if names is not None:
@@ -192,7 +192,7 @@ def _may_repeat(chunk: pq.ColumnChunkMetaData) -> bool:
 
 
 def _longest(warehouse: Warehouse, file: NamedFile, group: int, columns: Sequence[str]) -> int:
-    """The sum of the lengths of the longest value of each column, in the dictionaries of a row group."""
+    """Return the sum of the lengths of the longest value of each column, in the dictionaries of a row group."""
     if not columns:
         return 0
     with opened_parquet(warehouse, file, dictionaries=columns) as parquet:
@@ -207,7 +207,7 @@ def _longest_in(column: pa.Array) -> int:
 
 
 def joined(batches: Iterator[pa.RecordBatch], most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The same rows, in batches of about ``most_bytes``."""
+    """Yield the same rows, in batches of about ``most_bytes``."""
     pending: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -221,7 +221,7 @@ def joined(batches: Iterator[pa.RecordBatch], most_bytes: int) -> Iterator[pa.Re
 
 
 def groups_in(parquet: pq.ParquetFile, tokens: TokenRange, wanted: Wanted | None) -> Iterator[int]:
-    """The row groups that may hold one of the tokens, and are ``wanted``."""
+    """Yield the row groups that may hold one of the tokens, and are ``wanted``."""
     place = parquet.schema.names.index(TOKEN_COLUMN)
     for group in range(parquet.num_row_groups):
         metadata = parquet.metadata.row_group(group)
@@ -242,12 +242,12 @@ def _with_tokens(batch: pa.RecordBatch) -> Rows:
 
 
 def tokens_in(batch: pa.RecordBatch) -> Tokens:
-    """The token of each state row."""
+    """Return the token of each state row."""
     return np.asarray(batch.column(TOKEN_COLUMN).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def may_hold(touched: Tokens, group: pq.RowGroupMetaData) -> bool:
-    """Whether a row group may hold one of the tokens, which are in ascending order, by its statistics."""
+    """Return whether a row group may hold one of the tokens, which are in ascending order, by its statistics."""
     place = next(n for n in range(group.num_columns) if group.column(n).path_in_schema == TOKEN_COLUMN)
     known = group.column(place).statistics
     if known is None or not known.has_min_max:
@@ -257,7 +257,7 @@ def may_hold(touched: Tokens, group: pq.RowGroupMetaData) -> bool:
 
 
 def only_touched(batch: pa.RecordBatch, touched: Tokens) -> pa.RecordBatch:
-    """The state rows whose token is one of some, which are in ascending order."""
+    """Return the state rows whose token is one of some, which are in ascending order."""
     tokens = tokens_in(batch)
     at = np.minimum(np.searchsorted(touched, tokens), len(touched) - 1)
     return batch.filter(pa.array(touched[at] == tokens))

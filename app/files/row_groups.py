@@ -48,7 +48,7 @@ def _with_tokens(schema: TableSchema, piece: DecodedRecords) -> pa.Table:
 
 
 def _few(schema: TableSchema, columns: Mapping[str, list[Any]]) -> pa.Table:
-    """The same of few records, sorted: what sorts columns of Arrow takes longer to begin than to sort these."""
+    """Return the same of few records, sorted: what sorts columns of Arrow takes longer to begin than to sort these."""
     of = staging_schema(schema)
     keys = pa.table({name: pa.array(columns[name], of.field(name).type) for name in schema.primary_key})
     tokens = tokens_of(schema, keys).tolist()

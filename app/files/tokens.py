@@ -23,7 +23,7 @@ FEW: Final = 32  # keys: to begin with whole columns takes as long
 
 
 def tokens_of(schema: TableSchema, rows: pa.Table) -> Tokens:
-    """The token of each row's key."""
+    """Return the token of each row's key."""
     columns = [rows.column(name) for name in schema.primary_key]
     if len(rows) < FEW:
         keys = list(zip(*(column.to_pylist() for column in columns), strict=True))
@@ -35,7 +35,9 @@ def tokens_of(schema: TableSchema, rows: pa.Table) -> Tokens:
 
 
 def _hashed(data_type: DataType, values: pa.Array, seeds: Words) -> Words:
-    """The hashes of a column of keys, on top of those of the columns before it. A null leaves the hash as it was."""
+    """Return the hashes of a column of keys, on top of those of the columns before it. A null leaves the hash as it
+    was.
+    """
     of = values.type
     if pa.types.is_int64(of) or pa.types.is_timestamp(of):
         hashes = hashes_of_longs(_numbers(values, pa.int64()), seeds)
@@ -55,7 +57,7 @@ def _numbers(values: pa.Array, of: pa.DataType) -> npt.NDArray[np.integer[Any]]:
 
 
 def tokens_of_keys(schema: TableSchema, keys: Sequence[Key]) -> Tokens:
-    """The token of each key."""
+    """Return the token of each key."""
     bits = [column.type.entry.bits for column in schema.key_columns]
     columns = list(zip(*keys, strict=True)) if all(bits) else []
     if not columns or any(None in column for column in columns):
@@ -75,8 +77,8 @@ def order_of(tokens: Tokens) -> Places:
 
 
 def shared_tokens(tokens: Sequence[Tokens]) -> Tokens:
-    """The tokens that several of ``tokens``, each in ascending order, have, in ascending order; one that comes several
-    times in one of them alone is not shared.
+    """Return the tokens that several of ``tokens``, each in ascending order, have, in ascending order; one that comes
+    several times in one of them alone is not shared.
     """
     everything = np.concatenate([np.empty(0, np.int64), *map(_once, tokens)])
     everything.sort()
@@ -84,14 +86,16 @@ def shared_tokens(tokens: Sequence[Tokens]) -> Tokens:
 
 
 def _once(tokens: Tokens) -> Tokens:
-    """Each of some tokens in ascending order, once."""
+    """Return each of some tokens in ascending order, once."""
     first = np.ones(len(tokens), dtype=bool)
     first[1:] = tokens[1:] != tokens[:-1]
     return tokens[first]
 
 
 def files_with(run: Run, token: int) -> Iterator[DataFile]:
-    """The files of a run in whose range ``token`` is, found in steps that are the logarithm of how many there are."""
+    """Yield the files of a run in whose range ``token`` is, found in steps that are the logarithm of how many there
+    are.
+    """
     for place in range(bisect_left(run.last_tokens, token), len(run.files)):
         file = run.files[place]
         if file.min_token > token:
@@ -101,7 +105,7 @@ def files_with(run: Run, token: int) -> Iterator[DataFile]:
 
 
 def files_with_any(run: Run, tokens: Tokens) -> Iterator[tuple[DataFile, Places]]:
-    """The files of a run in whose range any of ``tokens`` is, each with the places of these, ascending."""
+    """Yield the files of a run in whose range any of ``tokens`` is, each with the places of these, ascending."""
     firsts = np.searchsorted(np.frombuffer(run.last_tokens, dtype=np.int64), tokens)
     order = np.argsort(firsts, kind="stable")
     for places in np.split(order, np.flatnonzero(np.diff(firsts[order])) + 1) if len(order) else ():

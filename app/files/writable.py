@@ -36,20 +36,20 @@ _FIX: Final = "see that the warehouse is there, writable and has room, then post
 
 
 def reason_of(error: OSError) -> str:
-    """Why a file could not be written or read, in words; no path."""
+    """Return why a file could not be written or read, in words; no path."""
     known = _REASONS.get(error.errno or 0) or reason_of_store(error)
     return known or (error.strerror or str(error).partition("\n")[0] or type(error).__name__)[:200]
 
 
 def unwritable(reason: str) -> NotStored:
-    """The failure of who wants to write to a warehouse that cannot be written for that ``reason``."""
+    """Return the failure of who wants to write to a warehouse that cannot be written for that ``reason``."""
     message = f"the warehouse cannot be written: {reason}; nothing was stored"
     return NotStored(message, violations=[Violation("", FaultCode.WAREHOUSE_NOT_WRITABLE, message, _FIX)])
 
 
 @contextmanager
 def writing() -> Iterator[None]:
-    """Raises ``NotStored`` in the place of an ``OSError`` of the body, which writes to the warehouse; but
+    """Raise ``NotStored`` in the place of an ``OSError`` of the body, which writes to the warehouse; but
     ``FileNotFoundError`` as it is: the table may have been dropped.
     """
     try:
@@ -61,27 +61,27 @@ def writing() -> Iterator[None]:
 
 
 def claim(warehouse: Warehouse) -> None:
-    """Leave the mark, in a folder that is made if there is none. Raises ``OSError``."""
+    """Leave the mark, in a folder that is made if there is none. Raise ``OSError``."""
     if not warehouse.is_store:
         warehouse.filesystem.create_dir(warehouse.path(), recursive=True)
     warehouse.filesystem.open_output_stream(warehouse.path(MARK)).close()
 
 
 def is_claimed(warehouse: Warehouse) -> bool:
-    """Whether the mark is there. Raises ``OSError`` where nobody can tell."""
+    """Return whether the mark is there. Raise ``OSError`` where nobody can tell."""
     if warehouse.local:
         return os.path.isfile(warehouse.path(MARK))
     return bool(warehouse.filesystem.get_file_info(warehouse.path(MARK)).type is fs.FileType.File)
 
 
 def check_there(warehouse: Warehouse) -> None:
-    """Raises ``NotStored`` where the warehouse is a folder of this machine, and is not there."""
+    """Raise ``NotStored`` where the warehouse is a folder of this machine, and is not there."""
     if warehouse.local and not is_claimed(warehouse):
         raise unwritable(_REASONS[errno.ENOENT])
 
 
 def check_not_gone(warehouse: Warehouse) -> None:
-    """Raises ``Unavailable`` where the warehouse is a marked folder of this machine, and its mark is not there: what is
+    """Raise ``Unavailable`` where the warehouse is a marked folder of this machine, and its mark is not there: what is
     found or missing in its place says nothing.
     """
     if warehouse.marked and warehouse.local and not is_claimed(warehouse):
@@ -91,20 +91,20 @@ def check_not_gone(warehouse: Warehouse) -> None:
 
 
 def holds_table(warehouse: Warehouse, table_id: str) -> bool:
-    """Whether there is a folder of the table. Raises ``OSError`` where nobody can tell."""
+    """Return whether there is a folder of the table. Raise ``OSError`` where nobody can tell."""
     return bool(warehouse.filesystem.get_file_info(warehouse.path(table_id)).type is fs.FileType.Directory)
 
 
 def holds_tables(warehouse: Warehouse) -> bool:
-    """Whether there is a folder of any table; a new disk may hold others (``lost+found``).
-    Raises ``OSError`` where nobody can tell.
+    """Return whether there is a folder of any table; a new disk may hold others (``lost+found``).
+    Raise ``OSError`` where nobody can tell.
     """
     found = entries(warehouse, warehouse.path())
     return any(entry.is_folder and names_table(entry.name) for entry in found)
 
 
 def try_writing(warehouse: Warehouse) -> str | None:
-    """Why the warehouse cannot be written; None if a file could be written there just now."""
+    """Return why the warehouse cannot be written; None if a file could be written there just now."""
     path = warehouse.path(_TRIAL)
     try:
         if not is_claimed(warehouse):
@@ -127,8 +127,8 @@ def try_writing(warehouse: Warehouse) -> str | None:
 
 
 def now_of(warehouse: Warehouse) -> datetime:
-    """The time by which files of the warehouse are dated: the object store's, or that of its file system, which may be
-    another machine's. Where nobody has marked the warehouse it is that of this machine. Raises ``OSError``.
+    """Return the time by which files of the warehouse are dated: the object store's, or that of its file system, which
+    may be another machine's. Where nobody has marked the warehouse it is that of this machine. Raise ``OSError``.
     """
     if warehouse.is_store:
         path = warehouse.path(_TRIAL)
@@ -143,14 +143,16 @@ def now_of(warehouse: Warehouse) -> datetime:
 
 
 def free_bytes(warehouse: Warehouse) -> int | None:
-    """The room on the warehouse's disk for this user; None where it is no disk of this machine, or cannot be told."""
+    """Return the room on the warehouse's disk for this user; None where it is no disk of this machine, or cannot be
+    told.
+    """
     if not warehouse.local:
         return None
     return free_bytes_at(warehouse.path())
 
 
 def free_bytes_at(folder: str) -> int | None:
-    """The room on the disk of a folder for this user; None where it cannot be told."""
+    """Return the room on the disk of a folder for this user; None where it cannot be told."""
     try:
         return shutil.disk_usage(folder).free
     except OSError:

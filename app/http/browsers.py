@@ -56,7 +56,7 @@ def check_page(headers: Headers, scheme: str, origins: Collection[str] = ()) -> 
 
 
 def check_host(headers: Headers, place: Place) -> None:
-    """Raises ``Forbidden`` unless the request names this machine by a loopback name or the address of ``place``.
+    """Raise ``Forbidden`` unless the request names this machine by a loopback name or the address of ``place``.
 
     A page can make its own name resolve to 127.0.0.1 (DNS rebinding); it cannot make a browser call it localhost.
     """

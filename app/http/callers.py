@@ -15,22 +15,23 @@ from app.services.shared.rates import Rate, network_of
 
 
 async def granted(gate: TokenGate, authorization: str | None, turns: anyio.CapacityLimiter | None = None) -> Grant:
-    """What ``authorization`` grants; asked of the catalog in a thread of ``turns`` where it is not known already.
+    """Return what ``authorization`` grants; asked of the catalog in a thread of ``turns`` where it is not known
+    already.
 
-    Raises ``Unauthorized``, or ``Unavailable`` where the catalog does not say who may call.
+    Raise ``Unauthorized``, or ``Unavailable`` where the catalog does not say who may call.
     """
     recalled = gate.recall(authorization)
     return await run_sync(gate.check, authorization, limiter=turns) if recalled is None else recalled
 
 
 def address_of(scope: Scope) -> str | None:
-    """The address of the client; None over a Unix socket."""
+    """Return the address of the client; None over a Unix socket."""
     address: str | None = (scope.get("client") or (None,))[0]
     return address
 
 
 def count_failure(failures: Rate, address: str | None, error: Unauthorized) -> None:
-    """Counts a failure. Raises ``TooMany``.
+    """Count a failure. Raise ``TooMany``.
 
     Who has a valid token is let in all the same: others behind one address are not locked out by one of them, and
     nobody guesses 256 bits.
@@ -44,7 +45,7 @@ def count_failure(failures: Rate, address: str | None, error: Unauthorized) -> N
 
 
 def count_request(requests: Rate, grant: Grant) -> None:
-    """Counts a request. Raises ``TooMany``."""
+    """Count a request. Raise ``TooMany``."""
     wait = requests.spend(grant.name)
     if wait:
         message = f"the token {grant.name!r} was used more often than KEYFOLD_REQUESTS_PER_MINUTE allows"

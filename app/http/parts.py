@@ -65,9 +65,9 @@ class Parts:
 
 
 async def in_writers_thread(parts: Parts, work: Callable[P, T], *args: P.args, **given: P.kwargs) -> T:
-    """What ``work``, which writes to the catalog, returns, in a thread of the writers': readers have others.
+    """Return what ``work``, which writes to the catalog, returns, in a thread of the writers': readers have others.
 
-    Raises ``NotStored`` when it would wait behind others for a catalog that stands still.
+    Raise ``NotStored`` when it would wait behind others for a catalog that stands still.
     """
 
     def hurry() -> T:

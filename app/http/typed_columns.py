@@ -81,18 +81,18 @@ _MOMENT = "2026-03-01T10:00:00"
 
 
 def schema_of(data_type: DataType, integers: Integers) -> Json:
-    """The schema of the type's values, null among them where it may be."""
+    """Return the schema of the type's values, null among them where it may be."""
     schema = TYPED[data_type.family].schema(data_type, integers)
     return {"anyOf": [schema, {"type": "null"}]} if data_type.nullable else schema
 
 
 def example_of(data_type: DataType, integers: Integers) -> Any:
-    """A value of the type, as answers have it and records take it."""
+    """Return a value of the type, as answers have it and records take it."""
     return TYPED[data_type.family].example(data_type, integers)
 
 
 def columns_schema(columns: Sequence[Column], integers: Integers) -> Json:
-    """An object of some columns, each of which may be left out."""
+    """Return an object of some columns, each of which may be left out."""
     return {
         "type": "object",
         "properties": {one.name: _described(one, schema_of(one.type, integers)) for one in columns},

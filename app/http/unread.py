@@ -14,7 +14,7 @@ _SILENCE_SECONDS: Final = 2.0
 
 
 async def answer_unread(scope: Scope, receive: Receive, send: Send, response: Response) -> None:
-    """Sends ``response`` at once, and then ends the connection if the request has a body.
+    """Send ``response`` at once, and then ends the connection if the request has a body.
 
     What the client goes on sending is thrown away for up to ten seconds: closed with bytes unread, the connection would
     be reset, and the answer lost with it.

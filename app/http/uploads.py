@@ -22,7 +22,7 @@ UPLOAD_FORM_PATH: Final = f"{_TABLE_PAGE}/upload"
 
 
 def bounds_of(settings: Settings) -> Bounds:
-    """How much one batch may hold."""
+    """Return how much one batch may hold."""
     return Bounds(
         settings.max_batch_records,
         settings.max_body_bytes,
@@ -33,7 +33,9 @@ def bounds_of(settings: Settings) -> Bounds:
 
 
 def stage(parts: Parts, name: tuple[str, str], change: Change) -> Accepted:
-    """The batch that ``change`` of the table ``name`` becomes, durable by now. Raises as ``accept_batch`` does."""
+    """Return the batch that ``change`` of the table ``name`` becomes, durable by now. Raise as ``accept_batch``
+    does.
+    """
     known = known_rows(parts.views, parts.images, name)
     bounds = bounds_of(parts.settings)
     return accept_batch(parts.database, parts.warehouse, *name, change, bounds, parts.commits, known, parts.admission)

@@ -169,7 +169,7 @@ class Pairs:
         return left
 
     def _outcomes(self, step: Step) -> Iterator[tuple[Places, Outcome | NotByForm | None]]:
-        """What the step makes of which pairs."""
+        """Yield what the step makes of which pairs."""
         waiting: list[tuple[tuple[tuple[Question, bool], ...], Places]] = [((), np.arange(len(self._older)))]
         forms = 0
         while waiting:
@@ -215,7 +215,7 @@ class Pairs:
         return _truths(compare(*(pa.scalar(side, data_type) if isinstance(side, Constant) else side for side in sides)))
 
     def _rows(self, side: Side, column: str, places: Places) -> Places:
-        """Where the values of a column are in the rows of a side."""
+        """Return where the values of a column are in the rows of a side."""
         return self._source.rows_of[column][self._places[side][places]]
 
     def _of(self, term: Term, places: Places) -> pa.Array:

@@ -117,7 +117,7 @@ class Logs:
         return Replayed(self, rows, live, removed_at, stays)
 
     def _merge_order(self) -> Places:
-        """The places of the entries by key and merge order."""
+        """Return the places of the entries by key and merge order."""
         by_arrival = np.argsort(np.asarray(self._member(ARRIVAL_COLUMN)), kind="stable")
         if not self.rule.order.by_arrival:
             names = {field.column.name: self.rule.members[field.column.name] for field in self.rule.order.fields}
@@ -130,7 +130,9 @@ class Logs:
         return by_arrival[np.argsort(self.keys[by_arrival], kind="stable")]
 
     def _states(self, fold: Inner, left: Places, removed: Truths) -> tuple[pa.Table, Truths]:
-        """What the rules inside hold of each key that has a base or records that are ``left``; which bases are live."""
+        """Return what the rules inside hold of each key that has a base or records that are ``left``; which bases are
+        live.
+        """
         states = [fold.folded(_groups(self.keys, left), self._records(fold.plan))]
         live = np.zeros(self.count, dtype=bool)
         if self.bases is not None and self.bases.null_count < self.count:

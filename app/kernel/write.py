@@ -214,7 +214,7 @@ class Output:
                 self._finished.append(self._written(written[0], self._runs.pop(written[0])))
 
     def _next_name(self) -> str:
-        """A name that no other file of a partition has."""
+        """Return a name that no other file of a partition has."""
         return f"{self._name.removesuffix('.parquet')}-{len(self._finished)}.parquet" if self._finished else self._name
 
 

@@ -26,8 +26,8 @@ class Certificate:
         self._stamp: _Stamp = ()
 
     def context(self) -> ssl.SSLContext:
-        """What connections are made with; TLS 1.2 and newer. Raises ``Unavailable`` for files that are no certificate
-        and its key.
+        """Return what connections are made with; TLS 1.2 and newer. Raise ``Unavailable`` for files that are no
+        certificate and its key.
         """
         if self._context is None:
             self._stamp = self._seen()
@@ -65,7 +65,7 @@ class Certificate:
         return context
 
     def _seen(self) -> _Stamp:
-        """What changes with the files; empty while one of them is not there."""
+        """Return what changes with the files; empty while one of them is not there."""
         try:
             found = [os.stat(path) for path in (self._chain, self._key)]
         except OSError:

@@ -49,7 +49,7 @@ class Connections:
         self._others: OrderedDict[StrictHttp, None] = OrderedDict()
 
     def enter(self, connection: StrictHttp) -> bool:
-        """A new one; whether there is room for it. If not, it may ask how the service is, and is closed."""
+        """Return a new one; whether there is room for it. If not, it may ask how the service is, and is closed."""
         if len(self._admitted) >= self.most and self._waiting:
             self._let_go(next(iter(self._waiting)))
         if len(self._admitted) < self.most:
@@ -82,7 +82,7 @@ class Connections:
 
 
 def raised_open_files() -> int:
-    """How many files this process may have open, once it may have as many as its user lets it."""
+    """Return how many files this process may have open, once it may have as many as its user lets it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -167,7 +167,7 @@ class StrictHttp(HttpToolsProtocol):
         self._answer(self._refusal or Invalid(what))
 
     def _answer(self, error: KeyfoldError) -> None:
-        """Tells why there will be no other answer, and closes."""
+        """Tell why there will be no other answer, and close."""
         answer = refusal(Request({"type": "http", "method": "GET", "path": "/", "headers": []}), error)
         lines = [STATUS_LINE[answer.status_code], *(b"%b: %b\r\n" % header for header in answer.raw_headers)]
         self.transport.write(b"".join([*lines, b"connection: close\r\n\r\n", bytes(answer.body)]))

@@ -61,7 +61,7 @@ class Supervisor:
         self._pipe = os.pipe()
 
     def run(self) -> NoReturn:
-        """Returns never: the process ends with ``status_of`` the signal that stopped it, with 1 when a role cannot
+        """Return never: the process ends with ``status_of`` the signal that stopped it, with 1 when a role cannot
         live.
         """
         signal.signal(signal.SIGCHLD, lambda *_: None)  # one that is ignored cannot be waited for
@@ -101,7 +101,7 @@ class Supervisor:
             os._exit(status)
 
     def _watch(self) -> int | None:
-        """Start anew what dies, until a signal says to stop, which it returns; None when a role cannot live."""
+        """Start again what dies, until a signal says to stop, which it returns; None when a role cannot live."""
         while (number := signal.sigwait(_SIGNALS)) == signal.SIGCHLD:
             for dead in self._reap():
                 if not self._again(dead):
@@ -109,7 +109,7 @@ class Supervisor:
         return number
 
     def _again(self, dead: _Life) -> bool:
-        """Start the role anew; false when it died young too often."""
+        """Start the role again; false when it died young too often."""
         lived = time.monotonic() - dead.began
         short = dead.short_lives + 1 if lived < SHORT_LIFE_SECONDS else 0
         logger.error("%s ended %s after %.0f s", dead.role.name, dead.ended, lived)
@@ -132,7 +132,7 @@ class Supervisor:
             time.sleep(0.02)
 
     def _reap(self) -> list[_Life]:
-        """The lives of those that have ended."""
+        """Return the lives of those that have ended."""
         ended = []
         with contextlib.suppress(ChildProcessError):
             while (found := os.waitpid(-1, os.WNOHANG))[0] != 0:
@@ -151,7 +151,7 @@ class Supervisor:
 
 
 def _how(code: int) -> str:
-    """How a process ended that has the exit code, negative for a signal."""
+    """Return how a process ended that has the exit code, negative for a signal."""
     if code >= 0:
         return f"with status {code}"
     try:

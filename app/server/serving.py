@@ -86,7 +86,7 @@ class StoppingServer(uvicorn.Server):
         gc.freeze()
 
     async def on_tick(self, counter: int) -> bool:
-        """What uvicorn does ten times a second."""
+        """Return what uvicorn does ten times a second."""
         if self._certificate is not None and counter % _TICKS_OF_RENEWAL == 0:
             self._certificate.renew()
         return await super().on_tick(counter)
@@ -99,7 +99,7 @@ class StoppingServer(uvicorn.Server):
             faulthandler.cancel_dump_traceback_later()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Lets them end, then stops as uvicorn does."""
+        """Let them end, then stop as uvicorn does."""
         # Written in C: it needs no turn of the interpreter's lock, and tells which thread does not end.
         most = (self.config.timeout_graceful_shutdown or 0) + END_SECONDS
         faulthandler.dump_traceback_later(most, exit=True, file=sys.__stderr__ or sys.stderr)
@@ -109,7 +109,7 @@ class StoppingServer(uvicorn.Server):
 
 
 def certificate_of(settings: Settings) -> Certificate | None:
-    """The certificate to show; None where plain HTTP is spoken."""
+    """Return the certificate to show; None where plain HTTP is spoken."""
     if settings.tls_cert is None or settings.tls_key is None:
         return None
     return Certificate(settings.tls_cert, settings.tls_key)
@@ -124,7 +124,8 @@ def run_server(app: FastAPI, settings: Settings, listener: socket.socket) -> Non
 
 
 def listen(host: str, port: int, count: int) -> list[socket.socket]:
-    """A listener for each of ``count`` processes, all on one port. Raises ``OSError`` when another program has it.
+    """Return a listener for each of ``count`` processes, all on one port. Raise ``OSError`` when another program has
+    it.
 
     Linux deals connections out among listeners of one port. Elsewhere the processes share one.
     """
@@ -152,7 +153,7 @@ def _bound(host: str, port: int, *, shared: bool = False) -> socket.socket:
 
 
 def roles(settings: Settings, listeners: Sequence[socket.socket]) -> list[Role]:
-    """A process for each listener, and one that merges unless merges are left to other services."""
+    """Return a process for each listener, and one that merges unless merges are left to other services."""
     names = [f"api-{number}" for number in range(1, len(listeners) + 1)]
     app = create_app(settings, [*names, WORKER])
     metrics: Metrics = app.state.metrics

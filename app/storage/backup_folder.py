@@ -50,18 +50,18 @@ class BackupFolder:
         self.files = Warehouse(str(path / _FILES))
 
     def names(self) -> list[str]:
-        """The backups that are complete, oldest first."""
+        """Return the backups that are complete, oldest first."""
         folder = self.path / _DUMPS
         found = folder.iterdir() if folder.is_dir() else ()
         return sorted(one.name.removesuffix(_SUFFIX) for one in found if one.name.endswith(_SUFFIX))
 
     def has(self, file: NamedFile) -> bool:
-        """Whether an earlier backup has the file; what it is called is never called so again."""
+        """Return whether an earlier backup has the file; what it is called is never called so again."""
         found = self.path / _FILES / file.path
         return found.is_file() and found.stat().st_size == file.size_bytes
 
     def keep(self, warehouse: Warehouse, file: NamedFile) -> None:
-        """Copy a file of the warehouse, durably and as a whole. Raises ``DamagedFile``, and ``Unavailable`` when an
+        """Copy a file of the warehouse, durably and as a whole. Raise ``DamagedFile``, and ``Unavailable`` when an
         object store does not answer.
         """
         try:
@@ -94,17 +94,17 @@ class BackupFolder:
             path.unlink(missing_ok=True)
 
     def head(self, name: str) -> BackupHead:
-        """What the backup says of itself. Raises ``Invalid`` where there is none of the name."""
+        """Return what the backup says of itself. Raise ``Invalid`` where there is none of the name."""
         return BackupHead(**next(self._lines(name))["backup"])
 
     def files_of(self, name: str) -> Iterator[BackedUpFile]:
-        """The files of a backup."""
+        """Yield the files of a backup."""
         for line in self._lines(name):
             if isinstance(line, dict) and "file" in line:
                 yield BackedUpFile(**line["file"])
 
     def dump_of(self, name: str) -> Iterator[str]:
-        """The lines of a backup that ``app.catalog.dumps`` wrote."""
+        """Yield the lines of a backup that ``app.catalog.dumps`` wrote."""
         with gzip.open(self._dump(name), "rt", encoding="utf-8") as lines:
             next(lines)
             for line in lines:
@@ -112,7 +112,7 @@ class BackupFolder:
                     yield line
 
     def put_back(self, file: BackedUpFile, warehouse: Warehouse) -> None:
-        """Copy a file of a backup into a warehouse, a folder or a bucket. Raises ``Invalid`` where it is not what was
+        """Copy a file of a backup into a warehouse, a folder or a bucket. Raise ``Invalid`` where it is not what was
         kept.
         """
         copied = _put if warehouse.is_store else _copied_back
@@ -162,7 +162,7 @@ def _said(file: NamedFile) -> Mapping[str, Any]:
 
 
 def _copied(source: Warehouse, path: str, root: Path) -> tuple[int, str]:
-    """Copies the file at ``path`` into the local folder ``root``, durably and as a whole; its size and digest."""
+    """Copy the file at ``path`` into the local folder ``root``, durably and as a whole; its size and digest."""
     target = root / path
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     partial = target.with_name(f"{target.name}.copying")

@@ -27,7 +27,9 @@ class Told(NamedTuple):
 
 
 def exposed(metrics: Metrics, told: Iterable[Told], accept: str) -> tuple[bytes, str]:
-    """The text for a scraper with this Accept header (Prometheus' own format, or OpenMetrics), and its media type."""
+    """Return the text for a scraper with this Accept header (Prometheus' own format, or OpenMetrics), and its media
+    type.
+    """
     registry = CollectorRegistry()
     registry.register(_Everything(metrics, [*told, *told_of_processes(metrics.lives())]))
     encode, media_type = choose_encoder(accept)
@@ -44,7 +46,7 @@ class _Everything(Collector):
         self._told = told
 
     def collect(self) -> Iterator[Metric]:
-        """Each metric with its series."""
+        """Yield each metric with its series."""
         totals = self._metrics.totals()
         for counted in Counted:
             mine = [(values, numbers) for (metric, values), numbers in totals.items() if metric is counted]
@@ -74,7 +76,7 @@ def _family(entry: Entry, series: Iterable[tuple[Sequence[str], Sequence[float]]
 
 
 def told_of_processes(lives: Iterable[Life]) -> Iterator[Told]:
-    """What the system knows of each process; nothing of one that has just ended."""
+    """Yield what the system knows of each process; nothing of one that has just ended."""
     for life in lives:
         yield Told(Asked.PROCESS_STARTS, (life.name,), life.starts)
         if life.pid:

@@ -61,19 +61,21 @@ class Step:
         return self.after.at - self.before.at
 
     def now(self, metric: Counted | Asked, *values: str) -> float | None:
-        """A gauge at its end; None where nobody could tell."""
+        """Return a gauge at its end; None where nobody could tell."""
         first, _ = self.places[metric, values]
         return _known(self.after.cells[first])
 
     def grown(self, metric: Counted | Asked, *values: str) -> list[float] | None:
-        """By how much each number of a counter or histogram grew; None where nobody could tell, or it began anew."""
+        """Return by how much each number of a counter or histogram grew; None where nobody could tell, or it began
+        again.
+        """
         first, count = self.places[metric, values]
         cells = slice(first, first + count)
         grown = [new - old for new, old in zip(self.after.cells[cells], self.before.cells[cells], strict=True)]
         return grown if all(one >= 0 for one in grown) else None  # not a number is not at least 0
 
     def a_second(self, metric: Counted | Asked, *values: str) -> float | None:
-        """How fast a counter grew."""
+        """Return how fast a counter grew."""
         grown = self.grown(metric, *values)
         return None if grown is None else grown[0] / self.seconds
 
@@ -88,7 +90,7 @@ class Hour:
         self._cells = memoryview(mmap.mmap(-1, SAMPLES * self._width * _CELL_BYTES)).cast("d")
 
     def note(self, at: float, told: Iterable[Told]) -> None:
-        """Keeps the sample of the time ``at``: what is counted, and what was ``told`` of the service and its processes;
+        """Keep the sample of the time ``at``: what is counted, and what was ``told`` of the service and its processes;
         of several tables together.
         """
         row = [math.nan] * self._width
@@ -103,23 +105,23 @@ class Hour:
         self._cells[place] = at
 
     def samples(self, now: float) -> list[Sample]:
-        """The samples of the hour before ``now``, the oldest first."""
+        """Return the samples of the hour before ``now``, the oldest first."""
         cells, width = self._cells.tolist(), self._width
         oldest = now - HOUR_SECONDS - SAMPLE_SECONDS
         found = (cells[start : start + width] for start in range(0, len(cells), width))
         return sorted((Sample(one[0], one[1:]) for one in found if oldest < one[0] <= now), key=lambda one: one.at)
 
     def steps(self, now: float) -> list[Step]:
-        """What happened in each ``STEP_SECONDS`` of the hour before ``now``, by the last sample of each. Where the
-        service stood still, a step is longer.
+        """Return what happened in each ``STEP_SECONDS`` of the hour before ``now``, by the last sample of each. Where
+        the service stood still, a step is longer.
         """
         last = {int(one.at // STEP_SECONDS): one for one in self.samples(now)}
         return [Step(before, after, self.places) for before, after in pairwise(last.values())]
 
 
 def quantile(bounds: Sequence[float], counts: Sequence[float], share: float) -> float | None:
-    """The time that ``share`` of what a histogram counted stays below, evenly spread in its bucket; None of nothing.
-    What is beyond the last bound is told as that bound.
+    """Return the time that ``share`` of what a histogram counted stays below, evenly spread in its bucket; None of
+    nothing. What is beyond the last bound is told as that bound.
     """
     total = sum(counts)
     if not total:
@@ -133,7 +135,7 @@ def quantile(bounds: Sequence[float], counts: Sequence[float], share: float) -> 
 
 
 def _laid_out(metrics: Metrics) -> dict[Key, tuple[int, int]]:
-    """Where each number is in a sample, and how many follow."""
+    """Return where each number is in a sample, and how many follow."""
     of_processes = ((metric, (name,)) for metric in _OF_PROCESS for name in metrics.processes)
     keys: list[Key] = [key for key, _ in _counted(metrics)]
     keys += [*((metric, ()) for metric in _OF_SERVICE), *of_processes]
@@ -146,7 +148,7 @@ def _laid_out(metrics: Metrics) -> dict[Key, tuple[int, int]]:
 
 
 def _counted(metrics: Metrics) -> Iterator[tuple[Key, Sequence[float]]]:
-    """What ``KEPT`` names, without the operations' names."""
+    """Yield what ``KEPT`` names, without the operations' names."""
     sums: dict[Key, Sequence[float]] = {}
     for (metric, values), numbers in metrics.totals().items():
         if metric in KEPT:
@@ -162,7 +164,7 @@ def _without_operation(entry: Entry, values: tuple[str, ...]) -> tuple[str, ...]
 
 
 def _told(told: Iterable[Told]) -> Iterator[tuple[Key, Sequence[float]]]:
-    """What was told of each process; of tables how much there is together, and how old the oldest is."""
+    """Yield what was told of each process; of tables how much there is together, and how old the oldest is."""
     of_service: dict[Asked, list[float]] = {}
     for one in told:
         if one.metric in _OF_PROCESS:

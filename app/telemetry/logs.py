@@ -32,7 +32,7 @@ begin_request: Final = _request.set
 
 
 def request_id() -> str | None:
-    """The id of the request that is being answered; None outside of one."""
+    """Return the id of the request that is being answered; None outside of one."""
     current = _request.get()
     return None if current is None else current.decode()
 

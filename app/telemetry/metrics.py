@@ -137,15 +137,15 @@ class Metrics:
         return next(said, SparkState.STARTING)
 
     def totals(self) -> Mapping[_Place, Sequence[float]]:
-        """The sums over all processes: of a counter or gauge one number; of a histogram how many are in each bucket,
-        and the sum of the seconds.
+        """Return the sums over all processes: of a counter or gauge one number; of a histogram how many are in each
+        bucket, and the sum of the seconds.
         """
         rows = [self._all[start : start + self._width].tolist() for start in range(0, len(self._all), self._width)]
         sums = [sum(column) for column in zip(*rows, strict=True)]
         return {place: sums[first : first + cells_of(place[0].value)] for place, first in self._places.items()}
 
     def lives(self) -> list[Life]:
-        """The processes of the service that were started at least once."""
+        """Return the processes of the service that were started at least once."""
         starts = range(0, len(self._all), self._width)
         found = [(int(self._all[one + _PID]), int(self._all[one + _STARTS])) for one in starts]
         named = zip(self._processes, found, strict=True)
@@ -153,7 +153,7 @@ class Metrics:
 
 
 def _laid_out(operations: Sequence[str]) -> tuple[dict[_Place, int], int]:
-    """The first cell of each metric for each combination of its labels' values, and how many cells a row has."""
+    """Return the first cell of each metric for each combination of its labels' values, and how many cells a row has."""
     places: dict[_Place, int] = {}
     width = _FIRST
     for metric in Counted:
@@ -165,5 +165,5 @@ def _laid_out(operations: Sequence[str]) -> tuple[dict[_Place, int], int]:
 
 
 def cells_of(entry: Entry) -> int:
-    """How many numbers a metric is: of a histogram those of its buckets, and the sum."""
+    """Return how many numbers a metric is: of a histogram those of its buckets, and the sum."""
     return len(entry.bounds) + 2 if entry.kind is Kind.HISTOGRAM else 1

@@ -26,13 +26,13 @@ class _Quiet(WSGIRequestHandler):
     timeout = 10.0
 
     def log_message(self, *_: Any) -> None:
-        """Says nothing."""
+        """Say nothing."""
 
 
 @contextmanager
 def metrics_port(port: int, exposed: Exposed) -> Iterator[int]:
     """``GET /metrics`` on 127.0.0.1 while the block runs; gives the port, a free one for 0. ``exposed`` makes the text
-    for an Accept header, and its media type. Raises ``OSError`` where the port is taken.
+    for an Accept header, and its media type. Raise ``OSError`` where the port is taken.
 
     No token is asked for, so that only this machine can reach it, and only who names it: a page whose name was made to
     resolve to 127.0.0.1 is refused.

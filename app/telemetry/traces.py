@@ -30,7 +30,7 @@ _provider: list[_Provider] = []  # of this process, at most one: OpenTelemetry k
 
 
 def _wanted() -> bool:
-    """Whether the environment asks for traces: by an endpoint, or by an exporter that needs none."""
+    """Return whether the environment asks for traces: by an endpoint, or by an exporter that needs none."""
     if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
     exporter = os.environ.get("OTEL_TRACES_EXPORTER", "otlp")
@@ -82,11 +82,13 @@ def span(name: str, attributes: Mapping[str, Attribute]) -> Iterator[trace.Span]
 
 
 def trace_id() -> str | None:
-    """The id of the trace that this runs in, in hexadecimal."""
+    """Return the id of the trace that this runs in, in hexadecimal."""
     context = trace.get_current_span().get_span_context()
     return trace.format_trace_id(context.trace_id) if context.is_valid else None
 
 
 def job_tag() -> str:
-    """A tag for Spark jobs: the id of this trace, under which both are found, or a random one where there is none."""
+    """Return a tag for Spark jobs: the id of this trace, under which both are found, or a random one where there is
+    none.
+    """
     return f"keyfold-{trace_id() or uuid.uuid4().hex}"

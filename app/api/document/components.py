@@ -99,7 +99,7 @@ HEADERS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def headers(*names: str) -> dict[str, Any]:
-    """The headers of a response, as ``responses=`` of a route tells them. Raises ``KeyError`` for a new name."""
+    """Return the headers of a response, as ``responses=`` of a route tells them. Raise ``KeyError`` for a new name."""
     return {name: {"$ref": f"#/components/headers/{name}"} for name in names if HEADERS[name]}
 
 
@@ -108,5 +108,5 @@ SPELLED: Final = headers("Vary", "Preference-Applied")
 
 
 def schema(name: str) -> dict[str, Any]:
-    """The schema of a component, by name."""
+    """Return the schema of a component, by name."""
     return {"$ref": f"#/components/schemas/{name}"}

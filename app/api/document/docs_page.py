@@ -37,7 +37,7 @@ Endpoint = Callable[[Request], Awaitable[FileResponse]]
 
 
 def install_docs(app: FastAPI) -> None:
-    """Makes ``app`` answer the page and its parts; the gate lets them by."""
+    """Make ``app`` answer the page and its parts; the gate lets them by."""
     for path, ((package, folder), name) in _PARTS.items():
         app.add_route(path, _answering(Path(str(files(package) / folder / name))), include_in_schema=False)
 

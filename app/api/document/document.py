@@ -61,7 +61,7 @@ _OF_BODY: Final = (408, 413, 415)
 
 
 def install_document(app: FastAPI) -> None:
-    """Makes ``app`` answer the document that ``described`` makes of FastAPI's."""
+    """Make ``app`` answer the document that ``described`` makes of FastAPI's."""
     generate, lock = app.openapi, Lock()
     made: list[Json] = []
 
@@ -97,13 +97,13 @@ def described(document: Json) -> Json:
 
 
 def operations_in(document: Json) -> Iterator[Json]:
-    """Every operation of ``document``."""
+    """Yield every operation of ``document``."""
     for item in document["paths"].values():
         yield from (item[method] for method in METHODS if method in item)
 
 
 def objects_in(value: object) -> Iterator[Json]:
-    """Every JSON object in ``value``, itself included, but those of examples."""
+    """Yield every JSON object in ``value``, itself included, but those of examples."""
     if isinstance(value, dict):
         yield value
         for name, member in value.items():
@@ -191,7 +191,7 @@ def _tidy(one: Json) -> None:
 
 
 def _schemas() -> Json:
-    """What the routes themselves read or answer beside pydantic."""
+    """Return what the routes themselves read or answer beside pydantic."""
     problem = Problem.model_json_schema(by_alias=True, ref_template="#/components/schemas/{model}")
     made: Json = problem.pop("$defs")
     return {name: dict(one) for name, one in SCHEMAS.items()} | made | {"Problem": problem}
@@ -199,13 +199,13 @@ def _schemas() -> Json:
 
 @cache
 def examples() -> Mapping[str, Any]:
-    """Of each operation a request and its answer, as ``tests/api/document/test_examples.py`` recorded them."""
+    """Return of each operation a request and its answer, as ``tests/api/document/test_examples.py`` recorded them."""
     text = files("app.api.document").joinpath("examples.json").read_text(encoding="utf-8")
     return dict(json.loads(text))
 
 
 def _exemplify(operation: Json, example: Mapping[str, Any]) -> None:
-    """Puts a recorded request and its answer where clients and pages look for them."""
+    """Put a recorded request and its answer where clients and pages look for them."""
     given = example.get("parameters", {})
     for parameter in operation.get("parameters", []):
         if parameter["name"] in given:

@@ -17,7 +17,7 @@ MOST_READ: Final = 2000  # elements of a list or an object whose faults are all 
 
 
 def first_fault_of(kind: Any) -> BeforeValidator:
-    """Reads what has more than ``MOST_READ`` elements up to its first fault: pydantic takes seconds to tell half a
+    """Read what has more than ``MOST_READ`` elements up to its first fault: pydantic takes seconds to tell half a
     million of them, on the event loop.
     """
     reader: TypeAdapter[Any] = TypeAdapter(Annotated[kind, FailFast()])

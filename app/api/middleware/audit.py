@@ -92,7 +92,7 @@ def _request(scope: Scope, asked: Asked | None) -> dict[str, Any]:
 
 
 def _token(scope: Scope) -> str | None:
-    """The name of the token, also of one that has expired."""
+    """Return the name of the token, also of one that has expired."""
     grant: Grant = scope.get(GRANT, EVERYBODY)
     refusal: KeyfoldError | None = scope.get(REFUSAL)
     if refusal is not None and refusal.resource_type == Resource.TOKEN and GRANT not in scope:

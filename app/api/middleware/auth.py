@@ -55,7 +55,7 @@ class Gate:
         await self.app(scope, receive, send)
 
     async def _check(self, scope: Scope) -> None:
-        """Raises ``Forbidden``, ``Unauthorized``, or ``Unavailable`` where the catalog does not say who may call."""
+        """Raise ``Forbidden``, ``Unauthorized``, or ``Unavailable`` where the catalog does not say who may call."""
         headers = Headers(scope=scope)
         check_page(headers, scope["scheme"], self.origins)
         parts: Parts = scope["app"].state.parts
@@ -78,7 +78,7 @@ class Gate:
 
 
 def _is_local(scope: Scope) -> bool:
-    """Whether the connection comes from this machine; a proxy's does, too, but names another host."""
+    """Return whether the connection comes from this machine; a proxy's does, too, but names another host."""
     client = scope.get("client")
     return client is not None and is_loopback(client[0])
 

@@ -61,8 +61,8 @@ def _decode(scope: Scope, condition: bytes) -> bytes:
 
 
 def _tagged(headers: list[tuple[bytes, bytes]], known: bytes) -> list[tuple[bytes, bytes]]:
-    """The headers, ``Vary`` with each name once, the ETag that of the encoding that they name, or else the one that is
-    ``known``.
+    """Return the headers, ``Vary`` with each name once, the ETag that of the encoding that they name, or else the one
+    that is ``known``.
     """
     coding = next((value for name, value in headers if name.lower() == b"content-encoding"), None)
     return [(name, _told(name.lower(), value, coding, known)) for name, value in headers]

@@ -30,19 +30,19 @@ IfMatch = Annotated[
 
 
 def is_known(if_none_match: str, etag: str) -> bool:
-    """Whether a caller with this header has the answer with ``etag`` already."""
+    """Return whether a caller with this header has the answer with ``etag`` already."""
     known = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
     return etag in known or known == ["*"]
 
 
 def table_etag(table: Table) -> str:
-    """The ETag of what GET answers of the table: it changes with every alter and rename, not with rows."""
+    """Return the ETag of what GET answers of the table: it changes with every alter and rename, not with rows."""
     return f'"{version_of(table)}"'
 
 
 def unchanged(if_match: str | None) -> Callable[[Table], None]:
-    """The check of an ``If-Match`` header; what it returns raises ``PreconditionFailed`` for a table that has another
-    ETag than the caller has seen.
+    """Return the check of an ``If-Match`` header; what it returns raises ``PreconditionFailed`` for a table that has
+    another ETag than the caller has seen.
     """
 
     def check(table: Table) -> None:
@@ -64,7 +64,7 @@ class TakenConditions:
         self._taken = Declared(_parameters)
 
     async def __call__(self, request: Request) -> None:
-        """Raises ``Invalid``."""
+        """Raise ``Invalid``."""
         if request.method in ("GET", "HEAD"):
             return
         asked = [name for name in _CONDITIONS if name in request.headers]

@@ -55,7 +55,7 @@ class BodyLimits:
         ]
 
     def of(self, method: str, path: str) -> int:
-        """The bound in bytes for a request with ``method`` to the decoded ``path``."""
+        """Return the bound in bytes for a request with ``method`` to the decoded ``path``."""
         if path in OPEN_PATHS:
             return 0
         if path in SIGN_PATHS:
@@ -64,7 +64,7 @@ class BodyLimits:
         return min(self._most, next(larger, MOST_BYTES))
 
     def spooled(self, method: str, path: str) -> bool:
-        """Whether the route reads the body from ``SPOOLED``: what is too large for the memory is a file."""
+        """Return whether the route reads the body from ``SPOOLED``: what is too large for the memory is a file."""
         return method == "POST" and any(pattern.match(path.removesuffix("/")) for pattern in self._spooled)
 
 
@@ -104,7 +104,7 @@ class BodyLimit:
             await self.app(scope, _replayed(b"" if spooled else bytes(content), receive), send)
 
     async def _body(self, scope: Scope, receive: Receive, send: Send, spool: Spool) -> Content | None:
-        """The body; None if it was refused, or if the client went before its end."""
+        """Return the body; None if it was refused, or if the client went before its end."""
         most = self.limits.of(scope["method"], scope["path"])
         try:
             _check_declared(Request(scope).headers.get("content-length", ""), most)
@@ -125,7 +125,9 @@ class Pace:
     bytes_per_second: int
 
     def wait_seconds(self, size: int, passed: float) -> float:
-        """How long to wait for the next part of a body of which ``size`` bytes have come in ``passed`` seconds."""
+        """Return how long to wait for the next part of a body of which ``size`` bytes have come in ``passed``
+        seconds.
+        """
         if not self.bytes_per_second:
             return self.silence_seconds
         return min(self.silence_seconds, self.silence_seconds + size / self.bytes_per_second - passed)
@@ -137,7 +139,7 @@ def _check_declared(length: str, most: int) -> None:
 
 
 async def _read(receive: Receive, most: int, pace: Pace, spool: Spool) -> bool:
-    """Fill ``spool`` with the body; false if the client went before its end. Raises ``TooLarge``, ``TooSlow``, and
+    """Fill ``spool`` with the body; false if the client went before its end. Raise ``TooLarge``, ``TooSlow``, and
     ``Unavailable`` when there is no room for it.
     """
     more, began = True, time.monotonic()

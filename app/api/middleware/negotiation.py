@@ -19,9 +19,10 @@ JSON: Final = "application/json"
 
 @lru_cache(maxsize=256)
 def chosen(accept: str | None, offered: Sequence[str]) -> str:
-    """The one of ``offered`` media types that the header ``accept`` prefers; the first of those that it likes alike.
+    """Return the one of ``offered`` media types that the header ``accept`` prefers; the first of those that it likes
+    alike.
 
-    Raises ``NotAcceptable`` when it takes none of them, or is no Accept header.
+    Raise ``NotAcceptable`` when it takes none of them, or is no Accept header.
     """
     if not accept or accept == "*/*":
         return offered[0]
@@ -38,7 +39,7 @@ def chosen(accept: str | None, offered: Sequence[str]) -> str:
 
 @lru_cache(maxsize=256)
 def takes_json(accept: bytes) -> bool:
-    """Whether a caller with this Accept header takes JSON."""
+    """Return whether a caller with this Accept header takes JSON."""
     try:
         return chosen(accept.decode("latin-1"), (JSON,)) == JSON
     except NotAcceptable:
@@ -52,7 +53,7 @@ class Acceptable:
         self._offered = Declared(answered_types)
 
     async def __call__(self, request: Request) -> None:
-        """Raises ``NotAcceptable``."""
+        """Raise ``NotAcceptable``."""
         accept = ",".join(request.headers.getlist("accept"))
         if not accept or accept == "*/*":
             return
@@ -62,7 +63,9 @@ class Acceptable:
 
 
 def answered_types(route: APIRoute) -> tuple[str, ...]:
-    """The media types of a route's answers, what it does not say otherwise first; none where it answers no body."""
+    """Return the media types of a route's answers, what it does not say otherwise first; none where it answers no
+    body.
+    """
     response = route.response_class
     own = response.value if isinstance(response, DefaultPlaceholder) else response
     answered = {status: told for status, told in route.responses.items() if str(status).startswith("2")}

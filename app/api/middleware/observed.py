@@ -98,12 +98,12 @@ def _sent_id(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
 
 
 def operation_of(scope: Scope) -> str:
-    """The operation id of the route that took the request."""
+    """Return the operation id of the route that took the request."""
     named: str | None = scope.get(OPERATION) or getattr(scope.get("route"), "operation_id", None)
     return named or NO_OPERATION
 
 
 def operations_of(app: FastAPI) -> list[str]:
-    """The operation ids of all routes."""
+    """Return the operation ids of all routes."""
     found = (getattr(route, "operation_id", None) for route in iter_route_contexts(app.routes))
     return [one for one in found if one is not None]

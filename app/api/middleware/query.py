@@ -23,7 +23,7 @@ class DeclaredQuery:
         self._declared = Declared(_names)
 
     async def __call__(self, request: Request) -> None:
-        """Raises ``Invalid`` for too many parameters, or with every unknown one and the name that is nearest to it."""
+        """Raise ``Invalid`` for too many parameters, or with every unknown one and the name that is nearest to it."""
         query: bytes = request.scope["query_string"]
         if not query:
             return

@@ -18,7 +18,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def epoch_millis(time: datetime) -> int:
-    """``time`` as whole milliseconds since 1970-01-01 UTC."""
+    """Return ``time`` as whole milliseconds since 1970-01-01 UTC."""
     return (time - _EPOCH) // timedelta(milliseconds=1)
 
 
@@ -48,7 +48,7 @@ class Told:
     source: str | Callable[[Any], object]
 
     def read(self, value: object) -> object:
-        """What the member is of ``value``."""
+        """Return what the member is of ``value``."""
         return attrgetter(self.source)(value) if isinstance(self.source, str) else self.source(value)
 
 
@@ -61,7 +61,7 @@ class Answer(Payload):
 
     @classmethod
     def of(cls, value: object, **own: object) -> Self:
-        """The answer that tells ``value``; ``own`` are members that come from elsewhere."""
+        """Return the answer that tells ``value``; ``own`` are members that come from elsewhere."""
         return cls.model_validate(cls._members(value, own))
 
     @classmethod
@@ -81,5 +81,5 @@ NextPageToken = Annotated[str | None, Told("next_token")]
 
 
 def names_of(page: Page[Any]) -> list[str]:
-    """The names of a page's items."""
+    """Return the names of a page's items."""
     return [item.name for item in page.items]

@@ -24,7 +24,7 @@ __all__ = ["GRANT", "Parts", "in_writers_thread"]
 
 # Async, for FastAPI would give each of these a thread of its own to read one attribute in.
 async def get_parts(request: Request) -> Parts:
-    """The parts that the lifespan put on the application."""
+    """Return the parts that the lifespan put on the application."""
     parts: Parts = request.app.state.parts
     return parts
 

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 def allowed_methods(request: Request) -> list[str]:
-    """Every method that some route has for the request's path, in alphabetical order."""
+    """Return every method that some route has for the request's path, in alphabetical order."""
     every = iter_route_contexts(request.app.routes)
     routes = [route for route in every if route.matches(request.scope)[0] is not Match.NONE]
     found = {method for route in routes for method in route.methods or ()}

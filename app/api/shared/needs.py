@@ -38,7 +38,7 @@ class Need:
     trial: bytes | None = None
 
     def check(self, grant: Grant, names: Mapping[str, str], query: bytes) -> None:
-        """Raises ``Forbidden`` unless ``grant`` has it for the database and the table in ``names``."""
+        """Raise ``Forbidden`` unless ``grant`` has it for the database and the table in ``names``."""
         tries = self.trial is not None and self.trial in query.split(b"&")
         _CHECKS[self.about](grant, Role.READ if tries else self.role, names)
 

@@ -38,7 +38,7 @@ class Operations:
     """The operations of all routes, by method, in the router's own order: the first that matches is the request's."""
 
     def __init__(self, routes: Iterable[Any]) -> None:
-        """Raises ``LookupError`` for a route whose operation is not in ``NEEDS``."""
+        """Raise ``LookupError`` for a route whose operation is not in ``NEEDS``."""
         self._of: dict[str, list[Operation]] = {}
         for route in iter_route_contexts([*routes]):
             if isinstance(route.original_route, APIRoute):
@@ -52,7 +52,7 @@ class Operations:
         return {operation.id for operations in self._of.values() for operation in operations}
 
     def asked(self, scope: Scope) -> Asked | None:
-        """What the request asks for; None where no route takes it."""
+        """Return what the request asks for; None where no route takes it."""
         operations = self._of.get("GET" if scope["method"] == "HEAD" else scope["method"], [])
         path: str = scope["path"]
         found = _first(operations, path)

@@ -28,7 +28,9 @@ class Unread:
         self._taken = 0
 
     def take(self, size: int) -> bool:
-        """Whether there is room for one more of ``size`` bytes, which it then takes; for a first one there is."""
+        """Return whether there is room for one more of ``size`` bytes, which it then takes; for a first one there
+        is.
+        """
         if self._taken and self._taken + size > self._most:
             return False
         self._taken += size

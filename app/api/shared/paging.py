@@ -15,7 +15,7 @@ LARGEST_PAGE = 1000
 
 
 def page_size(asked: int | None, default: int = DEFAULT_PAGE, largest: int = LARGEST_PAGE) -> int:
-    """The most items of a page for ``maxResults=asked``.
+    """Return the most items of a page for ``maxResults=asked``.
 
     As in Paimon's REST catalog: nothing, 0 or less is the default, and more than the largest page is the largest page.
     """
@@ -23,12 +23,12 @@ def page_size(asked: int | None, default: int = DEFAULT_PAGE, largest: int = LAR
 
 
 def size_words(default: int = DEFAULT_PAGE, largest: int = LARGEST_PAGE) -> str:
-    """What the OpenAPI document says of ``maxResults``."""
+    """Return what the OpenAPI document says of ``maxResults``."""
     return f"Page size; {default} without it and for 0 or less, at most {largest}."
 
 
 def is_of_64_bits(number: int) -> bool:
-    """Whether the document's ``int64`` can hold it."""
+    """Return whether the document's ``int64`` can hold it."""
     return -(2**63) <= number < 2**63
 
 
@@ -53,5 +53,5 @@ WantedPage = Annotated[PageRequest, Depends(_wanted_page)]
 
 
 def name_pattern(alias: str) -> Any:
-    """The query parameter ``alias``: a pattern that names must match."""
+    """Return the query parameter ``alias``: a pattern that names must match."""
     return Query(alias=alias, description="SQL LIKE: `%`, `_`, and a backslash to escape them.")

@@ -29,7 +29,7 @@ TABLE_OPTIONS: Final[Mapping[str, str]] = {"query-auth.enabled": "true"}
 
 
 def is_paimon(request: Request) -> bool:
-    """Whether one of Paimon's own clients asks."""
+    """Return whether one of Paimon's own clients asks."""
     return request.headers.get(_HEADER) == _PAIMON
 
 
@@ -139,13 +139,13 @@ _ROUTES: Final = [(_pattern(route), entry) for entry in NOT_DONE for route in en
 
 
 def not_done(request: Request) -> Unsupported | None:
-    """Why no route takes ``request``, where it is one of Paimon's protocol; None for any other."""
+    """Return why no route takes ``request``, where it is one of Paimon's protocol; None for any other."""
     asked = f"{request.method} {sent_path(request).removesuffix('/')}"
     found = next((entry for pattern, entry in _ROUTES if pattern.fullmatch(asked)), None)
     return None if found is None else refusal_of(found, request)
 
 
 def refusal_of(entry: NotDone, request: Request) -> Unsupported:
-    """What is told of ``entry`` to who asks for it."""
+    """Return what is told of ``entry`` to who asks for it."""
     table = _TABLE.match(sent_path(request))
     return Unsupported(_PLACE.sub(lambda _: f"{table[0] if table else _ANY_TABLE}/", entry.text))

@@ -27,7 +27,7 @@ _NAMES = re.compile(
 
 
 def sent_name(scope: Scope, noun: str, routed: str) -> str:
-    """The name of a database, table or version in the path; ``routed`` is what the router made of it.
+    """Return the name of a database, table or version in the path; ``routed`` is what the router made of it.
 
     Paimon's clients encode path segments like form fields: a ``+`` is a space, a plus is ``%2B``. The router's path is
     decoded and has lost the difference, so this reads the path as it was sent. (A name that is sent with ``%20`` for a
@@ -86,17 +86,19 @@ WrittenTable = Annotated[Table, Depends(_written_table)]
 
 
 def location(request: Request, item_id: str) -> str:
-    """The ``Location`` of an item of the list that was posted to: the path as it was sent, for it may hold any name."""
+    """Return the ``Location`` of an item of the list that was posted to: the path as it was sent, for it may hold any
+    name.
+    """
     return f"{sent_path(request)}/{item_id}"
 
 
 def batch_location(request: Request, batch_id: str) -> str:
-    """The ``Location`` of a batch of the table whose path, or one below it, was asked."""
+    """Return the ``Location`` of a batch of the table whose path, or one below it, was asked."""
     table = "/".join(sent_path(request).split("/")[: TABLE_PATH.count("/") + 1])
     return f"{table}/batches/{batch_id}"
 
 
 def sent_path(request: Request) -> str:
-    """The path as it was sent."""
+    """Return the path as it was sent."""
     raw: bytes | None = request.scope.get("raw_path")
     return quote(request.scope["path"]) if raw is None else quote(raw, safe="/%:+@!$&'()*,;=~")

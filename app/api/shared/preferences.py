@@ -14,7 +14,7 @@ INTEGERS: Final[Mapping[str, Integers]] = {one.value: one for one in Integers}
 
 
 def preference(prefer: str | None, name: str) -> str | None:
-    """The value of a preference; None where it is absent."""
+    """Return the value of a preference; None where it is absent."""
     for one in (prefer or "").split(","):
         said, _, value = one.split(";")[0].partition("=")
         if said.strip().lower() == name:
@@ -41,7 +41,7 @@ USUAL: Final = Spelling()
 
 
 def spelling(integers: Integers | None, prefer: str | None) -> Spelling:
-    """What the parameter or else the preference says; a preference that is not understood says nothing."""
+    """Return what the parameter or else the preference says; a preference that is not understood says nothing."""
     if integers is not None or not prefer:
         return USUAL if integers is None else Spelling(integers)
     preferred = INTEGERS.get((preference(prefer, "integers") or "").lower())

@@ -153,7 +153,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def problem(request: Request, error: KeyfoldError, status: int, *, instance: str | None = None) -> ProblemResponse:
-    """The response that tells ``error`` with ``status``."""
+    """Return the response that tells ``error`` with ``status``."""
     # Without its traceback, whose frames have the scope: a ring would be left to the collector of garbage.
     request.scope[REFUSAL] = error.with_traceback(None)
     content = {  # as ``Problem`` declares it, without its checks: pydantic refuses the lone surrogates of a message
@@ -178,7 +178,7 @@ def problem(request: Request, error: KeyfoldError, status: int, *, instance: str
 
 
 def _fault(violation: Violation) -> dict[str, Any]:
-    """What ``Fault`` declares, without what there is nothing to say of."""
+    """Return what ``Fault`` declares, without what there is nothing to say of."""
     told = {
         "pointer": violation.pointer,
         "code": violation.code,
@@ -191,13 +191,13 @@ def _fault(violation: Violation) -> dict[str, Any]:
 
 
 def _path(request: Request) -> str:
-    """The request's path as a URI reference."""
+    """Return the request's path as a URI reference."""
     raw: bytes | None = request.scope.get("raw_path")
     return quote(request.scope["path"] if raw is None else raw, safe="/%:+@!$&'()*,;=~")
 
 
 def _keyfold_error(request: Request, error: Exception) -> ProblemResponse:
-    """Of a damaged file the catalog is asked and told: not on the event loop."""
+    """Return of a damaged file the catalog is asked and told: not on the event loop."""
     assert isinstance(error, KeyfoldError)
     if isinstance(error, DamagedFile):
         error = told(request.app.state.parts.database, error)
@@ -206,17 +206,17 @@ def _keyfold_error(request: Request, error: Exception) -> ProblemResponse:
 
 
 def refusal(request: Request, error: KeyfoldError) -> ProblemResponse:
-    """The response that tells ``error``, for middleware that answers before the routes do."""
+    """Return the response that tells ``error``, for middleware that answers before the routes do."""
     return _keyfold_error(request, error)
 
 
 def problem_text(request: Request, error: KeyfoldError) -> str:
-    """The problem as JSON, for a response that has begun already."""
+    """Return the problem as JSON, for a response that has begun already."""
     return bytes(_keyfold_error(request, error).body).decode()
 
 
 def _validation_error(request: Request, error: Exception) -> ProblemResponse:
-    """What FastAPI could not read: the JSON, the body's members, query parameters."""
+    """Return what FastAPI could not read: the JSON, the body's members, query parameters."""
     assert isinstance(error, RequestValidationError)
     if isinstance(error.body, bytes):  # FastAPI leaves the body unread only for its media type
         return _not_json(request)
@@ -258,7 +258,7 @@ def _read_fault(fault: Mapping[str, Any]) -> Violation:
 
 
 def _pointer(source: str, path: Sequence[str | int]) -> str:
-    """A pointer into the body; a fault elsewhere has none, and its message says where it is."""
+    """Return a pointer into the body; a fault elsewhere has none, and its message says where it is."""
     return "".join(f"/{escape_pointer(str(segment))}" for segment in path) if source == "body" else ""
 
 
@@ -281,7 +281,7 @@ def _http_exception(request: Request, error: Exception) -> ProblemResponse:
 
 
 def _unread(error: HTTPException) -> KeyfoldError | None:
-    """Why FastAPI could not read a body at all; None where that is not what happened."""
+    """Return why FastAPI could not read a body at all; None where that is not what happened."""
     if isinstance(error.__cause__, KeyfoldError):
         return error.__cause__
     if isinstance(error.__cause__, RecursionError):
@@ -333,6 +333,6 @@ _HANDLERS: Mapping[type[Exception], Callable[[Request, Exception], ProblemRespon
 
 
 def install_problems(app: FastAPI) -> None:
-    """Makes ``app`` answer every failure with a ``Problem``."""
+    """Make ``app`` answer every failure with a ``Problem``."""
     for kind, answer in _HANDLERS.items():
         app.add_exception_handler(kind, answer)

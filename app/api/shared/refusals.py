@@ -11,5 +11,5 @@ from app.http.unread import answer_unread
 
 
 async def refuse(scope: Scope, receive: Receive, send: Send, error: KeyfoldError) -> None:
-    """Answers ``error`` at once, and then ends the connection if the request has a body."""
+    """Answer ``error`` at once, and then ends the connection if the request has a body."""
     await answer_unread(scope, receive, send, refusal(Request(scope), error))

@@ -58,7 +58,9 @@ def accept_trailing_slashes(app: FastAPI) -> None:
 
 
 def without_last_slash(scope: Scope) -> tuple[str, bytes] | None:
-    """The path, decoded and as it was sent, without the one slash that it was sent with at its end; else None."""
+    """Return the path, decoded and as it was sent, without the one slash that it was sent with at its end; else
+    None.
+    """
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     if scope["type"] != "http" or len(raw) < 2 or not raw.endswith(b"/") or raw.endswith(b"//"):
         return None

@@ -43,10 +43,10 @@ class Batches:
     tables: Tables
 
     def add(self, table_id: str, new: NewBatch) -> Batch:
-        """The batch that ``new`` became, staged under the table's next number.
+        """Return the batch that ``new`` became, staged under the table's next number.
 
         When its idempotency key was used for the same request before, that earlier batch (another id, any state) is the
-        answer and nothing is added. Raises ``KeyReused`` when the key was used for another request, ``Conflict`` when
+        answer and nothing is added. Raise ``KeyReused`` when the key was used for another request, ``Conflict`` when
         the table has another schema by now (COMMIT_CONFLICT), ``NotFound`` when the table is gone.
         """
         [outcome] = self.add_all(table_id, [new])
@@ -55,15 +55,15 @@ class Batches:
         return outcome
 
     def add_all(self, table_id: str, news: Sequence[NewBatch]) -> list[Batch | KeyfoldError]:
-        """What became of each of ``news``, as ``add`` would have it one after the other; one that is in conflict keeps
-        none of the others out. Raises ``NotFound`` when the table is gone.
+        """Return what became of each of ``news``, as ``add`` would have it one after the other; one that is in conflict
+        keeps none of the others out. Raise ``NotFound`` when the table is gone.
         """
         # Held until the commit: the next number is given only after this one is visible or rolled back, so numbers have
         # no gaps and whoever sees batch n sees every batch before it.
         return self.add_locked(self.tables.lock(table_id), news)
 
     def add_locked(self, table: AnyRow, news: Sequence[NewBatch]) -> list[Batch | KeyfoldError]:
-        """The same for a table that ``Tables.lock`` has answered in this transaction."""
+        """Return the same for a table that ``Tables.lock`` has answered in this transaction."""
         added: list[Batch] = []
         outcomes = [self._outcome(table, new, added) for new in news]
         if added:
@@ -74,7 +74,7 @@ class Batches:
         return outcomes
 
     def _outcome(self, table: AnyRow, new: NewBatch, added: list[Batch]) -> Batch | KeyfoldError:
-        """The earlier batch of the same request, or one more of ``added``."""
+        """Return the earlier batch of the same request, or one more of ``added``."""
         if new.idempotency_key is not None:
             same = [batch for batch in added if batch.idempotency_key == new.idempotency_key]
             earlier = same[0] if same else self.find_by_key(table.id, new.idempotency_key)
@@ -95,7 +95,7 @@ class Batches:
         return batch
 
     def get(self, table_id: str, batch_id: str) -> Batch:
-        """The table's batch with this id. Raises ``NotFound``."""
+        """Return the table's batch with this id. Raise ``NotFound``."""
         query = sa.select(batches).where(batches.c.table_id == table_id, batches.c.id == batch_id)
         row = self.transaction.execute(query).first()
         if row is None:
@@ -103,14 +103,14 @@ class Batches:
         return checksums.batch_of(row)
 
     def find_by_key(self, table_id: str, idempotency_key: str) -> Batch | None:
-        """The table's batch that was posted with this Idempotency-Key, if any."""
+        """Return the table's batch that was posted with this Idempotency-Key, if any."""
         row = self.transaction.execute(_BY_KEY, {"table": table_id, "key": idempotency_key}).first()
         return None if row is None else checksums.batch_of(row)
 
     def page(
         self, table_id: str, *, after_number: int | None = None, limit: int, state: BatchState | None = None
     ) -> list[Batch]:
-        """Up to ``limit`` batches in number order, those after ``after_number``, those in ``state``."""
+        """Return up to ``limit`` batches in number order, those after ``after_number``, those in ``state``."""
         after = max(after_number or 0, 0)
         if after >= _LARGEST_NUMBER:
             return []
@@ -119,7 +119,9 @@ class Batches:
     def newest(
         self, table_id: str, *, after_number: int | None = None, limit: int, state: BatchState | None = None
     ) -> list[Batch]:
-        """Up to ``limit`` batches, the last one first, those that came before ``after_number``, those in ``state``."""
+        """Return up to ``limit`` batches, the last one first, those that came before ``after_number``, those in
+        ``state``.
+        """
         before = _LARGEST_NUMBER if after_number is None else min(after_number, _LARGEST_NUMBER)
         return self._some(table_id, batches.c.number < before, batches.c.number.desc(), limit, state)
 
@@ -137,11 +139,11 @@ class Batches:
         return [checksums.batch_of(row) for row in self.transaction.execute(query.order_by(order).limit(limit))]
 
     def staged(self, table_id: str, *, after: int = 0) -> list[Batch]:
-        """All batches of the table that no snapshot has, in number order, those after the number ``after``."""
+        """Return all batches of the table that no snapshot has, in number order, those after the number ``after``."""
         return self.staged_where(batches.c.table_id == table_id, batches.c.number > after)
 
     def staged_numbers(self, table_id: str) -> list[int]:
-        """The numbers of all batches of the table that no snapshot has, in order."""
+        """Return the numbers of all batches of the table that no snapshot has, in order."""
         mine = (batches.c.table_id == table_id) & (batches.c.state == BatchState.STAGED)
         return list(
             self.transaction.execute(sa.select(batches.c.number).where(mine).order_by(batches.c.number)).scalars()
@@ -155,14 +157,16 @@ class Batches:
         return int(self.transaction.execute(query).scalar_one())
 
     def last_number(self, table_id: str) -> int:
-        """The number of the last batch that was accepted, 0 before the first. Raises ``NotFound`` for the table."""
+        """Return the number of the last batch that was accepted, 0 before the first. Raise ``NotFound`` for the
+        table.
+        """
         found = self.transaction.execute(sa.select(tables.c.last_batch_number).where(tables.c.id == table_id)).scalar()
         if found is None:
             raise not_found(Resource.TABLE, table_id)
         return int(found)
 
     def last_number_of(self, database: str, name: str) -> tuple[str, int] | None:
-        """The id and the last batch's number of the table of this name; None if there is none."""
+        """Return the id and the last batch's number of the table of this name; None if there is none."""
         row = self.transaction.execute(
             sa.select(tables.c.id, tables.c.last_batch_number)
             .join(databases, databases.c.id == tables.c.database_id)
@@ -171,9 +175,9 @@ class Batches:
         return None if row is None else (row.id, row.last_batch_number)
 
     def delete_staged(self, table_id: str, batch_id: str) -> Batch:
-        """The batch, withdrawn; it keeps its number. A batch that was withdrawn before is returned as it is.
+        """Return the batch, withdrawn; it keeps its number. A batch that was withdrawn before is returned as it is.
 
-        Raises ``NotFound``, or ``Conflict`` when it is merged or a running merge has claimed it.
+        Raise ``NotFound``, or ``Conflict`` when it is merged or a running merge has claimed it.
         """
         self.tables.lock(table_id)  # a claim takes the same lock, so the batch is either withdrawn or claimed
         batch = self.get(table_id, batch_id)
@@ -188,7 +192,7 @@ class Batches:
         return self.get(table_id, batch_id)
 
     def unmerged(self, table_id: str) -> list[Batch]:
-        """The batches that are staged or set aside, in number order: those whose files are needed."""
+        """Return the batches that are staged or set aside, in number order: those whose files are needed."""
         mine = (batches.c.table_id == table_id) & batches.c.state.in_(UNMERGED)
         return [
             checksums.batch_of(row)
@@ -196,15 +200,15 @@ class Batches:
         ]
 
     def live_staging_files(self, table_id: str) -> set[str]:
-        """The staging files that a merge may still read, or that are history which is in no history file yet; any
-        other staging file of the table is garbage.
+        """Return the staging files that a merge may still read, or that are history which is in no history file yet;
+        any other staging file of the table is garbage.
         """
         mine = (batches.c.table_id == table_id) & (batches.c.state.in_(UNMERGED) | unfiled())
         return set(self.transaction.execute(sa.select(batches.c.file).where(mine)).scalars())
 
     def unnamed_staging_files(self, table_id: str, files: Collection[str]) -> set[str]:
-        """Those of ``files`` that nobody needs, nor ever before the transaction ends: batches are added under the
-        same lock.
+        """Return those of ``files`` that nobody needs, nor ever before the transaction ends: batches are added under
+        the same lock.
         """
         try:
             self.tables.lock(table_id)
@@ -213,7 +217,7 @@ class Batches:
         return set(files) - self.live_staging_files(table_id)
 
     def forget(self, table_id: str, before: datetime, keyed_before: datetime, most: int) -> int:
-        """Forgets up to ``most`` batches that are merged or withdrawn and were accepted ``before``, those with an
+        """Forget up to ``most`` batches that are merged or withdrawn and were accepted ``before``, those with an
         Idempotency-Key ``keyed_before``, and none whose records are kept as history; says how many.
         """
         old = (
@@ -227,12 +231,12 @@ class Batches:
         return self.transaction.execute(batches.delete().where(batches.c.id.in_(old))).rowcount
 
     def of_merge(self, merge_id: str) -> list[Batch]:
-        """The batches that the merge has claimed or folded, in number order."""
+        """Return the batches that the merge has claimed or folded, in number order."""
         query = sa.select(batches).where(batches.c.merge_id == merge_id).order_by(batches.c.number)
         return [checksums.batch_of(row) for row in self.transaction.execute(query)]
 
     def staged_where(self, *conditions: sa.ColumnElement[bool]) -> list[Batch]:
-        """The batches under ``conditions`` that no snapshot has, in number order."""
+        """Return the batches under ``conditions`` that no snapshot has, in number order."""
         query = sa.select(batches).where(batches.c.state == BatchState.STAGED, *conditions)
         return [checksums.batch_of(row) for row in self.transaction.execute(query.order_by(batches.c.number))]
 
@@ -244,7 +248,7 @@ def _same_request(earlier: Batch, new: NewBatch) -> Batch | KeyfoldError:
 
 
 def key_reused(earlier: Batch) -> KeyReused:
-    """The failure of a request that sends the Idempotency-Key of ``earlier``, which was another one."""
+    """Return the failure of a request that sends the Idempotency-Key of ``earlier``, which was another one."""
     return KeyReused(
         f"the Idempotency-Key {earlier.idempotency_key!r} was used for another request (batch {earlier.id!r});"
         " send a new key with a new request",

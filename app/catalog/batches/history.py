@@ -31,17 +31,17 @@ _AT_ONCE = 500  # numbers in one query
 
 
 def kept() -> sa.ColumnElement[bool]:
-    """Whether the records of a batch are kept as history."""
+    """Return whether the records of a batch are kept as history."""
     return _merged_after(histories.c.since)
 
 
 def unfiled() -> sa.ColumnElement[bool]:
-    """Whether they are so in the batch's staging file alone."""
+    """Return whether they are so in the batch's staging file alone."""
     return _merged_after(histories.c.filed)
 
 
 def _merged_after(snapshot: sa.Column[int]) -> sa.ColumnElement[bool]:
-    """Whether a batch that has records came into a later snapshot than its table's history says."""
+    """Return whether a batch that has records came into a later snapshot than its table's history says."""
     said = sa.select(snapshot).where(histories.c.table_id == batches.c.table_id).scalar_subquery()
     later = batches.c.snapshot_id > sa.func.coalesce(said, 0)
     return sa.and_(batches.c.state == BatchState.MERGED, batches.c.records > 0, later)
@@ -70,33 +70,33 @@ class History:
     tables: Tables
 
     def of(self, table_id: str) -> HistoryExtent:
-        """What is kept of the table's."""
+        """Return what is kept of the table's."""
         query = sa.select(histories.c.since, histories.c.filed).where(histories.c.table_id == table_id)
         row = self.transaction.execute(query).first()
         return HistoryExtent() if row is None else HistoryExtent(row.since, row.filed)
 
     def behind(self) -> list[str]:
-        """The ids of the tables that have later snapshots than those whose records are in history files."""
+        """Return the ids of the tables that have later snapshots than those whose records are in history files."""
         of = tables.outerjoin(histories, histories.c.table_id == tables.c.id)
         later = tables.c.snapshot_id > sa.func.coalesce(histories.c.filed, 0)
         return list(self.transaction.execute(sa.select(tables.c.id).select_from(of).where(later)).scalars())
 
     def unfiled(self, table_id: str, after: int = 0, most: int | None = None) -> list[Batch]:
-        """The batches whose records are kept in their staging files alone, in merge order, those of later snapshots
-        than ``after``; the first ``most`` of them.
+        """Return the batches whose records are kept in their staging files alone, in merge order, those of later
+        snapshots than ``after``; the first ``most`` of them.
         """
         mine = (batches.c.table_id == table_id) & (batches.c.snapshot_id > after) & unfiled()
         query = sa.select(batches).where(mine).order_by(batches.c.snapshot_id, batches.c.number).limit(most)
         return [checksums.batch_of(row) for row in self.transaction.execute(query)]
 
     def batches(self, table_id: str, numbers: Collection[int]) -> dict[int, Batch]:
-        """Those of the table's batches that have one of the ``numbers``, by number."""
+        """Return those of the table's batches that have one of the ``numbers``, by number."""
         asked = sorted(numbers)
         found = (self._some(table_id, asked[start : start + _AT_ONCE]) for start in range(0, len(asked), _AT_ONCE))
         return {batch.number: batch for some in found for batch in some}
 
     def files(self, table_id: str, after: int = 0) -> list[HistoryFile]:
-        """The table's history files, oldest first, those that have records of later snapshots than ``after``."""
+        """Return the table's history files, oldest first, those that have records of later snapshots than ``after``."""
         query = sa.select(*_FILE).where(history_files.c.table_id == table_id, history_files.c.last_snapshot > after)
         # Where a merge was cut into several files, the one that begins with it comes before those that have it alone.
         age = (history_files.c.last_snapshot, history_files.c.first_snapshot)
@@ -104,7 +104,7 @@ class History:
         return [HistoryFile(*row) for row in self.transaction.execute(ordered)]
 
     def bases(self, table_id: str) -> list[Base]:
-        """The snapshots that are kept for what came after them, oldest first."""
+        """Return the snapshots that are kept for what came after them, oldest first."""
         same = (snapshots.c.table_id == history_bases.c.table_id) & (snapshots.c.id == history_bases.c.snapshot_id)
         query = sa.select(snapshots.c.id, snapshots.c.committed_at).join(history_bases, same)
         mine = query.where(history_bases.c.table_id == table_id).order_by(snapshots.c.id)
@@ -121,7 +121,7 @@ class History:
         return sum(int(self.transaction.execute(query).scalar_one()) for query in (filed, staged))
 
     def totals(self, table_id: str) -> HistoryTotals:
-        """What is kept of the table's."""
+        """Return what is kept of the table's."""
         since = self.of(table_id).since
         count = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(batches.c.records), 0))
         merged, records = self.transaction.execute(count.where(batches.c.table_id == table_id, kept())).one()
@@ -130,7 +130,7 @@ class History:
         return HistoryTotals(since, merged, int(records), files, size, bases, base_bytes)
 
     def _base_bytes(self, table_id: str) -> int:
-        """Of the runs that no snapshot names but bases that are not current."""
+        """Return of the runs that no snapshot names but bases that are not current."""
         named, current = snapshot_runs.c, sa.select(tables.c.snapshot_id).where(tables.c.id == table_id)
         bases = sa.select(history_bases.c.snapshot_id).where(history_bases.c.table_id == table_id)
         others = named.snapshot_id.not_in(bases) | (named.snapshot_id == current.scalar_subquery())
@@ -140,8 +140,8 @@ class History:
         return int(self.transaction.execute(mine).scalar_one())
 
     def begin_after(self, table_id: str, since: int, bases: Collection[int]) -> None:
-        """Forgets what came into snapshots up to ``since``, and keeps the snapshots ``bases`` for the rest, and no
-        others. Raises ``NotFound`` when the table is gone.
+        """Forget what came into snapshots up to ``since``, and keep the snapshots ``bases`` for the rest, and no
+        others. Raise ``NotFound`` when the table is gone.
         """
         self.tables.lock(table_id)
         before = self.of(table_id)
@@ -164,11 +164,11 @@ class History:
         files: Sequence[HistoryFile],
         read: Collection[Batch] = (),
     ) -> bool:
-        """Names ``files``, which have the records that are kept of snapshots after ``before.filed`` up to ``filed``, as
+        """Name ``files``, which have the records that are kept of snapshots after ``before.filed`` up to ``filed``, as
         they were ``read`` of the batches.
 
         False, and nothing is named, where history is not as it was ``before``, or keys were taken out of a batch
-        meanwhile. Raises ``NotFound`` when the table is gone.
+        meanwhile. Raise ``NotFound`` when the table is gone.
         """
         self.tables.lock(table_id)
         if self.of(table_id) != before or not self._as_they_were(table_id, read):
@@ -181,8 +181,8 @@ class History:
         return {batch.file for batch in read} <= {batch.file for batch in self.unfiled(table_id)}
 
     def join(self, table_id: str, parts: Sequence[HistoryFile], whole: HistoryFile) -> bool:
-        """Names ``whole`` in the place of ``parts``, whose records it has. False, and nothing is named, where one of
-        them is not there any more. Raises ``NotFound`` when the table is gone.
+        """Name ``whole`` in the place of ``parts``, whose records it has. False, and nothing is named, where one of
+        them is not there any more. Raise ``NotFound`` when the table is gone.
         """
         self.tables.lock(table_id)
         mine = (history_files.c.table_id == table_id) & history_files.c.name.in_([part.name for part in parts])
@@ -194,8 +194,8 @@ class History:
         return True
 
     def unnamed(self, table_id: str, names: Collection[str]) -> set[str]:
-        """Those of ``names`` that no history file has, nor ever before the transaction ends: they are named under the
-        same lock.
+        """Return those of ``names`` that no history file has, nor ever before the transaction ends: they are named
+        under the same lock.
         """
         try:
             self.tables.lock(table_id)

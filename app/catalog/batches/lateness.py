@@ -39,8 +39,8 @@ class LateMerges:
             self.transaction.execute(late_merges.insert().values(merge_id=merge_id, counted=dict(lateness)))
 
     def since(self, table_id: str, since: datetime | None, most: int) -> Iterator[CountedMerge]:
-        """The newest merges of the table that folded records, ``most`` of them, of those that ended ``since``; newest
-        first. They are read while they are taken: few are in memory at a time.
+        """Yield the newest merges of the table that folded records, ``most`` of them, of those that ended ``since``;
+        newest first. They are read while they are taken: few are in memory at a time.
         """
         both = merges.join(late_merges, late_merges.c.merge_id == merges.c.id, isouter=True)
         query = sa.select(merges.c.finished_at, merges.c.records, late_merges.c.counted).select_from(both)

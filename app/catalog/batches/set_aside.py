@@ -29,8 +29,8 @@ class SetAside:
     tables: Tables
 
     def narrow(self, table_id: str, claimed: Sequence[Batch], blame: Blame) -> bool:
-        """What a merge of ``claimed`` that failed by its records says of them; whether the next one will do without
-        waiting, because it takes fewer batches, or not the one that was found.
+        """Return what a merge of ``claimed`` that failed by its records says of them; whether the next one will do
+        without waiting, because it takes fewer batches, or not the one that was found.
         """
         suspects = [batch for batch in claimed if batch.records and blame.batch_id in (None, batch.id)]
         if len(suspects) > 1:
@@ -49,14 +49,16 @@ class SetAside:
         return away
 
     def limit(self, table_id: str) -> int | None:
-        """The most batches that the next merge takes; None: all."""
+        """Return the most batches that the next merge takes; None: all."""
         found: int | None = self.transaction.execute(
             sa.select(tables.c.merge_at_most).where(tables.c.id == table_id)
         ).scalar()
         return found
 
     def goes_on(self, table_id: str) -> bool:
-        """Whether a merge that succeeded has left batches to the next one; where it has not, that one takes all."""
+        """Return whether a merge that succeeded has left batches to the next one; where it has not, that one takes
+        all.
+        """
         if self.limit(table_id) is None:
             return False
         mine = (batches.c.table_id == table_id) & (batches.c.state == BatchState.STAGED)
@@ -71,9 +73,9 @@ class SetAside:
         return int(self.transaction.execute(sa.select(sa.func.count()).where(mine)).scalar_one())
 
     def take_back(self, batch: Batch) -> None:
-        """Stages a batch that was set aside again, as if it had come now: what was merged meanwhile came before.
+        """Stage a batch that was set aside again, as if it had come now: what was merged meanwhile came before.
 
-        Raises ``Conflict`` for one that was not.
+        Raise ``Conflict`` for one that was not.
         """
         if batch.state not in SET_ASIDE:
             raise Conflict(

@@ -33,7 +33,7 @@ class Notifications:
 
     @classmethod
     def listening(cls, engine: sa.Engine, identity: int) -> Notifications:
-        """A connection of its own, outside the pool, that hears of every commit from now on."""
+        """Return a connection of its own, outside the pool, that hears of every commit from now on."""
         pooled = engine.raw_connection()
         connection = cast("psycopg.Connection", pooled.driver_connection)
         pooled.detach()
@@ -42,9 +42,9 @@ class Notifications:
         return cls(connection, identity)
 
     def within(self, seconds: float) -> Iterator[str]:
-        """The tables that other machines changed, or ``EVERYTHING``, as they come within ``seconds``.
+        """Yield the tables that other machines changed, or ``EVERYTHING``, as they come within ``seconds``.
 
-        Raises ``Unavailable`` when the connection is lost.
+        Raise ``Unavailable`` when the connection is lost.
         """
         import psycopg  # noqa: PLC0415  # only where the catalog is on PostgreSQL
 
@@ -57,5 +57,5 @@ class Notifications:
             raise Unavailable("the connection that listens for commits was lost") from error
 
     def close(self) -> None:
-        """Ends the connection."""
+        """End the connection."""
         self.connection.close()

@@ -30,7 +30,7 @@ class _OneFile:
         self._opened = None
 
     def check(self) -> None:
-        """Raises ``Unavailable`` unless the name is that of the file that was opened."""
+        """Raise ``Unavailable`` unless the name is that of the file that was opened."""
         if self._opened is not None and self._named() != self._opened:
             raise Unavailable(
                 "the catalog's file was removed or replaced while the service ran: stop the service, put the file or a"
@@ -46,8 +46,8 @@ class _OneFile:
 
 
 def sqlite_engine(url: sa.URL, busy_seconds: float) -> sa.Engine:
-    """What connects to the file of ``url``, which the first connection makes if it is not there; a transaction waits
-    ``busy_seconds`` for another one's lock. It raises ``Unavailable`` once the file is not the same any more.
+    """Return what connects to the file of ``url``, which the first connection makes if it is not there; a transaction
+    waits ``busy_seconds`` for another one's lock. It raises ``Unavailable`` once the file is not the same any more.
     """
     engine = sa.create_engine(url, pool_size=20, max_overflow=-1, connect_args={"timeout": busy_seconds})
     file = _OneFile(Path(url.database or ""))

@@ -65,7 +65,7 @@ class Writers:
                 self._metrics.set(Counted.WAITING_WRITERS, len(self._since))
 
     def check(self) -> None:
-        """Raises ``NotStored`` if whoever came now would wait behind a few others, for a catalog that stands still."""
+        """Raise ``NotStored`` if whoever came now would wait behind a few others, for a catalog that stands still."""
         if len(self._since) >= MOST_WAITING and self._stands_still():
             raise self._refusal()
 

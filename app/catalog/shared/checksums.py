@@ -71,7 +71,7 @@ def of_runs_named(table_id: str, number: int) -> str:
 
 
 def of_batch(batch: Batch) -> str:
-    """Return that of what never changes of a batch, but by a change that computes it anew."""
+    """Return that of what never changes of a batch, but by a change that computes it again."""
     return _checksum(
         batch.id,
         batch.table_id,

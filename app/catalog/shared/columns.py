@@ -61,7 +61,7 @@ class UtcTime(_Checked[datetime]):
         return utc.replace(tzinfo=None) if dialect.name == "sqlite" else utc
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """``value`` as an aware time in UTC, whatever zone the database session has."""
+        """Return ``value`` as an aware time in UTC, whatever zone the database session has."""
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
@@ -78,7 +78,7 @@ class JsonText(_Checked[Any]):
         return None if value is None else json.dumps(value, separators=(",", ":"))
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
-        """The value that was written, or null."""
+        """Return the value that was written, or null."""
         return None if value is None else json.loads(value)
 
 
@@ -93,9 +93,9 @@ class EnumText(_Checked[E], Generic[E]):
         self.kind = kind
 
     def process_bind_param(self, value: E | None, dialect: Dialect) -> str | None:
-        """The member's text."""
+        """Return the member's text."""
         return None if value is None else self.kind(value).value
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> E | None:
-        """The member whose text was stored."""
+        """Return the member whose text was stored."""
         return None if value is None else self.kind(value)

@@ -30,7 +30,7 @@ _NOT_MIGRATED = re.compile(r"no such (table|column)|has no column named|(relatio
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raises ``Unavailable`` for a database that does not answer, ``Invalid`` for a value that it cannot store,
+    """Raise ``Unavailable`` for a database that does not answer, ``Invalid`` for a value that it cannot store,
     ``DamagedCatalog`` for a file that means nothing to SQLite.
     """
     try:
@@ -56,7 +56,7 @@ def translated() -> Iterator[None]:
 
 
 def _reason(error: exc.DBAPIError) -> str:
-    """What an operator must know of a failure, where that is known."""
+    """Return what an operator must know of a failure, where that is known."""
     name = getattr(error.orig, "sqlite_errorname", "")
     state = getattr(error.orig, "sqlstate", None) or ""
     known = [reason for begin, reason in _SQLITE_REASONS.items() if name.startswith(begin)]
@@ -66,7 +66,7 @@ def _reason(error: exc.DBAPIError) -> str:
 
 @contextmanager
 def refusing(connection: sa.Connection, refusals: Mapping[str, KeyfoldError]) -> Iterator[None]:
-    """Raises the error that ``refusals`` has for the name of the constraint that the statements inside violate.
+    """Raise the error that ``refusals`` has for the name of the constraint that the statements inside violate.
 
     They run in a savepoint, so that the caller may catch the error and go on in the same transaction.
     """
@@ -81,7 +81,7 @@ def refusing(connection: sa.Connection, refusals: Mapping[str, KeyfoldError]) ->
 
 
 def violated_constraint(error: exc.IntegrityError) -> str | None:
-    """The name of the unique constraint that ``error`` is about, or None if it is about something else."""
+    """Return the name of the unique constraint that ``error`` is about, or None if it is about something else."""
     diagnosis = getattr(error.orig, "diag", None)
     if diagnosis is not None:  # psycopg
         name: str | None = diagnosis.constraint_name

@@ -62,7 +62,7 @@ class Marks:
         self._mapped: _Mapped | None = None
 
     def of(self, table_id: str) -> int:
-        """The mark of the table, or of the ``TOKENS``."""
+        """Return the mark of the table, or of the ``TOKENS``."""
         return self._slots[_slot(table_id)]
 
     @property

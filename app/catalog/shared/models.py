@@ -23,7 +23,7 @@ metadata = sa.MetaData(
 
 
 def _table_id(*, primary_key: bool = False) -> sa.Column[str]:
-    """The column that hangs a row on its table."""
+    """Return the column that hangs a row on its table."""
     return sa.Column(
         "table_id", sa.String, sa.ForeignKey("tables.id", ondelete="CASCADE"), nullable=False, primary_key=primary_key
     )
@@ -35,7 +35,7 @@ def _checksum() -> sa.Column[str]:
 
 
 def _digests() -> tuple[sa.Column[str], sa.Column[bytes]]:
-    """What the bytes of a file come to; null in files that were written before anybody computed it."""
+    """Return what the bytes of a file come to; null in files that were written before anybody computed it."""
     return sa.Column("digest", sa.String), sa.Column("block_digests", sa.LargeBinary)
 
 

@@ -28,7 +28,7 @@ class SnapshotCache:
         self._lock = threading.Lock()
 
     def get(self, table_id: str, number: int, rewritten: int = 0) -> Snapshot | None:
-        """The snapshot if it is kept."""
+        """Return the snapshot if it is kept."""
         key = (table_id, number, rewritten)
         with self._lock:
             found = self._kept.get(key)
@@ -37,7 +37,7 @@ class SnapshotCache:
             return found
 
     def runs(self, table_id: str) -> Mapping[str, Run]:
-        """The runs of the table's snapshot that was kept last, by run id: most runs of a snapshot were in
+        """Return the runs of the table's snapshot that was kept last, by run id: most runs of a snapshot were in
         the one before it, and runs never change. Only of those whose files all have digests: others get them later.
         """
         with self._lock:
@@ -70,5 +70,5 @@ class SnapshotCache:
 
 
 def _weight(snapshot: Snapshot) -> int:
-    """Its data files; a run, and the snapshot itself, count as one each."""
+    """Return its data files; a run, and the snapshot itself, count as one each."""
     return 1 + sum(1 + len(run.files) for run in snapshot.runs)

@@ -28,7 +28,7 @@ class Touched:
     changes: bool = False
 
     def note(self, statement: sa.Executable) -> None:
-        """Counts ``statement``. A table that is only just made is in nobody's view."""
+        """Count ``statement``. A table that is only just made is in nobody's view."""
         if isinstance(statement, sa.UpdateBase) and statement.table in _SEEN:
             self.changes |= not (isinstance(statement, sa.Insert) and statement.table is tables)
         elif isinstance(statement, sa.UpdateBase) and statement.table in (tokens, facts):
@@ -55,7 +55,7 @@ class Transaction:
     touched: Touched = field(default_factory=Touched)
 
     def execute(self, statement: sa.Executable, values: Any = None) -> sa.CursorResult[*tuple[Any, ...]]:
-        """The result of ``statement``, run with ``values`` (one mapping, or a list of them for as many rows)."""
+        """Return the result of ``statement``, run with ``values`` (one mapping, or a list of them for as many rows)."""
         self.touched.note(statement)
         return self.connection.execute(statement, values)
 
@@ -65,7 +65,8 @@ class Transaction:
         return bool(self.connection.get_execution_options().get("writes", False))
 
     def now(self) -> datetime:
-        """The time by the database's clock on PostgreSQL, so that leases hold between machines whose clocks differ.
+        """Return the time by the database's clock on PostgreSQL, so that leases hold between machines whose clocks
+        differ.
 
         SQLite has one machine and hence one clock. Either may be set back: a stored time may lie in the future, and
         nothing may wait for it.

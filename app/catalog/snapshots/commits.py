@@ -36,8 +36,8 @@ class Commits:
     transaction: Transaction
 
     def kept(self, table_id: str) -> range:
-        """The snapshots that are kept without a gap up to the current one, which is the last; empty before the first
-        commit.
+        """Return the snapshots that are kept without a gap up to the current one, which is the last; empty before the
+        first commit.
 
         A tagged snapshot that outlived its neighbours is not among them: what came after it is gone.
         """
@@ -55,23 +55,23 @@ class Commits:
         return range(self.transaction.execute(first).scalar_one(), number + 1)
 
     def find(self, table_id: str, number: int) -> Commit | None:
-        """The snapshot of this number; None if there is none (any more)."""
+        """Return the snapshot of this number; None if there is none (any more)."""
         query = sa.select(*_COLUMNS).where(snapshots.c.table_id == table_id, snapshots.c.id == number)
         row = self.transaction.execute(query).first()
         return None if row is None else Commit(*row)
 
     def every(self, table_id: str) -> list[Commit]:
-        """All snapshots that have not expired, in order."""
+        """Return all snapshots that have not expired, in order."""
         query = sa.select(*_COLUMNS).where(snapshots.c.table_id == table_id).order_by(snapshots.c.id)
         return [Commit(*row) for row in self.transaction.execute(query)]
 
     def heads(self, table_ids: Collection[str]) -> dict[str, int]:
-        """The current snapshot of each of the tables that exist; 0 before the first commit."""
+        """Return the current snapshot of each of the tables that exist; 0 before the first commit."""
         query = sa.select(tables.c.id, tables.c.snapshot_id).where(tables.c.id.in_(table_ids))
         return {row.id: row.snapshot_id or 0 for row in self.transaction.execute(query)}
 
     def states(self, table_ids: Collection[str]) -> dict[str, tuple[str, str, int, int | None, int, int]]:
-        """What changes of each of the tables that exist when lookups see something else: database, name, schema,
+        """Return what changes of each of the tables that exist when lookups see something else: database, name, schema,
         current snapshot, last batch, and how many batches are staged.
         """
         staged = (

@@ -44,7 +44,7 @@ def _version(row: AnyRow) -> DeltaVersion:
 
 
 def runs_of(version: DeltaVersion, kept: Snapshot) -> tuple[Run, ...]:
-    """The runs that a version shows, of the snapshot that keeps them."""
+    """Return the runs that a version shows, of the snapshot that keeps them."""
     return kept.runs if version.as_of == kept.id else full_runs(kept.runs)
 
 
@@ -56,9 +56,9 @@ class DeltaVersions:
     tables: Tables
 
     def follow(self, snapshot: Snapshot, schema_id: int) -> DeltaVersion | None:
-        """The version of a snapshot that was just committed, or of the current one after an ALTER; None where the
-        table does not publish, or readers of the files would not see the table in it. Whoever calls holds the table's
-        lock.
+        """Return the version of a snapshot that was just committed, or of the current one after an ALTER; None where
+        the table does not publish, or readers of the files would not see the table in it. Whoever calls holds the
+        table's lock.
         """
         runs = whole_runs(snapshot.runs)
         return None if runs is None else self._add(snapshot, snapshot.id, runs, schema_id)
@@ -96,7 +96,7 @@ class DeltaVersions:
         return version
 
     def readable(self, table_id: str, runs: tuple[Run, ...], schema: TableSchema) -> bool:
-        """Whether names and types of ``schema`` find the values of all ``runs``."""
+        """Return whether names and types of ``schema`` find the values of all ``runs``."""
         written = {run.schema_id for run in runs}
         return all(readable_as(self.tables.schema_at(table_id, one), schema) for one in written)
 
@@ -106,22 +106,22 @@ class DeltaVersions:
         return self.shows_other_columns(newest, schema)
 
     def shows_other_columns(self, version: DeltaVersion, schema: TableSchema) -> bool:
-        """Whether the columns that a version shows are not those of ``schema``."""
+        """Return whether the columns that a version shows are not those of ``schema``."""
         return delta_schema(self.tables.schema_at(version.table_id, version.schema_id)) != delta_schema(schema)
 
     def newest(self, table_id: str) -> DeltaVersion | None:
-        """The version that was decided last, written or not; None before the first."""
+        """Return the version that was decided last, written or not; None before the first."""
         query = sa.select(*_COLUMNS).where(delta_versions.c.table_id == table_id)
         row = self.transaction.execute(query.order_by(delta_versions.c.version.desc()).limit(1)).first()
         return None if row is None else _version(row)
 
     def page(self, table_id: str) -> list[DeltaVersion]:
-        """All versions that are kept, in order."""
+        """Return all versions that are kept, in order."""
         query = sa.select(*_COLUMNS).where(delta_versions.c.table_id == table_id)
         return [_version(row) for row in self.transaction.execute(query.order_by(delta_versions.c.version))]
 
     def get(self, table_id: str, number: int) -> DeltaVersion | None:
-        """The version ``number``, None if it is not kept."""
+        """Return the version ``number``, None if it is not kept."""
         mine = (delta_versions.c.table_id == table_id) & (delta_versions.c.version == number)
         row = self.transaction.execute(sa.select(*_COLUMNS).where(mine)).first()
         return None if row is None else _version(row)
@@ -145,12 +145,14 @@ class DeltaVersions:
         self.transaction.execute(delta_versions.update().values(written_at=None))
 
     def forget_before(self, table_id: str, version: int) -> None:
-        """Forgets the versions before ``version``: the snapshots that they kept expire by the table's options."""
+        """Forget the versions before ``version``: the snapshots that they kept expire by the table's options."""
         earlier = (delta_versions.c.table_id == table_id) & (delta_versions.c.version < version)
         self.transaction.execute(delta_versions.delete().where(earlier))
 
     def behind(self) -> list[tuple[str, datetime]]:
-        """The tables whose newest version is not of the current snapshot, or of another schema, with its time."""
+        """Return the tables whose newest version is not of the current snapshot, or of another schema, with its
+        time.
+        """
         newest = (
             sa.select(delta_versions.c.table_id, sa.func.max(delta_versions.c.version).label("version"))
             .group_by(delta_versions.c.table_id)
@@ -171,7 +173,7 @@ class DeltaVersions:
         return [(row[0], row[1]) for row in self.transaction.execute(query)]
 
     def behind_of(self, table_id: str, as_of: int) -> Behind:
-        """The batches that snapshot ``as_of`` does not have: staged, or merged by a later one."""
+        """Return the batches that snapshot ``as_of`` does not have: staged, or merged by a later one."""
         columns = batches.c
         later = (columns.state == BatchState.MERGED) & (columns.snapshot_id > as_of)
         query = sa.select(

@@ -62,9 +62,9 @@ class NewSnapshots:
     delta: DeltaVersions
 
     def commit(self, locked: Mapping[str, AnyRow], news: Sequence[NewSnapshot]) -> list[Snapshot]:
-        """The snapshots that ``news`` become, one of a table; ``locked`` are the rows of their tables.
+        """Return the snapshots that ``news`` become, one of a table; ``locked`` are the rows of their tables.
 
-        Raises ``Conflict`` when another commit came first; none of them is stored then.
+        Raise ``Conflict`` when another commit came first; none of them is stored then.
         """
         for new in news:
             _check_base(locked[new.table_id], new)
@@ -80,7 +80,7 @@ class NewSnapshots:
         return made
 
     def add_runs(self, table_id: str, new: Sequence[Run]) -> int:
-        """Stores the runs that are not there yet; returns their bytes. Runs never change: those that are there stay."""
+        """Store the runs that are not there yet; returns their bytes. Runs never change: those that are there stay."""
         known = set(self.transaction.execute(_KNOWN, {"table": table_id}).scalars())
         missing = [run for run in new if run.id not in known]
         self._add_runs([(table_id, run) for run in missing])
@@ -131,7 +131,7 @@ def _check_base(row: AnyRow, new: NewSnapshot) -> None:
 
 
 def _noted(snapshot: Snapshot, run_bytes: int, changelog_bytes: int) -> Mapping[str, Any]:
-    """What the table's row counts of the commit."""
+    """Return what the table's row counts of the commit."""
     merged = snapshot.kind is SnapshotKind.MERGE
     full = snapshot.kind is SnapshotKind.COMPACTION and snapshot.runs and all(run.full for run in snapshot.runs)
     return {

@@ -24,7 +24,7 @@ class Rewrites:
     transaction: Transaction
 
     def add(self, snapshot: Snapshot, *, restored_from: int | None = None, partitions: tuple[str, ...] = ()) -> None:
-        """Remembers what ``snapshot``, which was just committed, did."""
+        """Remember what ``snapshot``, which was just committed, did."""
         values = {
             "table_id": snapshot.table_id,
             "snapshot_id": snapshot.id,
@@ -36,11 +36,11 @@ class Rewrites:
         self.transaction.execute(rewrites.insert().values(values))
 
     def after(self, table_id: str, snapshot_id: int = 0) -> list[Rewrite]:
-        """Those that came after the snapshot of this number, in order."""
+        """Return those that came after the snapshot of this number, in order."""
         query = sa.select(rewrites).where(rewrites.c.table_id == table_id, rewrites.c.snapshot_id > snapshot_id)
         return [_rewrite(row) for row in self.transaction.execute(query.order_by(rewrites.c.snapshot_id))]
 
     def forget(self, table_id: str, until_snapshot: int) -> int:
-        """Forgets those up to the snapshot of this number; says how many."""
+        """Forget those up to the snapshot of this number; return how many."""
         old = (rewrites.c.table_id == table_id) & (rewrites.c.snapshot_id <= until_snapshot)
         return self.transaction.execute(rewrites.delete().where(old)).rowcount

@@ -56,16 +56,18 @@ class Snapshots:
     rewrites: Rewrites
 
     def current(self, table_id: str) -> Snapshot | None:
-        """What readers of the table see now, or None before the first commit (or after the table was dropped)."""
+        """Return what readers of the table see now, or None before the first commit (or after the table was
+        dropped).
+        """
         current = self.tables.current_snapshot(table_id)
         return None if current is None else self._existing(table_id, current)
 
     def of(self, table: Table) -> Snapshot | None:
-        """What readers saw when ``table`` was read, which must have been in this very transaction."""
+        """Return what readers saw when ``table`` was read, which must have been in this very transaction."""
         return None if table.snapshot_id is None else self._existing(table.id, table.snapshot_id)
 
     def get(self, table_id: str, number: int) -> Snapshot:
-        """The table's snapshot of this number. Raises ``NotFound``, with those that exist, if there is none (any
+        """Return the table's snapshot of this number. Raise ``NotFound``, with those that exist, if there is none (any
         more).
         """
         rewritten = self._rewritten(table_id, number) if 0 < number <= LARGEST_NUMBER else None
@@ -74,24 +76,24 @@ class Snapshots:
         return self._existing(table_id, number, rewritten)
 
     def _rewritten(self, table_id: str, number: int) -> int | None:
-        """How often keys were taken out of the snapshot; None if there is none."""
+        """Return how often keys were taken out of the snapshot; None if there is none."""
         mine = (snapshots.c.table_id == table_id) & (snapshots.c.id == number)
         found: int | None = self.transaction.execute(sa.select(snapshots.c.rewritten).where(mine)).scalar_one_or_none()
         return found
 
     def find(self, table_id: str, number: int) -> Snapshot | None:
-        """The same; None if there is none."""
+        """Return the same; None if there is none."""
         found = self._load(table_id, snapshots.c.id == number)
         return found[0] if found else None
 
     def last_of(self, table_id: str, kinds: Collection[SnapshotKind]) -> int | None:
-        """The number of the newest snapshot of one of these kinds that has not expired."""
+        """Return the number of the newest snapshot of one of these kinds that has not expired."""
         query = sa.select(sa.func.max(snapshots.c.id)).where(snapshots.c.table_id == table_id)
         found: int | None = self.transaction.execute(query.where(snapshots.c.kind.in_(kinds))).scalar_one()
         return found
 
     def ends(self, table_id: str) -> tuple[int, int] | None:
-        """The numbers of the earliest and the latest snapshot, None before the first commit.
+        """Return the numbers of the earliest and the latest snapshot, None before the first commit.
 
         Some between may have expired.
         """
@@ -100,7 +102,7 @@ class Snapshots:
         return None if row[0] is None else (row[0], row[1])
 
     def page(self, table_id: str, *, after: int | None = None, limit: int) -> list[Snapshot]:
-        """Up to ``limit`` snapshots, newest first, those older than number ``after``."""
+        """Return up to ``limit`` snapshots, newest first, those older than number ``after``."""
         below = LARGEST_NUMBER if after is None else max(min(after, LARGEST_NUMBER), 0)
         page = (
             sa.select(snapshots.c.id)
@@ -114,7 +116,7 @@ class Snapshots:
         return self._load(table_id, snapshots.c.id.between(numbers[-1], numbers[0]))
 
     def not_found(self, table_id: str, what: str, name: str) -> NotFound:
-        """The failure for ``what``, which the caller called ``name``; it says which snapshots there are."""
+        """Return the failure for ``what``, which the caller called ``name``; it says which snapshots there are."""
         known = self.ends(table_id)
         there = "nothing was merged yet" if known is None else f"the earliest is {known[0]}, the latest {known[1]}"
         message = f"{what} does not exist (any more): {there}; GET …/snapshots lists them"
@@ -132,9 +134,9 @@ class Snapshots:
         return {number: int(rows) for number, rows in self.transaction.execute(query)}
 
     def roll_back(self, table_id: str, number: int, *, base_snapshot_id: int | None = None) -> Snapshot:
-        """A new snapshot with the runs of snapshot ``number``; no batch changes.
+        """Return a new snapshot with the runs of snapshot ``number``; no batch changes.
 
-        Raises ``NotFound`` for the snapshot or the table, and ``Conflict`` when the current snapshot is not
+        Raise ``NotFound`` for the snapshot or the table, and ``Conflict`` when the current snapshot is not
         ``base_snapshot_id``, if one is given. No other commit comes between: the table is locked from the start.
         """
         current = self.tables.lock(table_id).snapshot_id
@@ -145,7 +147,7 @@ class Snapshots:
         return made
 
     def drop_partitions(self, base: Snapshot, dropped: Collection[str]) -> Snapshot:
-        """The snapshot after ``base`` without the runs of the partitions ``dropped`` (JSON texts). Raises
+        """Return the snapshot after ``base`` without the runs of the partitions ``dropped`` (JSON texts). Raise
         ``Conflict``.
         """
         kept = [run for run in base.runs if run.partition not in dropped]
@@ -163,9 +165,9 @@ class Snapshots:
         merge_id: str | None = None,
         changelog: Sequence[ChangelogFile] = (),
     ) -> Snapshot:
-        """The snapshot after ``base_snapshot_id`` that names ``new_runs``; no batch changes.
+        """Return the snapshot after ``base_snapshot_id`` that names ``new_runs``; no batch changes.
 
-        Raises ``Conflict`` when another commit came first (the current snapshot is not ``base_snapshot_id``) or the
+        Raise ``Conflict`` when another commit came first (the current snapshot is not ``base_snapshot_id``) or the
         table is gone.
         """
         try:
@@ -177,8 +179,8 @@ class Snapshots:
         return made
 
     def written_under(self, table_id: str, numbers: Collection[int]) -> dict[int, int]:
-        """The schema under which the newest run of each of the snapshots ``numbers`` was written, of those that have
-        not expired.
+        """Return the schema under which the newest run of each of the snapshots ``numbers`` was written, of those that
+        have not expired.
         """
         query = (
             sa.select(snapshot_runs.c.snapshot_id, runs.c.schema_id)
@@ -189,7 +191,7 @@ class Snapshots:
         return {row.snapshot_id: row.schema_id for row in self.transaction.execute(query)}
 
     def changelog_of(self, table_id: str, snapshot_id: int) -> list[ChangelogFile]:
-        """The files of the changes that a snapshot brought, in order."""
+        """Return the files of the changes that a snapshot brought, in order."""
         columns = changelog_files.c
         query = (
             sa.select(*_CHANGELOG_FILE)
@@ -199,24 +201,24 @@ class Snapshots:
         return [ChangelogFile(*row) for row in self.transaction.execute(query)]
 
     def every_run(self, table_id: str) -> list[Run]:
-        """The runs that any snapshot of the table names, each once."""
+        """Return the runs that any snapshot of the table names, each once."""
         of_run = self.every_data_file(table_id)
         query = sa.select(*RUN_COLUMNS, runs.c.checksum).where(runs.c.table_id == table_id).order_by(runs.c.id)
         return [run_of(table_id, row, tuple(of_run[row.id])) for row in self.transaction.execute(query)]
 
     def every_data_file(self, table_id: str) -> dict[str, list[DataFile]]:
-        """The files of the runs that any snapshot of the table names, in token order, by run."""
+        """Return the files of the runs that any snapshot of the table names, in token order, by run."""
         return self._files(table_id, _named_by(snapshots.c.table_id == table_id))
 
     def every_changelog_file(self, table_id: str) -> list[tuple[int, ChangelogFile]]:
-        """The changelog files of the table, each with the number of its snapshot."""
+        """Return the changelog files of the table, each with the number of its snapshot."""
         columns = changelog_files.c
         query = sa.select(columns.snapshot_id, *_CHANGELOG_FILE).where(columns.table_id == table_id)
         ordered = query.order_by(columns.snapshot_id, columns.position)
         return [(number, ChangelogFile(*values)) for number, *values in self.transaction.execute(ordered)]
 
     def live_changelog_files(self, table_id: str) -> set[str]:
-        """The names of the changelog files that a snapshot of the table names; all others are garbage."""
+        """Return the names of the changelog files that a snapshot of the table names; all others are garbage."""
         query = sa.select(changelog_files.c.name).where(changelog_files.c.table_id == table_id)
         return set(self.transaction.execute(query).scalars())
 
@@ -230,10 +232,10 @@ class Snapshots:
         return {(row.table_id, row.run_id) for row in self.transaction.execute(query)}
 
     def expire(self, table_id: str, keep_ids: Collection[int]) -> list[int]:
-        """Forgets the snapshots that are neither in ``keep_ids`` nor current, and that no tag, no version of a Delta
+        """Forget the snapshots that are neither in ``keep_ids`` nor current, and that no tag, no version of a Delta
         log and no history keeps, and the runs only they named.
 
-        Returns their numbers in order. Raises ``NotFound`` when the table is gone.
+        Returns their numbers in order. Raise ``NotFound`` when the table is gone.
         """
         current = self.tables.lock(table_id).snapshot_id
         keeping = (tags, delta_versions, history_bases)
@@ -249,11 +251,11 @@ class Snapshots:
         return expired
 
     def add_runs(self, table_id: str, new: Sequence[Run]) -> None:
-        """Stores runs that snapshots are about to name. Whoever calls holds the table's lock."""
+        """Store runs that snapshots are about to name. Whoever calls holds the table's lock."""
         self.new_snapshots.add_runs(table_id, new)
 
     def forget_keys(self, table_id: str, base_snapshot_id: int | None, new_runs: Sequence[Run]) -> Snapshot:
-        """The snapshot after ``base_snapshot_id`` that names ``new_runs``: its runs without some keys. Raises
+        """Return the snapshot after ``base_snapshot_id`` that names ``new_runs``: its runs without some keys. Raise
         ``Conflict``.
         """
         made = self.commit(table_id, base_snapshot_id, new_runs, SnapshotKind.FORGETTING)
@@ -261,8 +263,8 @@ class Snapshots:
         return made
 
     def _existing(self, table_id: str, number: int, rewritten: int = 0) -> Snapshot:
-        """The snapshot, of which this transaction has seen that it exists: without a query once it was loaded. No keys
-        are taken out of one while it is current.
+        """Return the snapshot, of which this transaction has seen that it exists: without a query once it was loaded.
+        No keys are taken out of one while it is current.
         """
         known = self.transaction.loaded.get(table_id, number, rewritten)
         if known is not None:
@@ -275,8 +277,9 @@ class Snapshots:
         return found[0]
 
     def _load(self, table_id: str, which: sa.ColumnElement[bool]) -> list[Snapshot]:
-        """The snapshots that ``which`` selects, newest first, with their runs: three queries however many they are. The
-        files of runs that the process knows are not read again: a commit costs what it adds, not what there is.
+        """Return the snapshots that ``which`` selects, newest first, with their runs: three queries however many they
+        are. The files of runs that the process knows are not read again: a commit costs what it adds, not what there
+        is.
         """
         mine = (snapshots.c.table_id == table_id) & which
         rows = self.transaction.execute(sa.select(snapshots).where(mine).order_by(snapshots.c.id.desc())).all()
@@ -301,7 +304,7 @@ class Snapshots:
         return [_snapshot(row, of_snapshot[row.id]) for row in rows]
 
     def _files(self, table_id: str, which: sa.ColumnElement[bool]) -> dict[str, list[DataFile]]:
-        """The files that ``which`` selects, in token order, by run."""
+        """Return the files that ``which`` selects, in token order, by run."""
         query = (
             sa.select(data_files.c.run_id, *_DATA_FILE)
             .where(data_files.c.table_id == table_id, which)
@@ -314,12 +317,12 @@ class Snapshots:
 
 
 def _named_by(which: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    """The files of every run that a snapshot of ``which`` names."""
+    """Return the files of every run that a snapshot of ``which`` names."""
     same_snapshot = _on(snapshot_runs, snapshots, snapshot_id="id")
     return data_files.c.run_id.in_(sa.select(snapshot_runs.c.run_id).join(snapshots, same_snapshot).where(which))
 
 
 def _on(left: sa.Table, right: sa.Table, **columns: str) -> sa.ColumnElement[bool]:
-    """The join of two tables on the table id and the given columns of both."""
+    """Return the join of two tables on the table id and the given columns of both."""
     same = [left.c[mine] == right.c[other] for mine, other in columns.items()]
     return sa.and_(left.c.table_id == right.c.table_id, *same)

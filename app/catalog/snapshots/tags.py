@@ -42,9 +42,9 @@ class Tags:
     snapshots: Snapshots
 
     def create(self, table_id: str, name: str, number: int | None, retained: timedelta | None) -> Tag:
-        """A tag on snapshot ``number``, by default the current one, that expires after ``retained``.
+        """Return a tag on snapshot ``number``, by default the current one, that expires after ``retained``.
 
-        Raises ``NotFound`` for the table or the snapshot, and ``AlreadyExists``.
+        Raise ``NotFound`` for the table or the snapshot, and ``AlreadyExists``.
         """
         current = self.tables.lock(table_id).snapshot_id  # the snapshot cannot expire meanwhile
         wanted = current if number is None else number
@@ -59,14 +59,14 @@ class Tags:
         return tag
 
     def get(self, table_id: str, name: str) -> Tag:
-        """The table's tag of this name. Raises ``NotFound``."""
+        """Return the table's tag of this name. Raise ``NotFound``."""
         row = self.transaction.execute(sa.select(*_COLUMNS).where(_named(table_id, name))).first()
         if row is None:
             raise not_found(Resource.TAG, name)
         return _tag(row)
 
     def page(self, table_id: str, *, after: str | None = None, limit: int, prefix: str = "") -> list[Tag]:
-        """Up to ``limit`` tags in name order: those after the name ``after`` that begin with ``prefix``."""
+        """Return up to ``limit`` tags in name order: those after the name ``after`` that begin with ``prefix``."""
         query = sa.select(*_COLUMNS).where(tags.c.table_id == table_id)
         if after is not None:
             query = query.where(tags.c.name > after)
@@ -75,17 +75,17 @@ class Tags:
         return [_tag(row) for row in self.transaction.execute(query.order_by(tags.c.name).limit(limit))]
 
     def on(self, table_id: str, numbers: Collection[int]) -> list[Tag]:
-        """The tags on the snapshots ``numbers``, in name order."""
+        """Return the tags on the snapshots ``numbers``, in name order."""
         query = sa.select(*_COLUMNS).where(tags.c.table_id == table_id, tags.c.snapshot_id.in_(numbers))
         return [_tag(row) for row in self.transaction.execute(query.order_by(tags.c.name))]
 
     def delete(self, table_id: str, name: str) -> None:
-        """Forgets the tag; its snapshot expires by the table's options again. Raises ``NotFound``."""
+        """Forget the tag; its snapshot expires by the table's options again. Raise ``NotFound``."""
         if self.transaction.execute(tags.delete().where(_named(table_id, name))).rowcount == 0:
             raise not_found(Resource.TAG, name)
 
     def expire(self, table_id: str, now: datetime) -> int:
-        """Forgets the tags whose time is over at ``now``; returns how many."""
+        """Forget the tags whose time is over at ``now``; return how many."""
         over = (tags.c.table_id == table_id) & (tags.c.expires_at <= now)
         return self.transaction.execute(tags.delete().where(over)).rowcount
 

@@ -28,8 +28,8 @@ def matching(column: sa.ColumnElement[str], pattern: str) -> sa.ColumnElement[bo
 def named(
     column: sa.ColumnElement[str], after: str | None, like: str | None, among: Collection[str] | None
 ) -> Iterator[sa.ColumnElement[bool]]:
-    """What a page of names asks of them, each where it is not None: to come after ``after``, to be LIKE ``like``, to be
-    one of ``among``.
+    """Yield what a page of names asks of them, each where it is not None: to come after ``after``, to be LIKE ``like``,
+    to be one of ``among``.
     """
     if after is not None:
         yield column > after
@@ -46,7 +46,7 @@ class Databases:
     transaction: Transaction
 
     def create(self, name: str, options: Mapping[str, str], by: str = "") -> Database:
-        """A new database, made by the bearer of the token ``by``. Raises ``AlreadyExists`` for a name in use."""
+        """Return a new database, made by the bearer of the token ``by``. Raise ``AlreadyExists`` for a name in use."""
         now = self.transaction.now()
         database = Database(uuid.uuid4().hex, name, dict(options), now, now, by, by)
         exists = AlreadyExists(
@@ -69,11 +69,11 @@ class Databases:
         return database
 
     def count(self) -> int:
-        """How many databases there are."""
+        """Return how many databases there are."""
         return int(self.transaction.execute(sa.select(sa.func.count()).select_from(databases)).scalar_one())
 
     def get(self, name: str) -> Database:
-        """The database called ``name``. Raises ``NotFound``."""
+        """Return the database called ``name``. Raise ``NotFound``."""
         return _database(self.row(name))
 
     def page(
@@ -84,8 +84,8 @@ class Databases:
         like: str | None = None,
         among: Collection[str] | None = None,
     ) -> list[Database]:
-        """Up to ``limit`` databases in name order: those after the name ``after``, those with a name LIKE ``like``,
-        those that ``among`` names.
+        """Return up to ``limit`` databases in name order: those after the name ``after``, those with a name LIKE
+        ``like``, those that ``among`` names.
         """
         query = sa.select(databases).order_by(databases.c.name).limit(limit)
         query = query.where(*named(databases.c.name, after, like, among))
@@ -99,14 +99,14 @@ class Databases:
         like: str | None = None,
         among: Collection[str] | None = None,
     ) -> list[str]:
-        """The names of the same databases."""
+        """Return the names of the same databases."""
         query = sa.select(databases.c.name).order_by(databases.c.name).limit(limit)
         return [*self.transaction.execute(query.where(*named(databases.c.name, after, like, among))).scalars()]
 
     def update_options(
         self, name: str, removals: Collection[str], updates: Mapping[str, str], by: str = ""
     ) -> Database:
-        """The database with the options ``removals`` taken away and ``updates`` set. Raises ``NotFound``."""
+        """Return the database with the options ``removals`` taken away and ``updates`` set. Raise ``NotFound``."""
         row = self.row(name, lock=True)
         options = {key: value for key, value in row.options.items() if key not in removals} | dict(updates)
         change = (
@@ -118,7 +118,7 @@ class Databases:
         return self.get(name)
 
     def drop(self, name: str) -> None:
-        """Removes an empty database. Raises ``NotFound``, or ``Conflict`` when it has tables."""
+        """Remove an empty database. Raise ``NotFound``, or ``Conflict`` when it has tables."""
         # The lock keeps new tables out until the commit: creating one needs a share lock on this row.
         row = self.row(name, lock=True)
         if self.transaction.execute(sa.select(tables.c.id).where(tables.c.database_id == row.id).limit(1)).first():
@@ -131,7 +131,7 @@ class Databases:
         self.transaction.execute(databases.delete().where(databases.c.id == row.id))
 
     def row(self, name: str, *, lock: bool = False) -> AnyRow:
-        """The database's own row, ours until the transaction ends with ``lock``. Raises ``NotFound``."""
+        """Return the database's own row, ours until the transaction ends with ``lock``. Raise ``NotFound``."""
         query = sa.select(databases).where(databases.c.name == name)
         row = self.transaction.execute(query.with_for_update() if lock else query).first()
         if row is None:

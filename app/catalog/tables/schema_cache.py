@@ -25,7 +25,7 @@ class SchemaCache:
         self._lock = threading.Lock()
 
     def of(self, text: str) -> TableSchema:
-        """The schema that ``text`` holds."""
+        """Return the schema that ``text`` holds."""
         with self._lock:
             found = self._kept.get(text)
             if found is not None:
@@ -35,7 +35,9 @@ class SchemaCache:
         return self._keep(text, schema, len(schema.declared_names) + len(text) // _TEXT_OF_A_COLUMN)
 
     def _keep(self, text: str, schema: TableSchema, weight: int) -> TableSchema:
-        """The schema, or the one that another thread has read meanwhile: what is worked out of it is kept with it."""
+        """Return the schema, or the one that another thread has read meanwhile: what is worked out of it is kept with
+        it.
+        """
         with self._lock:
             if text in self._kept:
                 return self._kept[text][0]

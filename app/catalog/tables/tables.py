@@ -122,8 +122,8 @@ class Tables:
     databases: Databases
 
     def create(self, database: str, name: str, schema: TableSchema, by: str = "") -> Table:
-        """A new table with schema 0, made by the bearer of the token ``by``. Raises ``AlreadyExists``, or ``NotFound``
-        for the database.
+        """Return a new table with schema 0, made by the bearer of the token ``by``. Raise ``AlreadyExists``, or
+        ``NotFound`` for the database.
         """
         database_id = self.databases.row(database).id
         now = self.transaction.now()
@@ -146,15 +146,17 @@ class Tables:
         return table
 
     def count(self) -> int:
-        """How many tables there are, in all databases."""
+        """Return how many tables there are, in all databases."""
         return int(self.transaction.execute(sa.select(sa.func.count()).select_from(tables)).scalar_one())
 
     def get(self, database: str, name: str) -> Table:
-        """The table ``database.name``. Raises ``NotFound``; its code tells a missing database from a missing table."""
+        """Return the table ``database.name``. Raise ``NotFound``; its code tells a missing database from a missing
+        table.
+        """
         return table_of(self._row(database, name))
 
     def find(self, table_id: str) -> Table | None:
-        """The table with this id, or None if it was dropped."""
+        """Return the table with this id, or None if it was dropped."""
         row = self.transaction.execute(_BY_ID, {"table": table_id}).first()
         if row is None:
             self._check_gone(table_id)
@@ -168,7 +170,9 @@ class Tables:
             raise DamagedCatalog(f"table {table_id} has no database, or no schema {row.schema_id}")
 
     def current_snapshot(self, table_id: str) -> int | None:
-        """The number of the table's current snapshot; None before the first commit, and where the table is gone."""
+        """Return the number of the table's current snapshot; None before the first commit, and where the table is
+        gone.
+        """
         row = self.transaction.execute(_OWN, {"table": table_id}).first()
         if row is None:
             return None
@@ -185,10 +189,10 @@ class Tables:
         like: str | None = None,
         among: Collection[str] | None = None,
     ) -> list[Table]:
-        """Up to ``limit`` tables in name order: those after the name ``after``, those with a name LIKE ``like``, those
-        that ``among`` names.
+        """Return up to ``limit`` tables in name order: those after the name ``after``, those with a name LIKE ``like``,
+        those that ``among`` names.
 
-        Raises ``NotFound`` for the database.
+        Raise ``NotFound`` for the database.
         """
         query = TABLES.where(tables.c.database_id == self.databases.row(database).id)
         query = query.where(*named(tables.c.name, after, like, among))
@@ -203,7 +207,7 @@ class Tables:
         like: str | None = None,
         among: Collection[str] | None = None,
     ) -> list[str]:
-        """The names of the same tables, all of them without a ``limit``. Raises as ``page``."""
+        """Return the names of the same tables, all of them without a ``limit``. Raise as ``page``."""
         mine = tables.c.database_id == self.databases.row(database).id
         query = sa.select(tables.c.id, tables.c.name, tables.c.name_hash).where(mine)
         query = query.where(*named(tables.c.name, after, like, among))
@@ -213,19 +217,19 @@ class Tables:
         return [row.name for row in found]
 
     def ids(self, database: str) -> list[str]:
-        """The ids of the tables of a database. Raises ``NotFound``."""
+        """Return the ids of the tables of a database. Raise ``NotFound``."""
         query = sa.select(tables.c.id).where(tables.c.database_id == self.databases.row(database).id)
         return [*self.transaction.execute(query).scalars()]
 
     def schema_sizes(self, database: str, names: Collection[str]) -> list[int]:
-        """About how many bytes the schemas of the tables ``names`` take, in name order. Raises as ``page``."""
+        """About how many bytes the schemas of the tables ``names`` take, in name order. Raise as ``page``."""
         size = sa.func.length(table_schemas.c.body)
         query = TABLES.with_only_columns(size).where(tables.c.database_id == self.databases.row(database).id)
         query = query.where(tables.c.name.in_(names)).order_by(tables.c.name)
         return [*self.transaction.execute(query).scalars()]
 
     def rename(self, database: str, name: str, new_database: str, new_name: str, by: str = "") -> Table:
-        """The table under its new name, maybe in another database. Raises ``NotFound`` or ``AlreadyExists``."""
+        """Return the table under its new name, maybe in another database. Raise ``NotFound`` or ``AlreadyExists``."""
         row = self._lock_named(database, name)
         target = self.databases.row(new_database).id
         says = {"database_id": target, "name": new_name, "name_hash": checksums.of_name(new_database, new_name)}
@@ -241,7 +245,7 @@ class Tables:
             self.transaction.execute(tables.update().where(tables.c.id == row.id).values({**says, **dated}))
 
     def alter(self, table_id: str, expected_schema_id: int, schema: TableSchema, by: str = "") -> Table:
-        """The table with ``schema`` as its next schema. Raises ``Conflict`` when another alter came first."""
+        """Return the table with ``schema`` as its next schema. Raise ``Conflict`` when another alter came first."""
         row = self.lock(table_id)
         if row.schema_id != expected_schema_id:
             raise Conflict(
@@ -256,7 +260,7 @@ class Tables:
         return self.existing(table_id)
 
     def schema_at(self, table_id: str, schema_id: int) -> TableSchema:
-        """The schema that the table had under ``schema_id``. Raises ``NotFound`` when the table is gone."""
+        """Return the schema that the table had under ``schema_id``. Raise ``NotFound`` when the table is gone."""
         return schema_in(table_id, schema_id, self._stored(table_id, schema_id))
 
     def _stored(self, table_id: str, schema_id: int) -> AnyRow:
@@ -269,7 +273,7 @@ class Tables:
         return row
 
     def highest_field_id(self, table: Table) -> int:
-        """The largest id of any column or field that the table ever had: one of a dropped column must not come
+        """Return the largest id of any column or field that the table ever had: one of a dropped column must not come
         again.
         """
         return self._highest_id(table.id, table.schema_id)
@@ -287,28 +291,28 @@ class Tables:
         return highest
 
     def every_id(self) -> list[str]:
-        """The ids of all tables."""
+        """Return the ids of all tables."""
         return list(self.transaction.execute(sa.select(tables.c.id).order_by(tables.c.id)).scalars())
 
     def every_intact(self) -> list[Table]:
-        """The tables of all databases by name, without damaged ones."""
+        """Return the tables of all databases by name, without damaged ones."""
         rows = self.transaction.execute(TABLES.order_by(databases.c.name, tables.c.name))
         return [table for _, table in intact(rows)]
 
     def every_name(self) -> dict[str, str]:
-        """The names of all tables with their databases', by id: also of those whose rows are damaged."""
+        """Return the names of all tables with their databases', by id: also of those whose rows are damaged."""
         of = tables.outerjoin(databases, databases.c.id == tables.c.database_id)
         query = sa.select(tables.c.id, databases.c.name, tables.c.name).select_from(of).order_by(tables.c.id)
         return {table_id: f"{database}.{name}" for table_id, database, name in self.transaction.execute(query)}
 
     def schema_id_of(self, table_id: str) -> int | None:
-        """The number of the table's current schema; None where the table is gone."""
+        """Return the number of the table's current schema; None where the table is gone."""
         query = sa.select(tables.c.schema_id).where(tables.c.id == table_id)
         found: int | None = self.transaction.execute(query).scalar_one_or_none()
         return found
 
     def written(self, table_id: str) -> Written:
-        """Bytes that the table's commits have written. Raises ``NotFound`` when the table is gone."""
+        """Bytes that the table's commits have written. Raise ``NotFound`` when the table is gone."""
         query = sa.select(tables.c.merged_bytes, tables.c.compacted_bytes, tables.c.changelog_bytes)
         row = self.transaction.execute(query.where(tables.c.id == table_id)).first()
         if row is None:
@@ -321,7 +325,7 @@ class Tables:
         return int(self.transaction.execute(query).scalar_one_or_none() or 0)
 
     def drop(self, database: str, name: str) -> Table:
-        """Removes the table and all the catalog knows of it; its files become garbage. Raises ``NotFound``."""
+        """Remove the table and all the catalog knows of it; its files become garbage. Raise ``NotFound``."""
         table = self.existing(self._lock_named(database, name).id)
         for naming in (tags, delta_versions, history_bases, snapshots, batches):  # they name what cannot go before them
             self.transaction.execute(naming.delete().where(naming.c.table_id == table.id))
@@ -329,7 +333,7 @@ class Tables:
         return table
 
     def lock(self, table_id: str) -> AnyRow:
-        """The table's own row, ours until the transaction ends. Raises ``NotFound``, ``DamagedCatalog``.
+        """Return the table's own row, ours until the transaction ends. Raise ``NotFound``, ``DamagedCatalog``.
 
         On SQLite the whole write transaction is the lock.
         """
@@ -341,8 +345,8 @@ class Tables:
         return row
 
     def lock_all(self, table_ids: Collection[str]) -> dict[str, AnyRow]:
-        """The rows of those of the tables that exist, by id, ours until the transaction ends. They are locked by id:
-        no two that lock several deadlock. Those whose rows are damaged are left out, as if they did not exist.
+        """Return the rows of those of the tables that exist, by id, ours until the transaction ends. They are locked by
+        id: no two that lock several deadlock. Those whose rows are damaged are left out, as if they did not exist.
         """
         rows = self.transaction.execute(_ALL_LOCKED, {"tables": [*table_ids]})
         found = {row.id: row for row in rows if row.checksum in (None, checksums.of_table(row))}
@@ -350,7 +354,9 @@ class Tables:
         return found
 
     def _lock_named(self, database: str, name: str) -> AnyRow:
-        """The row of the table ``database.name``, which nobody else renames or drops until the transaction ends."""
+        """Return the row of the table ``database.name``, which nobody else renames or drops until the transaction
+        ends.
+        """
         row = self.lock(self._row(database, name).id)
         if self._row(database, name).id != row.id:  # it changed while we waited for the lock
             raise not_found(Resource.TABLE, name)
@@ -366,7 +372,7 @@ class Tables:
         return row
 
     def _strayed(self, database: str, name: str) -> AnyRow | None:
-        """The row of a table that its name does not find, because an index of the database file is damaged.
+        """Return the row of a table that its name does not find, because an index of the database file is damaged.
 
         Raise ``DamagedCatalog`` where the name in the row is, or what the row is joined with.
         """
@@ -377,7 +383,7 @@ class Tables:
         return None
 
     def existing(self, table_id: str) -> Table:
-        """The table with this id. Raises ``NotFound``."""
+        """Return the table with this id. Raise ``NotFound``."""
         table = self.find(table_id)
         if table is None:
             raise not_found(Resource.TABLE, table_id)

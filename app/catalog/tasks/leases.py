@@ -78,13 +78,13 @@ def claimable(now: datetime) -> sa.ColumnElement[bool]:
 
 
 def oldest_first(now: datetime) -> tuple[sa.ColumnElement[Any], ...]:
-    """What was begun before what waits; a request of the future is one from before the clock was set back."""
+    """Return what was begun before what waits; a request of the future is one from before the clock was set back."""
     begun = sa.case((merges.c.state == TaskState.RUNNING, 0), else_=1)
     return begun, sa.case((merges.c.requested_at > now, 0), else_=1), merges.c.requested_at, merges.c.id
 
 
 def lease_values(owner: str, now: datetime, seconds: float) -> dict[str, Any]:
-    """The columns of a task that is leased for so many seconds from now on."""
+    """Return the columns of a task that is leased for so many seconds from now on."""
     return {"lease_owner": owner, "leased_at": now, "lease_expires_at": now + timedelta(seconds=seconds)}
 
 
@@ -109,11 +109,11 @@ class Leases:
     stops: Stops
 
     def may_claim(self, kind: TaskKind) -> bool:
-        """Whether there is something to claim; a look that takes no lock."""
+        """Return whether there is something to claim; a look that takes no lock."""
         return bool(self.candidates(kind, counts_stops=kind is TaskKind.MERGE))
 
     def claim(self, owner: str, lease_seconds: float, kind: TaskKind = TaskKind.MERGE) -> ClaimedTask | None:
-        """The oldest task of the kind that nobody runs, now leased to ``owner``; or None.
+        """Return the oldest task of the kind that nobody runs, now leased to ``owner``; or None.
 
         A merge takes every staged batch of its table, a compaction none. A task whose owner died comes again, before
         newer ones, a merge with the batches that came since.
@@ -125,8 +125,8 @@ class Leases:
         return None
 
     def candidates(self, kind: TaskKind, *, counts_stops: bool = True) -> Sequence[AnyRow]:
-        """What may be claimed, oldest first: no merge that waits for a compaction, and that one before others, unless
-        nobody ``counts_stops``. What was begun goes on.
+        """Return what may be claimed, oldest first: no merge that waits for a compaction, and that one before others,
+        unless nobody ``counts_stops``. What was begun goes on.
         """
         now = self.transaction.now()
         columns = (merges.c.id, merges.c.table_id, merges.c.state, merges.c.requested_at, merges.c.cancel_requested)
@@ -146,9 +146,9 @@ class Leases:
         progress: float = 0.0,
         progress_detail: Mapping[str, int] | None = None,
     ) -> bool:
-        """Keeps the lease and notes the progress; true when somebody asked to cancel.
+        """Keep the lease and notes the progress; true when somebody asked to cancel.
 
-        Raises ``Conflict`` when the lease is lost: another worker took over, the task is over, or the table is gone.
+        Raise ``Conflict`` when the lease is lost: another worker took over, the task is over, or the table is gone.
         """
         renewed = (
             merges.update()
@@ -166,9 +166,9 @@ class Leases:
         return cancel_requested
 
     def hand_back(self, task_id: str, owner: str) -> None:
-        """Ends the lease and forgets its owner: whoever claims the task next begins it anew.
+        """End the lease and forget its owner: whoever claims the task next begins it again.
 
-        Raises ``Conflict`` when the lease is lost.
+        Raise ``Conflict`` when the lease is lost.
         """
         self._hold(task_id, owner)
         over = {"lease_owner": None, "leased_at": self.transaction.now(), "lease_expires_at": self.transaction.now()}
@@ -186,9 +186,9 @@ class Leases:
         changelog: Sequence[ChangelogFile] = (),
         detail: Mapping[str, int] | None = None,
     ) -> Snapshot:
-        """The snapshot after ``base_snapshot_id`` that names ``new_runs`` (all of them, oldest first).
+        """Return the snapshot after ``base_snapshot_id`` that names ``new_runs`` (all of them, oldest first).
 
-        The claimed batches are in it and the merge has succeeded, all in the caller's transaction. Raises ``Conflict``
+        The claimed batches are in it and the merge has succeeded, all in the caller's transaction. Raise ``Conflict``
         when another commit came first, the lease is lost or the table is gone.
         """
         table_id = self._hold(merge_id, owner).table_id
@@ -217,9 +217,10 @@ class Leases:
         base_snapshot_id: int | None,
         changelog: Sequence[ChangelogFile] = (),
     ) -> Snapshot:
-        """The snapshot after ``base_snapshot_id`` that names ``new_runs``; the compaction goes on under its lease.
+        """Return the snapshot after ``base_snapshot_id`` that names ``new_runs``; the compaction goes on under its
+        lease.
 
-        Raises ``Conflict`` when another commit came first, the lease is lost or the table is gone.
+        Raise ``Conflict`` when another commit came first, the lease is lost or the table is gone.
         """
         table_id = self._hold(task_id, owner).table_id
         return self.snapshots.commit(
@@ -235,18 +236,18 @@ class Leases:
         rows: int,
         detail: Mapping[str, int] | None = None,
     ) -> Task:
-        """The compaction, succeeded; ``snapshot_id`` is the last it committed, ``rows`` what it wrote.
+        """Return the compaction, succeeded; ``snapshot_id`` is the last it committed, ``rows`` what it wrote.
 
-        Raises ``Conflict`` when the lease is lost.
+        Raise ``Conflict`` when the lease is lost.
         """
         self._hold(task_id, owner)
         done = {"progress": 1.0, "progress_detail": dict(detail or {}), "snapshot_id": snapshot_id, "rows": rows}
         return self._end(task_id, TaskState.SUCCEEDED, **done)
 
     def finish_merge_without_changes(self, merge_id: str, owner: str) -> Task:
-        """The merge, succeeded with the table's current snapshot, because its batches (if any) hold no record.
+        """Return the merge, succeeded with the table's current snapshot, because its batches (if any) hold no record.
 
-        Raises ``Conflict`` when the lease is lost, ``ValueError`` when there are records that would be forgotten.
+        Raise ``Conflict`` when the lease is lost, ``ValueError`` when there are records that would be forgotten.
         """
         table_id = self._hold(merge_id, owner).table_id
         claimed = self.batches.staged_where(batches.c.merge_id == merge_id)
@@ -258,10 +259,10 @@ class Leases:
         return self._end(merge_id, TaskState.SUCCEEDED, progress=1.0, progress_detail={}, snapshot_id=current)
 
     def fail(self, task_id: str, owner: str, error: str, cancelled: bool = False, blame: Blame | None = None) -> Task:
-        """The task, failed (or cancelled) with ``error``; a merge's batches stay staged and the next merge takes them,
-        but for what is set aside because ``blame`` says that its records made the merge fail.
+        """Return the task, failed (or cancelled) with ``error``; a merge's batches stay staged and the next merge takes
+        them, but for what is set aside because ``blame`` says that its records made the merge fail.
 
-        Raises ``Conflict`` when the lease is lost.
+        Raise ``Conflict`` when the lease is lost.
         """
         held = self._hold(task_id, owner)
         claimed = self.batches.staged_where(batches.c.merge_id == task_id)
@@ -276,7 +277,7 @@ class Leases:
         return ended
 
     def take(self, task_id: str, table_id: str, owner: str, lease_seconds: float) -> ClaimedTask | None:
-        """The claim of one task, or None when another worker was faster.
+        """Return the claim of one task, or None when another worker was faster.
 
         The savepoint lets go of the table's lock then: a worker that waited for a second table while it holds the first
         could deadlock with one that goes the other way.
@@ -292,7 +293,7 @@ class Leases:
             return self._claim(row, owner, lease_seconds)
 
     def _lock_claimable(self, task_id: str, table_id: str) -> AnyRow | None:
-        """The task's row if it can still be claimed.
+        """Return the task's row if it can still be claimed.
 
         One that someone else holds (its late worker renews it, its requester cancels it) is left to them.
         """
@@ -304,7 +305,7 @@ class Leases:
         return self.transaction.execute(query.with_for_update(skip_locked=True)).first()
 
     def _claim(self, row: AnyRow, owner: str, lease_seconds: float) -> ClaimedTask:
-        """The claim of the task whose locked row is given."""
+        """Return the claim of the task whose locked row is given."""
         taken = self._take_batches(row)
         now = self.transaction.now()
         start = (
@@ -330,7 +331,7 @@ class Leases:
         )
 
     def _take_batches(self, row: AnyRow) -> int:
-        """Claims the staged batches for a merge, all or the first (``SetAside.limit``); how many. A compaction takes
+        """Claim the staged batches for a merge, all or the first (``SetAside.limit``); how many. A compaction takes
         none.
         """
         if row.kind is not TaskKind.MERGE:
@@ -349,7 +350,7 @@ class Leases:
         return self.transaction.execute(take.values(merge_id=row.id)).rowcount
 
     def _hold(self, task_id: str, owner: str) -> AnyRow:
-        """The task's row, locked after its table. Raises ``Conflict`` unless it runs under ``owner``'s lease.
+        """Return the task's row, locked after its table. Raise ``Conflict`` unless it runs under ``owner``'s lease.
 
         An expired lease that nobody took is still ``owner``'s.
         """
@@ -385,7 +386,7 @@ class Leases:
         self.transaction.execute(claimed.values(state=BatchState.MERGED, snapshot_id=snapshot_id))
 
     def _give_up(self, task_id: str, state: TaskState, error: str) -> Task:
-        """Ends a task and sets its batches free."""
+        """End a task and set its batches free."""
         claimed = batches.update().where(batches.c.merge_id == task_id, batches.c.state == BatchState.STAGED)
         self.transaction.execute(claimed.values(merge_id=None))
         return self._end(task_id, state, error=error)

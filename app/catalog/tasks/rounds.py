@@ -116,8 +116,8 @@ class Rounds:
     stops: Stops
 
     def waiting(self) -> list[WaitingMerge]:
-        """The merges that can be claimed, in the order in which they are due, ``MOST_SEEN`` at most; a look that takes
-        no lock.
+        """Return the merges that can be claimed, in the order in which they are due, ``MOST_SEEN`` at most; a look that
+        takes no lock.
         """
         now, staged = self.transaction.now(), batches.c
         of_table = (staged.table_id == merges.c.table_id) & (staged.state == BatchState.STAGED)
@@ -142,7 +142,7 @@ class Rounds:
         return [_waiting(row, *known[row.table_id]) for row in rows if row.table_id in known]
 
     def _tables(self, ids: Collection[str]) -> Mapping[str, tuple[Table, bool]]:
-        """Those of the tables that exist and are intact, and whether their merges take all batches."""
+        """Return those of the tables that exist and are intact, and whether their merges take all batches."""
         if not ids:
             return {}
         query = TABLES.add_columns(tables.c.merge_at_most).where(tables.c.id.in_(ids))
@@ -150,8 +150,8 @@ class Rounds:
         return {row.id: (table, row.merge_at_most is None) for row, table in found}
 
     def claim(self, chosen: Sequence[WaitingMerge], owner: str, lease_seconds: float) -> list[ClaimedTask]:
-        """Those of the ``plain`` merges that nobody else has claimed meanwhile, now leased to ``owner``, in the order
-        given; each takes every staged batch of its table.
+        """Return those of the ``plain`` merges that nobody else has claimed meanwhile, now leased to ``owner``, in the
+        order given; each takes every staged batch of its table.
         """
         locked = self.tables.lock_all([one.table.id for one in chosen])
         there = [one for one in chosen if one.table.id in locked and _is_as_seen(one, locked[one.table.id])]
@@ -183,8 +183,8 @@ class Rounds:
         return ClaimedTask(task, table, tuple(taken), self.snapshots.of(table), owner)
 
     def commit(self, folded: Sequence[FoldedMerge]) -> dict[str, Snapshot]:
-        """The snapshots that merges became, by the ids of the merges: those that still hold their lease, whose table
-        has the schema and the claims that they began with. Of the others nothing is stored.
+        """Return the snapshots that merges became, by the ids of the merges: those that still hold their lease, whose
+        table has the schema and the claims that they began with. Of the others nothing is stored.
 
         They are appended to whatever is current: a run of new records fits on any snapshot.
         """

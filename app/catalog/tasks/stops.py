@@ -24,15 +24,15 @@ class Stops:
     transaction: Transaction
 
     def of(self, table_id: str) -> Stop | None:
-        """Why merges of the table wait now; None while they do not."""
+        """Return why merges of the table wait now; None while they do not."""
         return self._stops(_ACTIVE.where(merges.c.table_id == table_id)).get(table_id)
 
     def stopped(self) -> frozenset[str]:
-        """The tables whose merges wait, by id: as many queries for any number of them."""
+        """Return the tables whose merges wait, by id: as many queries for any number of them."""
         return frozenset(self._stops(_ACTIVE))
 
     def count(self) -> int:
-        """How many tables' merges wait."""
+        """Return how many tables' merges wait."""
         return len(self.stopped())
 
     def _stops(self, active: sa.Select[AnyRow]) -> Mapping[str, Stop]:
@@ -54,7 +54,7 @@ class Stops:
         return {table_id: stop for table_id, stop in stops if stop.holds(now)}
 
     def _runs(self, table_ids: Collection[str]) -> Mapping[str, int]:
-        """How many runs the partition has that has most, of those of the tables that have any."""
+        """Return how many runs the partition has that has most, of those of the tables that have any."""
         now_named = (snapshot_runs.c.table_id == tables.c.id) & (snapshot_runs.c.snapshot_id == tables.c.snapshot_id)
         of_run = (runs.c.table_id == snapshot_runs.c.table_id) & (runs.c.id == snapshot_runs.c.run_id)
         query = (

@@ -37,7 +37,7 @@ _TASK_COLUMNS = [merges.c[field.name] for field in fields(Task)]
 
 
 def task_of(row: AnyRow) -> Task:
-    """The task that a row of ``merges`` describes; its lease is the worker's business and left out."""
+    """Return the task that a row of ``merges`` describes; its lease is the worker's business and left out."""
     return Task(**{column.key: row._mapping[column] for column in _TASK_COLUMNS})
 
 
@@ -51,9 +51,9 @@ class Tasks:
     def request(
         self, table_id: str, trigger: TaskTrigger, kind: TaskKind = TaskKind.MERGE, *, full: bool = False
     ) -> Task:
-        """The table's pending task of the kind, new unless one is pending already.
+        """Return the table's pending task of the kind, new unless one is pending already.
 
-        A running one does not count: it may have claimed its batches (or runs) before the newest came. Raises
+        A running one does not count: it may have claimed its batches (or runs) before the newest came. Raise
         ``NotFound`` when the table is gone.
         """
         self.tables.lock(table_id)
@@ -96,14 +96,14 @@ class Tasks:
             self.transaction.execute(_ADDED, values)
 
     def pending(self, table_ids: Collection[str], kind: TaskKind) -> set[str]:
-        """Those of the tables that have a pending task of the kind."""
+        """Return those of the tables that have a pending task of the kind."""
         query = sa.select(merges.c.table_id).where(
             merges.c.table_id.in_(table_ids), merges.c.kind == kind, merges.c.state == TaskState.PENDING
         )
         return set(self.transaction.execute(query).scalars())
 
     def get(self, table_id: str, task_id: str) -> Task:
-        """The table's task with this id. Raises ``NotFound``."""
+        """Return the table's task with this id. Raise ``NotFound``."""
         return task_of(self.row(table_id, task_id))
 
     def page(
@@ -115,10 +115,10 @@ class Tasks:
         state: TaskState | None = None,
         kind: TaskKind | None = None,
     ) -> list[Task]:
-        """Up to ``limit`` tasks of the table, newest first, those that come after the one with the id ``after``, those
-        in ``state`` and of ``kind``.
+        """Return up to ``limit`` tasks of the table, newest first, those that come after the one with the id ``after``,
+        those in ``state`` and of ``kind``.
 
-        Raises ``Invalid`` when ``after`` is no task of the table.
+        Raise ``Invalid`` when ``after`` is no task of the table.
         """
         query = sa.select(merges).where(merges.c.table_id == table_id)
         if state is not None:
@@ -136,9 +136,9 @@ class Tasks:
         return [task_of(row) for row in self.transaction.execute(query)]
 
     def request_cancel(self, table_id: str, task_id: str) -> Task:
-        """The task: cancelled if it was pending, told to stop if it runs, unchanged if it is over.
+        """Return the task: cancelled if it was pending, told to stop if it runs, unchanged if it is over.
 
-        Raises ``NotFound``.
+        Raise ``NotFound``.
         """
         row = self.row(table_id, task_id, lock=True)
         change = merges.update().where(merges.c.id == task_id)
@@ -150,7 +150,7 @@ class Tasks:
         return self.get(table_id, task_id)
 
     def forget(self, table_id: str, before: datetime, most: int) -> int:
-        """Forgets up to ``most`` merges and compactions that were over ``before`` and that no batch names, but never
+        """Forget up to ``most`` merges and compactions that were over ``before`` and that no batch names, but never
         the last of its kind that succeeded; says how many. They stay counted.
         """
         newest = (
@@ -176,7 +176,7 @@ class Tasks:
         return len(found)
 
     def compacts(self, table_id: str) -> bool:
-        """Whether a compaction of the table waits or runs."""
+        """Return whether a compaction of the table waits or runs."""
         active = merges.c.state.in_((TaskState.PENDING, TaskState.RUNNING))
         query = sa.select(merges.c.id).where(
             merges.c.table_id == table_id, merges.c.kind == TaskKind.COMPACTION, active
@@ -184,20 +184,20 @@ class Tasks:
         return self.transaction.execute(query.limit(1)).first() is not None
 
     def running(self, table_id: str) -> list[str]:
-        """The ids of the merges and compactions of the table that a worker has claimed."""
+        """Return the ids of the merges and compactions of the table that a worker has claimed."""
         mine = (merges.c.table_id == table_id) & (merges.c.state == TaskState.RUNNING)
         return list(self.transaction.execute(sa.select(merges.c.id).where(mine).order_by(merges.c.id)).scalars())
 
     def oldest_running_since(self, table_id: str) -> datetime | None:
-        """When the oldest merge or compaction of the table that runs now began; None while none runs."""
+        """Return when the oldest merge or compaction of the table that runs now began; None while none runs."""
         query = sa.select(sa.func.min(merges.c.started_at))
         running = (merges.c.table_id == table_id) & (merges.c.state == TaskState.RUNNING)
         started: datetime | None = self.transaction.execute(query.where(running)).scalar_one()
         return started
 
     def failed_compactions(self, table_id: str | None = None) -> dict[str, Failures]:
-        """The failures of the tables (or of one) whose last compaction that came to an end has failed. One that was
-        cancelled is none.
+        """Return the failures of the tables (or of one) whose last compaction that came to an end has failed. One that
+        was cancelled is none.
         """
         compactions = merges.c.kind == TaskKind.COMPACTION
         if table_id is not None:
@@ -220,8 +220,8 @@ class Tasks:
         return {row.table_id: Failures(row.failures, row.at) for row in self.transaction.execute(query)}
 
     def backlogs(self) -> list[Backlog]:
-        """What waits, for every table that has a pending merge or staged batches that no running merge has claimed, the
-        one with the oldest batch first.
+        """Return what waits, for every table that has a pending merge or staged batches that no running merge has
+        claimed, the one with the oldest batch first.
         """
         waiting = (
             sa.select(
@@ -248,14 +248,14 @@ class Tasks:
         return [_backlog(row, table) for row, table in intact(self.transaction.execute(query))]
 
     def batches_wait(self) -> bool:
-        """Whether some table whose merges do not fail has staged batches that no running merge has claimed."""
+        """Return whether some table whose merges do not fail has staged batches that no running merge has claimed."""
         unclaimed = (batches.c.state == BatchState.STAGED) & batches.c.merge_id.is_(None)
         query = sa.select(batches.c.id).join(tables, tables.c.id == batches.c.table_id)
         found = self.transaction.execute(query.where(unclaimed, tables.c.failed_merges == 0).limit(1))
         return found.first() is not None
 
     def row(self, table_id: str, task_id: str, *, lock: bool = False) -> AnyRow:
-        """The task's own row, ours until the transaction ends with ``lock``. Raises ``NotFound``."""
+        """Return the task's own row, ours until the transaction ends with ``lock``. Raise ``NotFound``."""
         query = sa.select(merges).where(merges.c.table_id == table_id, merges.c.id == task_id)
         row = self.transaction.execute(query.with_for_update() if lock else query).first()
         if row is None:

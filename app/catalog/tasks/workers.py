@@ -36,7 +36,7 @@ class Workers:
     transaction: Transaction
 
     def leases(self, limit: int) -> list[HeldLease]:
-        """Up to ``limit`` tasks that run, the longest first."""
+        """Return up to ``limit`` tasks that run, the longest first."""
         query = sa.select(merges, databases.c.name.label("database"), tables.c.name.label("table"))
         query = query.join(tables, tables.c.id == merges.c.table_id).join(
             databases, databases.c.id == tables.c.database_id
@@ -45,7 +45,7 @@ class Workers:
         return [_lease(row) for row in self.transaction.execute(query.limit(limit))]
 
     def waiting(self) -> Mapping[TaskKind, int]:
-        """How many tasks of each kind nobody has begun."""
+        """Return how many tasks of each kind nobody has begun."""
         query = sa.select(merges.c.kind, sa.func.count()).where(merges.c.state == TaskState.PENDING)
         found = {row[0]: row[1] for row in self.transaction.execute(query.group_by(merges.c.kind))}
         return {kind: found.get(kind, 0) for kind in TaskKind}

@@ -24,8 +24,8 @@ _history_path = history_files.c.table_id + f"/{HISTORY_FOLDER}/" + history_files
 
 
 def _needed(of: Any) -> Mapping[FileKind, sa.ColumnElement[bool]]:
-    """Whether anybody needs a file of each kind that belongs to what ``of`` has by name: a batch that waits, a run that
-    a snapshot has, the changes of a snapshot, records that are kept.
+    """Return whether anybody needs a file of each kind that belongs to what ``of`` has by name: a batch that waits, a
+    run that a snapshot has, the changes of a snapshot, records that are kept.
     """
     changes = changelog_files.c
     return {
@@ -42,7 +42,7 @@ def _needed(of: Any) -> Mapping[FileKind, sa.ColumnElement[bool]]:
 
 
 def _rows(file: NamedFile) -> tuple[sa.Table, sa.ColumnElement[bool]]:
-    """Where the catalog names files of the kind, and which of them belong to what ``file`` does."""
+    """Return where the catalog names files of the kind, and which of them belong to what ``file`` does."""
     if file.batch_id is not None:
         return batches, batches.c.id == file.batch_id
     if file.kind is FileKind.HISTORY:
@@ -107,7 +107,9 @@ class Damages:
         return self.transaction.execute(damages.delete().where(sa.not_(_is_needed()))).rowcount
 
     def knows(self, error: DamagedFile) -> bool:
-        """Whether the file is known to be damaged for this reason; who reads another part of it finds other bytes."""
+        """Return whether the file is known to be damaged for this reason; who reads another part of it finds other
+        bytes.
+        """
         query = sa.select(sa.literal(1)).where(
             damages.c.table_id == error.file.table_id,
             damages.c.path == error.file.path,
@@ -116,19 +118,19 @@ class Damages:
         return self.transaction.execute(query).first() is not None
 
     def page(self, table_id: str, *, after: str | None = None, limit: int) -> list[Damage]:
-        """Up to ``limit`` damages of files that are still needed, by path: those after the path ``after``."""
+        """Return up to ``limit`` damages of files that are still needed, by path: those after the path ``after``."""
         query = sa.select(*_COLUMNS).where(damages.c.table_id == table_id, _is_needed())
         if after is not None:
             query = query.where(damages.c.path > after)
         return [Damage(*row) for row in self.transaction.execute(query.order_by(damages.c.path).limit(limit))]
 
     def paths(self) -> dict[str, set[str]]:
-        """What is known to be damaged, by table; tables without damage are not in it."""
+        """Return what is known to be damaged, by table; tables without damage are not in it."""
         found: dict[str, set[str]] = defaultdict(set)
         for row in self.transaction.execute(sa.select(damages.c.table_id, damages.c.path)):
             found[row.table_id].add(row.path)
         return found
 
     def is_needed(self, file: NamedFile) -> bool:
-        """Whether the catalog still names the file for somebody."""
+        """Return whether the catalog still names the file for somebody."""
         return bool(self.transaction.execute(sa.select(_needed(vars(file))[file.kind])).scalar_one())

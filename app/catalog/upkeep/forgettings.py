@@ -75,7 +75,7 @@ class Replacements:
     batches: Sequence[Batch]
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Return whether there is any."""
         return bool(self.runs or self.changelogs or self.history or self.batches)
 
 
@@ -90,7 +90,7 @@ class Forgettings:
     def add(
         self, table_id: str, salt: str, prints: Sequence[KeyPrint], requested_by: str, reference: str | None
     ) -> Forgetting:
-        """A new one, of all records that were accepted until now. Raises ``NotFound`` when the table is gone."""
+        """Return a new one, of all records that were accepted until now. Raise ``NotFound`` when the table is gone."""
         until = self.tables.lock(table_id).last_batch_number
         now = self.transaction.now()
         new = Forgetting(uuid.uuid4().hex, table_id, salt, prints, len(prints), until, now, requested_by, reference)
@@ -111,7 +111,7 @@ class Forgettings:
         return new
 
     def get(self, table_id: str, forgetting_id: str) -> Forgetting:
-        """The table's forgetting with this id. Raises ``NotFound``."""
+        """Return the table's forgetting with this id. Raise ``NotFound``."""
         mine = (forgettings.c.table_id == table_id) & (forgettings.c.id == forgetting_id)
         row = self.transaction.execute(sa.select(forgettings).where(mine)).first()
         if row is None:
@@ -119,8 +119,8 @@ class Forgettings:
         return _forgetting(row)
 
     def page(self, table_id: str, *, after: str | None = None, limit: int) -> list[Forgetting]:
-        """Up to ``limit`` of the table's, newest first, those that come after the one with the id ``after``. Raises
-        ``Invalid`` where there is no such one.
+        """Return up to ``limit`` of the table's, newest first, those that come after the one with the id ``after``.
+        Raise ``Invalid`` where there is no such one.
         """
         query = sa.select(forgettings).where(forgettings.c.table_id == table_id)
         place = (forgettings.c.requested_at, forgettings.c.id)
@@ -135,45 +135,45 @@ class Forgettings:
         return [_forgetting(row) for row in self.transaction.execute(query)]
 
     def pending(self, table_id: str) -> list[Forgetting]:
-        """Those of the table of which nothing is forgotten yet, the oldest first."""
+        """Return those of the table of which nothing is forgotten yet, the oldest first."""
         mine = sa.select(forgettings).where(forgettings.c.table_id == table_id, _PENDING)
         return [_forgetting(row) for row in self.transaction.execute(mine.order_by(forgettings.c.requested_at))]
 
     def tables_pending(self) -> list[str]:
-        """The ids of the tables that have such."""
+        """Return the ids of the tables that have such."""
         return list(self.transaction.execute(sa.select(forgettings.c.table_id).where(_PENDING).distinct()).scalars())
 
     def pending_since(self, table_id: str) -> datetime | None:
-        """When the oldest of them was asked for; None where there is none."""
+        """Return when the oldest of them was asked for; None where there is none."""
         oldest = sa.select(sa.func.min(forgettings.c.requested_at)).where(forgettings.c.table_id == table_id, _PENDING)
         found: datetime | None = self.transaction.execute(oldest).scalar_one()
         return found
 
     def unended(self, table_id: str | None = None) -> list[Forgetting]:
-        """Those that are forgotten and not gone yet, of one table or all."""
+        """Return those that are forgotten and not gone yet, of one table or all."""
         query = sa.select(forgettings).where(_UNENDED, sa.not_(_PENDING))
         if table_id is not None:
             query = query.where(forgettings.c.table_id == table_id)
         return [_forgetting(row) for row in self.transaction.execute(query.order_by(forgettings.c.requested_at))]
 
     def any_after(self, table_id: str, snapshot_id: int) -> bool:
-        """Whether keys were forgotten in a snapshot after the one of this number."""
+        """Return whether keys were forgotten in a snapshot after the one of this number."""
         later = (forgettings.c.table_id == table_id) & (forgettings.c.snapshot_id > snapshot_id)
         return self.transaction.execute(sa.select(forgettings.c.id).where(later).limit(1)).first() is not None
 
     def published(self, table_id: str) -> set[int]:
-        """The snapshots whose files a version of the table's Delta log names."""
+        """Return the snapshots whose files a version of the table's Delta log names."""
         query = sa.select(delta_versions.c.snapshot_id).where(delta_versions.c.table_id == table_id)
         return set(self.transaction.execute(query).scalars())
 
     def naming(self, table_id: str, run_ids: Collection[str]) -> set[int]:
-        """The snapshots that name one of the runs."""
+        """Return the snapshots that name one of the runs."""
         mine = (snapshot_runs.c.table_id == table_id) & snapshot_runs.c.run_id.in_(run_ids)
         return set(self.transaction.execute(sa.select(snapshot_runs.c.snapshot_id).where(mine).distinct()).scalars())
 
     def replace_runs(self, table_id: str, replaced: Mapping[str, Run | None], numbers: Collection[int]) -> None:
-        """Has the snapshots of these ``numbers`` name the runs that took the place of others, which are forgotten where
-        no snapshot names them any more. Whoever calls holds the table's lock.
+        """Have the snapshots of these ``numbers`` name the runs that took the place of others, which are forgotten
+        where no snapshot names them any more. Whoever calls holds the table's lock.
         """
         self.snapshots.add_runs(table_id, [run for run in replaced.values() if run is not None])
         mine = (snapshot_runs.c.table_id == table_id) & snapshot_runs.c.snapshot_id.in_(numbers)
@@ -204,7 +204,7 @@ class Forgettings:
             self.transaction.execute(snapshots.update().where(mine).values(checksum=checksum))
 
     def replace_files(self, table_id: str, by: Replacements) -> None:
-        """Has the catalog name the files of ``by`` that are of no run. Whoever calls holds the table's lock."""
+        """Have the catalog name the files of ``by`` that are of no run. Whoever calls holds the table's lock."""
         for batch in by.batches:
             values = {**{name: getattr(batch, name) for name in _BATCH}, "checksum": checksums.of_batch(batch)}
             self.transaction.execute(batches.update().where(batches.c.id == batch.id).values(values))

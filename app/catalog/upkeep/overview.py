@@ -33,8 +33,8 @@ class Overview:
     def tables(
         self, scope: TokenScope, *, after: tuple[str, str] | None = None, limit: int, part: str = ""
     ) -> list[Table]:
-        """Up to ``limit`` tables of ``scope`` in the order of their databases and names: those after the one that
-        ``after`` names, those with ``part`` in their full name.
+        """Return up to ``limit`` tables of ``scope`` in the order of their databases and names: those after the one
+        that ``after`` names, those with ``part`` in their full name.
         """
         query = TABLES.where(_in_scope(scope), *_having(part))
         if after is not None:
@@ -43,18 +43,18 @@ class Overview:
         return [table_of(row) for row in self.transaction.execute(query)]
 
     def count(self, scope: TokenScope, part: str = "") -> int:
-        """How many tables of ``scope`` have ``part`` in their full name."""
+        """Return how many tables of ``scope`` have ``part`` in their full name."""
         of_both = tables.join(databases, databases.c.id == tables.c.database_id)
         query = sa.select(sa.func.count()).select_from(of_both).where(_in_scope(scope), *_having(part))
         return int(self.transaction.execute(query).scalar_one())
 
     def failing(self, scope: TokenScope, limit: int) -> list[Table]:
-        """Up to ``limit`` tables of ``scope`` whose last merge failed, the one that failed last first."""
+        """Return up to ``limit`` tables of ``scope`` whose last merge failed, the one that failed last first."""
         query = TABLES.where(_in_scope(scope), tables.c.failed_merges > 0).order_by(tables.c.merge_failed_at.desc())
         return [table_of(row) for row in self.transaction.execute(query.limit(limit))]
 
     def staged(self, table_ids: Collection[str]) -> Mapping[str, StagedTotals]:
-        """The staging areas of those of the tables that have one."""
+        """Return the staging areas of those of the tables that have one."""
         columns = batches.c
         totals = (sa.func.count(), sa.func.sum(columns.records), sa.func.sum(columns.size_bytes))
         query = sa.select(columns.table_id, *totals, sa.func.min(columns.accepted_at))
@@ -63,13 +63,13 @@ class Overview:
         return {row[0]: StagedTotals(row[1], int(row[2]), int(row[3]), row[4]) for row in found}
 
     def set_aside(self, table_ids: Collection[str]) -> Mapping[str, int]:
-        """How many batches of the tables are in no merge."""
+        """Return how many batches of the tables are in no merge."""
         query = sa.select(batches.c.table_id, sa.func.count())
         query = query.where(batches.c.state.in_(SET_ASIDE), batches.c.table_id.in_(table_ids))
         return {row[0]: row[1] for row in self.transaction.execute(query.group_by(batches.c.table_id))}
 
     def last_merges(self, table_ids: Collection[str]) -> Mapping[str, datetime]:
-        """When the last merge of each table succeeded, of those of which one is known."""
+        """Return when the last merge of each table succeeded, of those of which one is known."""
         query = sa.select(merges.c.table_id, sa.func.max(merges.c.finished_at))
         query = query.where(
             merges.c.table_id.in_(table_ids), merges.c.state == TaskState.SUCCEEDED, merges.c.kind == TaskKind.MERGE
@@ -77,7 +77,7 @@ class Overview:
         return {row[0]: row[1] for row in self.transaction.execute(query.group_by(merges.c.table_id)) if row[1]}
 
     def merge_failures(self, table_ids: Collection[str]) -> Mapping[str, MergeFailure]:
-        """Why the last merge failed, of those of the tables whose last merge did."""
+        """Return why the last merge failed, of those of the tables whose last merge did."""
         failing = sa.select(tables.c.id, tables.c.failed_merges, tables.c.merge_failed_at)
         failing = failing.where(tables.c.id.in_(table_ids), tables.c.failed_merges > 0)
         return {row.id: self._failure(row) for row in self.transaction.execute(failing)}

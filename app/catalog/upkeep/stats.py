@@ -62,7 +62,7 @@ class Stats:
     transaction: Transaction
 
     def staged(self, table_id: str) -> StagedTotals:
-        """The table's staging area."""
+        """Return the table's staging area."""
         columns = batches.c
         query = sa.select(
             sa.func.count(),
@@ -74,7 +74,7 @@ class Stats:
         return StagedTotals(count, int(records), int(size), oldest)
 
     def staged_tables(self) -> list[StagedTable]:
-        """The staging area of every table that has one, the one with most bytes first."""
+        """Return the staging area of every table that has one, the one with most bytes first."""
         size = sa.func.sum(batches.c.size_bytes)
         query = (
             sa.select(
@@ -103,8 +103,8 @@ class Stats:
         ]
 
     def waits(self, table_id: str | None = None) -> list[Wait]:
-        """How long the oldest staged batch of each table (or of one) waits, whether a merge has claimed it or not; the
-        oldest first.
+        """Return how long the oldest staged batch of each table (or of one) waits, whether a merge has claimed it or
+        not; the oldest first.
         """
         staged = sa.select(batches.c.table_id, sa.func.min(batches.c.accepted_at).label("oldest"))
         staged = staged.where(
@@ -127,14 +127,14 @@ class Stats:
         ]
 
     def tables_with_files(self, most: int = 100) -> list[str]:
-        """The ids of up to ``most`` tables that have staged batches, and as many that have data files."""
+        """Return the ids of up to ``most`` tables that have staged batches, and as many that have data files."""
         staged = sa.select(batches.c.table_id).where(batches.c.state == BatchState.STAGED, batches.c.records > 0)
         of_runs = sa.select(data_files.c.table_id)
         found = [self.transaction.execute(one.distinct().limit(most)).scalars() for one in (staged, of_runs)]
         return sorted({table_id for ids in found for table_id in ids})
 
     def failing_tables(self) -> int:
-        """How many tables' last merge has failed."""
+        """Return how many tables' last merge has failed."""
         query = sa.select(sa.func.count()).select_from(tables).where(tables.c.failed_merges > 0)
         return int(self.transaction.execute(query).scalar_one())
 
@@ -158,13 +158,13 @@ class Stats:
         return since
 
     def retained(self, table_id: str) -> RetainedTotals:
-        """All snapshots, tags and files of the table."""
+        """Return all snapshots, tags and files of the table."""
         of_files = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(data_files.c.size_bytes), 0))
         files, size = self.transaction.execute(of_files.where(data_files.c.table_id == table_id)).one()
         return RetainedTotals(self._count(snapshots, table_id), self._count(tags, table_id), files, int(size))
 
     def succeeded(self, table_id: str, kind: TaskKind) -> tuple[int, Task | None]:
-        """How many merges (or compactions) of the table have succeeded, and the last of them."""
+        """Return how many merges (or compactions) of the table have succeeded, and the last of them."""
         over = (merges.c.table_id == table_id) & (merges.c.state == TaskState.SUCCEEDED) & (merges.c.kind == kind)
         listed = self.transaction.execute(sa.select(sa.func.count()).where(over)).scalar_one()
         forgotten = self.transaction.execute(sa.select(FORGOTTEN[kind]).where(tables.c.id == table_id)).scalar() or 0

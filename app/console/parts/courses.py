@@ -37,7 +37,7 @@ class Course(Plot):
 def course(
     title: str, meaning: str, says: Says, colour: str, snapshots: Sequence[int], values: Sequence[float | None]
 ) -> Course:
-    """A course of one line."""
+    """Return a course of one line."""
     points = [(float(number), value) for number, value in enumerate(values)]
     return Course(title, meaning, says, [Line("now", colour, points)], len(points) - 1.0, snapshots=snapshots)
 

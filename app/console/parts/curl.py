@@ -15,12 +15,12 @@ _AUTHORIZED: Final = '-H "Authorization: Bearer $KEYFOLD_TOKEN"'
 
 
 def table_path(database: str, table: str, rest: str = "") -> str:
-    """The path of a table in the API."""
+    """Return the path of a table in the API."""
     return f"{database_path(database)}/tables/{quote(table, safe='')}{rest}"
 
 
 def database_path(database: str, rest: str = "") -> str:
-    """The path of a database in the API."""
+    """Return the path of a database in the API."""
     return f"/v1/catalog/databases/{quote(database, safe='')}{rest}"
 
 

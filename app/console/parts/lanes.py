@@ -39,7 +39,7 @@ class Cell:
 
 
 def cells(lanes: Iterable[StoryLane], columns: Sequence[ColumnStep]) -> list[Cell]:
-    """A cell for each lane, of what a record did to each column."""
+    """Return a cell for each lane, of what a record did to each column."""
     by_name = {one.column: one for one in columns}
     return [_cell(lane, [by_name[name] for name in lane.columns if name in by_name]) for lane in lanes]
 
@@ -56,7 +56,7 @@ def _cell(lane: StoryLane, columns: Sequence[ColumnStep]) -> Cell:
 
 
 def is_change(step: ColumnStep) -> bool:
-    """Whether the column has another value after it; true is not 1."""
+    """Return whether the column has another value after it; true is not 1."""
     return repr(step.before) != repr(step.after)
 
 

@@ -64,7 +64,9 @@ class OptionGroup:
 
 
 def option_fields(schema: TableSchema, form: Mapping[str, str], filled: bool) -> list[OptionField]:
-    """All options that the table has or could have; ``filled``: records were posted, so some cannot change any more."""
+    """Return all options that the table has or could have; ``filled``: records were posted, so some cannot change any
+    more.
+    """
     return [
         OptionField(number, key, option, text, _fixed(schema, option, filled), form.get(SET + key))
         for number, (key, option, text) in enumerate(_entries(schema.options))
@@ -72,7 +74,7 @@ def option_fields(schema: TableSchema, form: Mapping[str, str], filled: bool) ->
 
 
 def _entries(options: Mapping[str, str]) -> Iterator[tuple[str, Option, str | None]]:
-    """The options of the table by the keys that it spells them with, and all others that have an effect."""
+    """Yield the options of the table by the keys that it spells them with, and all others that have an effect."""
     rest = dict(options)
     for option in TABLE_OPTIONS.values():
         given = [key for key in (option.key, *option.aliases) if key in options]
@@ -95,7 +97,7 @@ def _unknown(key: str) -> Option:
 
 
 def _fixed(schema: TableSchema, option: Option, filled: bool) -> str | None:
-    """Why the option cannot change; None where it can."""
+    """Return why the option cannot change; None where it can."""
     if option.key == "primary-key":
         return "the primary key is part of the schema: " + option.instead
     if not filled or option.change is Change.FREE:
@@ -108,7 +110,7 @@ def _fixed(schema: TableSchema, option: Option, filled: bool) -> str | None:
 
 
 def grouped(fields: Sequence[OptionField]) -> list[OptionGroup]:
-    """The fields that can change, under their headings; those that are set stand first."""
+    """Return the fields that can change, under their headings; those that are set stand first."""
     groups: dict[str, list[OptionField]] = {title: [] for title in _GROUPS}
     for one in fields:
         if one.fixed is None:
@@ -129,7 +131,7 @@ def _unset(field: OptionField) -> bool:
 
 
 def changes_of(fields: Sequence[OptionField], form: Mapping[str, Any]) -> list[dict[str, str]]:
-    """What the form asks for, in the order of its fields; the option that somebody wrote himself is the last."""
+    """Return what the form asks for, in the order of its fields; the option that somebody wrote himself is the last."""
     changes = [change for one in fields if (change := one.change) is not None]
     key, value = form.get("new-key", "").strip(), form.get("new-value", "")
     if key:

@@ -111,11 +111,11 @@ class Plot:
         return [self.says(one) for one in (self._scale.top, self._scale.middle, self._scale.bottom)]
 
     def path(self, line: Line) -> str:
-        """The ``d`` of the line's path, with gaps where nothing is known."""
+        """Return the ``d`` of the line's path, with gaps where nothing is known."""
         return "".join(f"M{'L'.join(piece)}" for piece in self._pieces(line) if len(piece) > 1)
 
     def dots(self, line: Line) -> str:
-        """The ``d`` of the points that stand alone: each is a line of no length, seen by its round ends."""
+        """Return the ``d`` of the points that stand alone: each is a line of no length, seen by its round ends."""
         return "".join(f"M{piece[0]}h0" for piece in self._pieces(line) if len(piece) == 1)
 
     def _pieces(self, line: Line) -> Iterator[list[str]]:
@@ -128,7 +128,7 @@ class Plot:
         return f"{across:.1f} {HEIGHT * (1 - self._scale.share(value)):.1f}"
 
     def said(self, value: float | None) -> str:
-        """A number with its unit; a dash for none."""
+        """Return a number with its unit; a dash for none."""
         return "–" if value is None else self.says(value)
 
     @property
@@ -149,7 +149,7 @@ class Plot:
 
 
 def nice(number: float) -> float:
-    """The smallest of 1, 2, 5 times a power of ten that is not below ``number``; 1 of nothing."""
+    """Return the smallest of 1, 2, 5 times a power of ten that is not below ``number``; 1 of nothing."""
     if number <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(number))

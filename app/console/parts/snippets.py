@@ -104,7 +104,7 @@ print(row({key}))
 
 
 def _python(target: Target) -> Iterable[Snippet]:
-    """The standard library alone."""
+    """Yield the standard library alone."""
     text = _PYTHON.format(
         imports="import os\n" if target.token else "",
         url=_quoted(target.url),
@@ -124,7 +124,7 @@ def _python_headers(target: Target, headers: Mapping[str, str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text as Python and JavaScript have it."""
+    """Return a text as Python and JavaScript have it."""
     return json.dumps(text)
 
 
@@ -150,7 +150,7 @@ export {{}};
 
 
 def _typescript(target: Target) -> Iterable[Snippet]:
-    """What is said is JavaScript as well: no type has to be written."""
+    """Yield what is said is JavaScript as well: no type has to be written."""
     headers = ['"Content-Type": "application/json"', 'Prefer: "integers=text"']
     if target.token:
         headers.append("Authorization: `Bearer ${process.env.KEYFOLD_TOKEN}`")
@@ -176,7 +176,7 @@ with urlopen(Request({url}, headers=headers)) as answer:
 
 
 def _arrow(target: Target, own: str, then: str) -> str:
-    """A program that has all rows as a table of Arrow, and goes on with them."""
+    """Return a program that has all rows as a table of Arrow, and goes on with them."""
     return _ARROW_ROWS.format(
         imports="import os\n" if target.token else "",
         own=own,

@@ -34,7 +34,7 @@ class Timeline(Generic[Item]):
 
 
 def timeline_of(items: Sequence[Item], at: Callable[[Item], datetime], weight: Callable[[Item], int]) -> Timeline[Item]:
-    """The line of ``items``, the oldest first; the one of the most ``weight`` is the highest."""
+    """Return the line of ``items``, the oldest first; the one of the most ``weight`` is the highest."""
     if not items:
         return Timeline([], None, None)
     times = [at(one) for one in items]
@@ -55,8 +55,8 @@ def _placed(times: Sequence[datetime]) -> list[float]:
 
 
 def _apart(places: Sequence[float]) -> list[float]:
-    """The places, moved to the right where they are too near to each other, and back to the left where the line ends;
-    their order stays.
+    """Return the places, moved to the right where they are too near to each other, and back to the left where the line
+    ends; their order stays.
     """
     apart = min(APART, (LAST - FIRST) / max(1, len(places) - 1))
     moved: list[float] = []

@@ -13,7 +13,7 @@ LONGEST_TEXT: Final = 200
 
 
 def counted(number: int | None) -> str:
-    """A whole number in groups of three digits, with thin spaces; a dash for none."""
+    """Return a whole number in groups of three digits, with thin spaces; a dash for none."""
     return "–" if number is None else f"{number:,}".replace(",", "\u2009")
 
 
@@ -32,7 +32,7 @@ def sized(size: int) -> str:
 
 
 def spanned(seconds: float) -> str:
-    """How long, in one or two units."""
+    """Return how long, in one or two units."""
     whole = max(0, int(seconds))
     if whole < 60:
         return f"{whole} s"
@@ -44,14 +44,14 @@ def spanned(seconds: float) -> str:
 
 
 def numbered(number: float) -> str:
-    """A number to three digits, in groups of three; more where it is larger."""
+    """Return a number to three digits, in groups of three; more where it is larger."""
     if number == 0 or number >= 100:
         return counted(round(number))
     return f"{number:.3g}" if number >= 0.001 else "< 0.001"
 
 
 def briefly(seconds: float) -> str:
-    """A time that may be short: to three digits, in the unit in which it is 1 at least."""
+    """Return a time that may be short: to three digits, in the unit in which it is 1 at least."""
     if seconds == 0:
         return "0"
     if seconds < 1:
@@ -60,44 +60,44 @@ def briefly(seconds: float) -> str:
 
 
 def aged(moment: datetime | None) -> str:
-    """How long ago; a dash for never."""
+    """Return how long ago; a dash for never."""
     return "–" if moment is None else spanned((datetime.now(UTC) - moment).total_seconds())
 
 
 def left(moment: datetime | None) -> str:
-    """How long it is until then."""
+    """Return how long it is until then."""
     seconds = 0.0 if moment is None else (moment - datetime.now(UTC)).total_seconds()
     return f"for {spanned(seconds)} more" if seconds > 0 else "over: any worker may take it"
 
 
 def clock(at: float) -> str:
-    """The time of the day, UTC, of so many seconds since 1970."""
+    """Return the time of the day, UTC, of so many seconds since 1970."""
     return datetime.fromtimestamp(at, UTC).strftime("%H:%M")
 
 
 def timed(moment: datetime | None) -> str:
-    """A time to the second, UTC."""
+    """Return a time to the second, UTC."""
     return "" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def segment(name: str) -> str:
-    """A name as one segment of a path."""
+    """Return a name as one segment of a path."""
     return quote(name, safe="")
 
 
 def query(asked: Mapping[str, Any]) -> str:
-    """What an address asks, with several values of a name where there are several."""
+    """Return what an address asks, with several values of a name where there are several."""
     return urlencode(asked, doseq=True)
 
 
 def cut(value: object, most: int = LONGEST_TEXT) -> str:
-    """The beginning of a long text, and how much there is of it."""
+    """Return the beginning of a long text, and how much there is of it."""
     text = str(value)
     return text if len(text) <= most else f"{text[:most]}… ({counted(len(text))} characters)"
 
 
 def shown(value: Any) -> str:
-    """A value of a column on one line."""
+    """Return a value of a column on one line."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

@@ -37,7 +37,7 @@ class Asset:
 
 @cache
 def assets() -> Mapping[str, Asset]:
-    """Every asset by its name. They are a few files, and are read once."""
+    """Return every asset by its name. They are a few files, and are read once."""
     found = {}
     for name, (package, path) in _FILES.items():
         content = files(package).joinpath(path).read_bytes()
@@ -46,13 +46,13 @@ def assets() -> Mapping[str, Asset]:
 
 
 def asset_url(name: str) -> str:
-    """The address of an asset, which a browser may keep for ever."""
+    """Return the address of an asset, which a browser may keep for ever."""
     return f"{ASSETS_PATH}{name}?{assets()[name].digest}"
 
 
 def answer_asset(name: str, digest: str) -> Response | None:
-    """The asset; None where there is none of that name. While a service of another version runs beside this one a page
-    may ask for another ``digest``: whatever is answered then is not to be kept.
+    """Return the asset; None where there is none of that name. While a service of another version runs beside this one
+    a page may ask for another ``digest``: whatever is answered then is not to be kept.
     """
     asset = assets().get(name)
     if asset is None:

@@ -18,8 +18,8 @@ _PURPOSE: Final = b"keyfold console form"
 
 
 def cookie_name(request: Request) -> str:
-    """What the cookie is called: two services on one machine share its cookies, so the port is in it. Under https the
-    browser itself sees to it that nobody else set it (RFC 6265bis, 4.1.3.2).
+    """Return what the cookie is called: two services on one machine share its cookies, so the port is in it. Under
+    https the browser itself sees to it that nobody else set it (RFC 6265bis, 4.1.3.2).
     """
     if request.url.scheme == "https":
         return f"__Host-keyfold_{request.url.port or 443}"
@@ -27,23 +27,23 @@ def cookie_name(request: Request) -> str:
 
 
 def sent_cookie(request: Request) -> str | None:
-    """The text of the cookie; None for none, or for one that this service never set."""
+    """Return the text of the cookie; None for none, or for one that this service never set."""
     text = request.cookies.get(cookie_name(request), "")
     return text if _SESSION.fullmatch(text) or _VISITOR.fullmatch(text) else None
 
 
 def session_of(cookie: str | None) -> str | None:
-    """The secret of the session that the cookie holds."""
+    """Return the secret of the session that the cookie holds."""
     return cookie if cookie is not None and _SESSION.fullmatch(cookie) else None
 
 
 def new_visitor() -> str:
-    """The cookie of a browser in which nobody signed in: it proves that a form came from a page shown there."""
+    """Return the cookie of a browser in which nobody signed in: it proves that a form came from a page shown there."""
     return f"visitor_{secrets.token_urlsafe(32)}"
 
 
 def set_cookie(request: Request, response: Response, text: str, longest: timedelta | None = None) -> None:
-    """Gives the browser the cookie, which no script can read and no other site can send; it ends with the browser, or
+    """Give the browser the cookie, which no script can read and no other site can send; it ends with the browser, or
     after ``longest``.
     """
     response.set_cookie(
@@ -58,10 +58,10 @@ def set_cookie(request: Request, response: Response, text: str, longest: timedel
 
 
 def form_token(cookie: str) -> str:
-    """What a form of a page must bring back: only who knows the cookie can tell it."""
+    """Return what a form of a page must bring back: only who knows the cookie can tell it."""
     return hmac.new(cookie.encode(), _PURPOSE, hashlib.sha256).hexdigest()
 
 
 def is_form_token(cookie: str, brought: str) -> bool:
-    """Whether a form of a page that was shown to this browser brought it."""
+    """Return whether a form of a page that was shown to this browser brought it."""
     return hmac.compare_digest(form_token(cookie).encode(), brought.encode("utf-8", "replace"))

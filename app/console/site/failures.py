@@ -27,7 +27,7 @@ _TITLES: Final = {
 
 
 def failure_page(visit: Visit, error: KeyfoldError) -> Response:
-    """The page that tells ``error``."""
+    """Return the page that tells ``error``."""
     status = status_of(error)
     if status == 500:
         return unforeseen_page(visit, error)
@@ -40,7 +40,7 @@ def failure_page(visit: Visit, error: KeyfoldError) -> Response:
 
 
 def failed(visit: Visit, error: Exception) -> Response:
-    """The page for whatever a page raised."""
+    """Return the page for whatever a page raised."""
     if isinstance(error, DamagedFile):
         error = told(visit.parts.database, error)
     return failure_page(visit, error) if isinstance(error, KeyfoldError) else unforeseen_page(visit, error)

@@ -35,7 +35,7 @@ NOUNS: Final = ("database", "table")
 
 
 def is_page(path: str) -> bool:
-    """Whether a path is the console's."""
+    """Return whether a path is the console's."""
     return path in ("/", _OLD_HOME) or path.startswith(f"{_OLD_HOME}/")
 
 
@@ -73,7 +73,7 @@ class ConsoleGate:
         return answer_asset(scope["path"].removeprefix(ASSETS_PATH), scope["query_string"].decode("latin-1"))
 
     async def _let_in(self, request: Request) -> Response | None:
-        """None where the request may go on: its scope then has the grant, the visit and the page."""
+        """Return None where the request may go on: its scope then has the grant, the visit and the page."""
         cookie = sent_cookie(request)
         visit = Visit(request, NOBODY, cookie or new_visitor())
         try:
@@ -96,7 +96,7 @@ class ConsoleGate:
         return None
 
     def _find(self, request: Request) -> tuple[Page, Mapping[str, str]]:
-        """The page and the names in its path. Raises ``NotFound``."""
+        """Return the page and the names in its path. Raise ``NotFound``."""
         method = "GET" if request.method == "HEAD" else request.method
         for pattern, page in self.pages:
             match = pattern.match(request.scope["path"])
@@ -105,7 +105,7 @@ class ConsoleGate:
         raise NotFound("there is no such page here")
 
     async def _grant(self, request: Request, page: Page, session: str | None) -> Grant:
-        """What the visitor may do. Raises ``Unauthorized``, ``Forbidden``, ``TooMany`` or ``Unavailable``."""
+        """Return what the visitor may do. Raise ``Unauthorized``, ``Forbidden``, ``TooMany`` or ``Unavailable``."""
         parts: Parts = request.app.state.parts
         try:
             grant = await granted(parts.gate, None if session is None else f"Bearer {session}", self.turns)
@@ -123,7 +123,7 @@ class ConsoleGate:
 
 
 def _elsewhere(request: Request) -> Response | None:
-    """The answer to what is no request for a page; None for one that is."""
+    """Return the answer to what is no request for a page; None for one that is."""
     if request.method not in _METHODS:
         error = Invalid("pages are asked for with GET or POST; a program calls the API")
         visit = Visit(request, NOBODY, new_visitor())
@@ -136,7 +136,7 @@ def _elsewhere(request: Request) -> Response | None:
 
 
 def _check_sender(request: Request) -> None:
-    """Raises ``Forbidden`` for what a page of another origin made a browser send, but for a visit that changes nothing,
+    """Raise ``Forbidden`` for what a page of another origin made a browser send, but for a visit that changes nothing,
     and for a change that does not say which page it comes from.
     """
     if request.method in ("GET", "HEAD") and _is_visit(request):
@@ -147,14 +147,16 @@ def _check_sender(request: Request) -> None:
 
 
 def _check_length(request: Request, most: int) -> None:
-    """Raises ``TooLarge`` for a file that is said to be larger than a body may be: a person is told by a page."""
+    """Raise ``TooLarge`` for a file that is said to be larger than a body may be: a person is told by a page."""
     told = request.headers.get("content-length", "")
     if told.isascii() and told.isdigit() and (len(told) > 18 or int(told) > most):
         raise TooLarge(f"the file is larger than {most} bytes (KEYFOLD_MAX_BODY_BYTES); split it")
 
 
 def _is_visit(request: Request) -> bool:
-    """Whether the browser shows the answer to a person, as a page of its own (https://www.w3.org/TR/fetch-metadata)."""
+    """Return whether the browser shows the answer to a person, as a page of its own
+    (https://www.w3.org/TR/fetch-metadata).
+    """
     told = request.headers
     return told.get("sec-fetch-mode") == "navigate" and told.get("sec-fetch-dest", "document") == "document"
 

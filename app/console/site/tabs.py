@@ -13,21 +13,21 @@ from app.console.site.visits import Visit
 
 
 def address_of_table(visit: Visit, rest: str = "") -> str:
-    """The address of a page of the table."""
+    """Return the address of a page of the table."""
     return f"/console/tables/{segment(visit.names['database'])}/{segment(visit.names['table'])}{rest}"
 
 
 def of_table(visit: Visit) -> dict[str, Any]:
-    """What the templates of a table are given, and of its parts that are asked for alone."""
+    """Return what the templates of a table are given, and of its parts that are asked for alone."""
     name = visit.names["database"], visit.names["table"]
     return {"name": name, "api": table_path(*name), "base": address_of_table(visit)}
 
 
 def row_link(key: Iterable[Any]) -> str:
-    """What asks for the page of a row, below the table's address; ``key`` are its values as JSON."""
+    """Return what asks for the page of a row, below the table's address; ``key`` are its values as JSON."""
     return "row?" + urlencode([("key", text) for text in key_texts(key)])
 
 
 def key_texts(key: Iterable[Any]) -> list[str]:
-    """The values of a key as addresses have them."""
+    """Return the values of a key as addresses have them."""
     return [value if isinstance(value, str) else json.dumps(value) for value in key]

@@ -84,7 +84,7 @@ class Visit:
         return self.request.headers.get("hx-request") == "true"
 
     def may(self, role: Role, *names: str) -> bool:
-        """Whether the visitor has ``role``, for the database or the table that ``names`` name."""
+        """Return whether the visitor has ``role``, for the database or the table that ``names`` name."""
         try:
             check_names(self.grant, role, *names)
         except Forbidden:
@@ -92,34 +92,34 @@ class Visit:
         return True
 
     def may_all(self, role: Role) -> bool:
-        """Whether the visitor has ``role`` for the service itself."""
+        """Return whether the visitor has ``role`` for the service itself."""
         return self.grant.scope.everything and self.grant.role.includes(role)
 
     def asked(self, name: str, default: str = "") -> str:
-        """A parameter of the query."""
+        """Return a parameter of the query."""
         return self.request.query_params.get(name, default)
 
     def curl(self, method: str, path: str, body: object = None, media_type: str = "application/json") -> str:
-        """The command that asks the API for the same."""
+        """Return the command that asks the API for the same."""
         return curl_of(self.request, method, path, body, media_type, token=self.signed_in)
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
-        """A whole page."""
+        """Return a whole page."""
         return HTMLResponse(self._rendered(template, values), status, headers=_HEADERS)
 
     def fragment(self, template: str, **values: Any) -> Response:
-        """A part of a page, whose ``digest`` says what it shows; 204 where that is what the page has already."""
+        """Return a part of a page, whose ``digest`` says what it shows; 204 where that is what the page has already."""
         digest = self.digest(template, **values)
         if self.asked(SEEN) == digest:
             return self.nothing_new()
         return HTMLResponse(self._rendered(template, {**values, "digest": digest}), headers=_HEADERS)
 
     def nothing_new(self) -> Response:
-        """The page has the fragment already as it is."""
+        """Return the page has the fragment already as it is."""
         return Response(status_code=204, headers=_HEADERS)
 
     def digest(self, template: str, **values: Any) -> str:
-        """What a fragment with these values is told apart by, for the page that has it from the first."""
+        """Return what a fragment with these values is told apart by, for the page that has it from the first."""
         return xxh3_64_hexdigest(self._rendered(template, {**values, "digest": ""}))
 
     def go(self, path: str) -> Response:
@@ -127,14 +127,14 @@ class Visit:
         return RedirectResponse(path, 303, headers=_HEADERS)
 
     def note(self, operation: str, **told: object) -> None:
-        """Writes the line of the audit log for a change that was made, as the API does for its own."""
+        """Write the line of the audit log for a change that was made, as the API does for its own."""
         if self.parts.audit is not None:
             who = {"token": self.grant.name or None, "address": address_of(self.request.scope)}
             self.parts.audit.write(**who, operation=operation, **told, outcome="done", status=200)
 
     def once(self, digest: str) -> str | None:
-        """The Idempotency-Key of a form that has ``new_once`` in its field ``once``; ``digest`` tells what it says:
-        sent twice it counts once, and with other values it is another one.
+        """Return the Idempotency-Key of a form that has ``new_once`` in its field ``once``; ``digest`` tells what it
+        says: sent twice it counts once, and with other values it is another one.
         """
         once = self.form.get("once", "")
         return f"console-{once}-{digest}" if re.fullmatch(r"[\w-]{1,40}", once, re.ASCII) else None
@@ -145,7 +145,7 @@ class Visit:
 
 
 def new_once() -> str:
-    """What tells one form that is shown from all others."""
+    """Return what tells one form that is shown from all others."""
     return secrets.token_urlsafe(12)
 
 
@@ -168,7 +168,7 @@ class Page:
 
 
 def check_names(grant: Grant, role: Role, *names: str) -> None:
-    """Raises ``Forbidden`` unless ``grant`` has ``role``: at all, for a part of a database, or for a table."""
+    """Raise ``Forbidden`` unless ``grant`` has ``role``: at all, for a part of a database, or for a table."""
     if len(names) == 2:
         grant.check_table(role, *names)
     elif names:

@@ -17,7 +17,7 @@ class Change(Protocol):
     """One change of a schema."""
 
     def apply(self, draft: Draft) -> None:
-        """Changes ``draft``, or notes there why it cannot be changed so."""
+        """Change ``draft``, or note there why it cannot be changed so."""
 
 
 @dataclass(frozen=True)
@@ -251,14 +251,14 @@ class DropPrimaryKey:
 
 
 def _holds(old: DataType, new: DataType, key: bool) -> bool:
-    """Whether the new type holds every value of the old one, as files of either type are read."""
+    """Return whether the new type holds every value of the old one, as files of either type are read."""
     fits = old.entry.widens.get(new.kind)
     return fits is not None and (old.entry.key_widens or not key) and fits(old, new)
 
 
 def _with_nullability(new: DataType, old: DataType, nullable: bool, path: Path, key: bool, member: str) -> DataType:
-    """``new`` as nullable as asked for. Raises ``PathFault`` where what ``path`` leads to, of type ``old``, cannot be
-    so.
+    """Return ``new`` as nullable as asked for. Raise ``PathFault`` where what ``path`` leads to, of type ``old``,
+    cannot be so.
     """
     if nullable == old.nullable or (nullable and not key):
         return new.with_nullable(nullable)

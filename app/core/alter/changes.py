@@ -48,14 +48,14 @@ _MISSING = object()
 
 
 def read_text(value: object) -> str:
-    """A text that is not empty."""
+    """Return a text that is not empty."""
     if not isinstance(value, str) or not value:
         raise _Refused(FaultCode.NOT_TEXT, "a text is expected", "send a string that is not empty")
     return value
 
 
 def read_text_or_null(value: object) -> str | None:
-    """A text; null removes what was there."""
+    """Return a text; null removes what was there."""
     if value is not None and not isinstance(value, str):
         raise _Refused(FaultCode.NOT_TEXT, "a text is expected", "send a string, or null to remove it")
     return value
@@ -78,7 +78,7 @@ def read_truth(value: object) -> bool:
 
 
 def read_path(value: object) -> Path:
-    """The path of a column, or of what is inside it."""
+    """Return the path of a column, or of what is inside it."""
     if not isinstance(value, list) or not value or not all(isinstance(name, str) and name for name in value):
         raise _Refused(
             FaultCode.NOT_A_LIST, "a list with the column's name is expected", 'send ["column"], or ["column", …]'
@@ -87,7 +87,7 @@ def read_path(value: object) -> Path:
 
 
 def read_type(value: object) -> DataType:
-    """A type, as text or as an object."""
+    """Return a type, as text or as an object."""
     try:
         return parse_type(value)
     except TypeSyntaxError as error:
@@ -95,7 +95,7 @@ def read_type(value: object) -> DataType:
 
 
 def read_move(value: object) -> Move:
-    """A column's new place."""
+    """Return a column's new place."""
     if not isinstance(value, Mapping):
         raise _Refused(FaultCode.NOT_AN_OBJECT, "a move is an object", 'send {"type": "FIRST"}, for instance')
     place = value.get("type")
@@ -111,7 +111,7 @@ def read_move(value: object) -> Move:
 
 
 def read_move_or_null(value: object) -> Move | None:
-    """A column's new place, if it has one."""
+    """Return a column's new place, if it has one."""
     return None if value is None else read_move(value)
 
 
@@ -199,7 +199,7 @@ ACTIONS: Mapping[str, Action] = {
 
 
 def _read(raw: object, draft: Draft) -> Change | None:
-    """The change that ``raw`` asks for; None if it cannot even be guessed. Faults are noted in ``draft``."""
+    """Return the change that ``raw`` asks for; None if it cannot even be guessed. Faults are noted in ``draft``."""
     if not isinstance(raw, Mapping):
         draft.refuse("", FaultCode.NOT_AN_OBJECT, "a change is an object", 'send {"action": "setOption", …}')
         return None
@@ -233,7 +233,7 @@ def alter_schema(
     """``schema`` after all ``changes`` (Paimon's JSON), in their order.
 
     ``highest_id`` is the largest id of any column or field that the table ever had; ``has_rows`` whether a record was
-    ever posted; ``deepest_type`` how many types of a new column may stand inside each other. Raises ``Invalid`` with
+    ever posted; ``deepest_type`` how many types of a new column may stand inside each other. Raise ``Invalid`` with
     every fault of the request; ``AlreadyExists`` of a COLUMN where nothing else is wrong.
     """
     draft = Draft(schema, highest_id, deepest_type)

@@ -73,11 +73,11 @@ class Draft:
         self._dangling: dict[str, tuple[str, str]] = {}  # option that names a dropped column: pointer, column
 
     def refuse(self, member: str, code: FaultCode, message: str, fix: str, column: str | None = None) -> None:
-        """Notes a fault of the current change's ``member``."""
+        """Note a fault of the current change's ``member``."""
         self.faults.append(Violation(f"{self.at}{member}", code, message, fix, column=column))
 
     def find(self, name: str, member: str = "/fieldNames/0") -> int | None:
-        """The place of the column; None, and a fault, if there is none."""
+        """Return the place of the column; None, and a fault, if there is none."""
         for place, column in enumerate(self.columns):
             if column.name == name:
                 return place
@@ -86,7 +86,7 @@ class Draft:
         return None
 
     def is_new_name(self, name: str, member: str) -> bool:
-        """Whether a column may get this name; notes the fault if not."""
+        """Return whether a column may get this name; notes the fault if not."""
         if name in RESERVED_NAMES or name.startswith(RESERVED_PREFIXES):
             self.refuse(member, FaultCode.RESERVED_NAME, f"the column name {name!r} is reserved", "choose another name")
             return False
@@ -97,18 +97,18 @@ class Draft:
         return True
 
     def put(self, place: int, column: Column, member: str) -> None:
-        """Replaces the column at ``place``; ``member`` of the change is to blame for what follows from it."""
+        """Replace the column at ``place``; ``member`` of the change is to blame for what follows from it."""
         self.columns[place] = column
         self._touch("column", column.name, member)
 
     def _touch(self, what: str, name: str, member: str) -> None:
-        """Notes that the current change's ``member`` is the last one to touch the option or column."""
+        """Note that the current change's ``member`` is the last one to touch the option or column."""
         self._touched.pop((what, name), None)  # in the order of the last changes
         self._touched[what, name] = f"{self.at}{member}"
 
     def numbered(self, data_type: DataType) -> tuple[int, DataType] | None:
-        """The id of a new column or field of that type, and the type, with ids that nothing in the table ever had
-        (§6.7); None, and a fault, where there are no more.
+        """Return the id of a new column or field of that type, and the type, with ids that nothing in the table ever
+        had (§6.7); None, and a fault, where there are no more.
         """
         top = self._highest_id + 1
         # The first pair stands for all ids that were ever used: the new ones begin after it.
@@ -132,7 +132,7 @@ class Draft:
             self.move(len(self.columns) - 1, move)
 
     def move(self, place: int, move: Move) -> None:
-        """Moves the column at ``place``."""
+        """Move the column at ``place``."""
         column = self.columns[place]
         target = self.target([one.name for one in self.columns], column.name, move)
         if target is not None:
@@ -140,8 +140,8 @@ class Draft:
             self.columns.insert(target - (place < target), column)
 
     def target(self, names: Sequence[str], name: str, move: Move) -> int | None:
-        """The place among ``names`` before which ``move`` puts ``name``; None, and a fault, if the reference does not
-        exist or is ``name`` itself.
+        """Return the place among ``names`` before which ``move`` puts ``name``; None, and a fault, if the reference
+        does not exist or is ``name`` itself.
         """
         member = "/move/referenceFieldName"
         if move.place in (Place.FIRST, Place.LAST):
@@ -159,7 +159,7 @@ class Draft:
         return None
 
     def edit_inside(self, path: Path, edit: Edit, member: str = "/fieldNames/0") -> bool:
-        """Changes the type inside a column that ``path`` leads to; whether that went, else the fault is noted."""
+        """Change the type inside a column that ``path`` leads to; whether that went, else the fault is noted."""
         place = self.find(path[0])
         if place is None:
             return False
@@ -177,7 +177,7 @@ class Draft:
         return True
 
     def rename_inside(self, path: Path, new: str) -> None:
-        """Renames a field, and rewrites every option of its column that names it (§10 Q19)."""
+        """Rename a field, and rewrites every option of its column that names it (§10 Q19)."""
         column, old = path[0], path[-1]
         naming = options_naming_field(self.options, path)
         if naming and (new != new.strip() or "," in new):
@@ -189,13 +189,13 @@ class Draft:
             self._before = replace(self._before, options=options)
 
     def drop_inside(self, path: Path) -> None:
-        """Drops a field; options that name it must be set anew or removed by this request, as for a column."""
+        """Drop a field; options that name it must be set again or removed by this request, as for a column."""
         naming = options_naming_field(self.options, path)
         if self.edit_inside(path[:-1], dropped_field(path)):
             self._dangling |= dict.fromkeys(naming, (self.at, dotted(path)))
 
     def rename(self, place: int, new: str) -> None:
-        """Renames a column, and rewrites every option that names it (§10 Q19)."""
+        """Rename a column, and rewrites every option that names it (§10 Q19)."""
         old = self.columns[place].name
         if options_naming(self.options, old) and (new != new.strip() or "," in new or "." in new):
             message = f"options name column {old!r}, and cannot name {new!r}"
@@ -216,12 +216,12 @@ class Draft:
         self.columns[place] = replace(self.columns[place], name=new)
 
     def drop(self, place: int) -> None:
-        """Drops a column; options that name it must be set anew or removed by this request (§6.7)."""
+        """Drop a column; options that name it must be set again or removed by this request (§6.7)."""
         name = self.columns.pop(place).name
         self._dangling |= dict.fromkeys(options_naming(self.options, name), (self.at, name))
 
     def set_option(self, key: str, text: str | None) -> None:
-        """Sets the option, or removes it."""
+        """Set the option, or remove it."""
         self._dangling.pop(key, None)
         self._touch("option", key, "/key" if text is None else "/value")
         if key == "primary-key" and text is not None:
@@ -232,9 +232,9 @@ class Draft:
             self.options[key] = text
 
     def finish(self, has_rows: bool) -> TableSchema:
-        """The schema that the changes came to.
+        """Return the schema that the changes came to.
 
-        Raises ``Invalid`` or ``AlreadyExists`` with every fault.
+        Raise ``Invalid`` or ``AlreadyExists`` with every fault.
         """
         own = [*self.faults]
         for key, (pointer, column) in self._dangling.items():
@@ -255,7 +255,7 @@ class Draft:
         return remembering(self._stored, after) if has_rows else after
 
     def _culprit(self, about: About) -> str:
-        """The place of the change that brought about a fault of the schema."""
+        """Return the place of the change that brought about a fault of the schema."""
         named = [("column", name) for name in about.columns]
         if about == About():  # of a key
             named = [("option", "primary-key")]
@@ -268,7 +268,7 @@ class Draft:
 
 
 def type_depth(data_type: DataType) -> int:
-    """How many types stand inside each other."""
+    """Return how many types stand inside each other."""
     return 1 + max((type_depth(inner) for inner in data_type.nested), default=0)
 
 
@@ -277,7 +277,7 @@ def _renamed(key: tuple[str, ...], old: str, new: str) -> tuple[str, ...]:
 
 
 def _without_ids(data_type: DataType) -> DataType:
-    """The type with no id in it: clients number the fields of a new ROW by themselves."""
+    """Return the type with no id in it: clients number the fields of a new ROW by themselves."""
     return replace(
         data_type,
         key=None if data_type.key is None else _without_ids(data_type.key),
@@ -287,7 +287,7 @@ def _without_ids(data_type: DataType) -> DataType:
 
 
 def _checked(schema: TableSchema) -> tuple[TableSchema, list[Violation]]:
-    """``schema`` as the catalog will read it again, and what is wrong with its keys and options (§6)."""
+    """Return ``schema`` as the catalog will read it again, and what is wrong with its keys and options (§6)."""
     try:
         read = TableSchema.from_json(schema.to_json())
         compile_plan(read)
@@ -297,7 +297,7 @@ def _checked(schema: TableSchema) -> tuple[TableSchema, list[Violation]]:
 
 
 def _refusal(own: Sequence[Violation], of_schema: Sequence[Violation]) -> KeyfoldError:
-    """One error for all faults.
+    """Return one error for all faults.
 
     Paimon's clients expect 409 for a column that exists already; if anything else is wrong, too, the request is plainly
     invalid. A missing column is no 404: pypaimon reads that as a missing table, and passes it over when it is told to.

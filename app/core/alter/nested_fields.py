@@ -31,14 +31,15 @@ class PathFault(ValueError):
 
 
 def dotted(path: Sequence[str]) -> str:
-    """The path as messages show it."""
+    """Return the path as messages show it."""
     return ".".join(path)
 
 
 def edited(data_type: DataType, path: Path, edit: Edit, depth: int = 1) -> DataType:
-    """The type with ``edit`` done to the type that ``path`` leads to; its first ``depth`` names lead to ``data_type``.
+    """Return the type with ``edit`` done to the type that ``path`` leads to; its first ``depth`` names lead to
+    ``data_type``.
 
-    Raises ``PathFault``.
+    Raise ``PathFault``.
     """
     if depth == len(path):
         return edit(data_type)
@@ -83,7 +84,7 @@ STEPS: Mapping[Kind, Callable[[DataType, Path, Edit, int], DataType]] = {
 
 
 def place_of(row: DataType, path: Path, depth: int) -> int:
-    """The place of the field ``path[depth]`` in a ROW. Raises ``PathFault``."""
+    """Return the place of the field ``path[depth]`` in a ROW. Raise ``PathFault``."""
     for place, field in enumerate(row.fields):
         if field.name == path[depth]:
             return place
@@ -93,8 +94,8 @@ def place_of(row: DataType, path: Path, depth: int) -> int:
 
 
 def in_row(path: Path, edit_field: Callable[[DataType, int], DataType]) -> Edit:
-    """The edit of the ROW that holds the field at the end of ``path``; ``edit_field`` gets the ROW and the field's
-    place.
+    """Return the edit of the ROW that holds the field at the end of ``path``; ``edit_field`` gets the ROW and the
+    field's place.
     """
     depth = len(path) - 1
 
@@ -115,7 +116,7 @@ def _check_row(row: DataType, path: Path) -> None:
 
 
 def renamed_field(path: Path, name: str) -> Edit:
-    """The edit that calls the field ``name``."""
+    """Return the edit that calls the field ``name``."""
 
     def edit(row: DataType, place: int) -> DataType:
         if name != path[-1]:
@@ -126,12 +127,12 @@ def renamed_field(path: Path, name: str) -> Edit:
 
 
 def described_field(path: Path, text: str | None) -> Edit:
-    """The edit that gives the field a description, or takes it away."""
+    """Return the edit that gives the field a description, or takes it away."""
     return in_row(path, lambda row, place: _with_field(row, place, replace(row.fields[place], description=text)))
 
 
 def dropped_field(path: Path) -> Edit:
-    """The edit that drops the field."""
+    """Return the edit that drops the field."""
 
     def edit(row: DataType, place: int) -> DataType:
         if len(row.fields) == 1:
@@ -143,8 +144,8 @@ def dropped_field(path: Path) -> Edit:
 
 
 def added_field(path: Path, field: Field, target: Callable[[Sequence[str]], int | None]) -> Edit:
-    """The edit that adds ``field`` at the end of ``path``; ``target`` gives its place among the names of the others,
-    None (and a fault of its own) if there is none.
+    """Return the edit that adds ``field`` at the end of ``path``; ``target`` gives its place among the names of the
+    others, None (and a fault of its own) if there is none.
     """
 
     def edit(row: DataType) -> DataType:

@@ -20,7 +20,7 @@ _LISTS = (Names.COLUMNS, Names.FIELDS)
 
 
 def immutable_violations(before: TableSchema, after: TableSchema) -> list[Violation]:
-    """Every option that a table with rows cannot change as ``after`` does (§6.6), compared by meaning.
+    """Return every option that a table with rows cannot change as ``after`` does (§6.6), compared by meaning.
 
     To set an option to its default, or to spell a value differently, is no change.
     """
@@ -39,7 +39,7 @@ def _changed(option: Option, before: TableSchema, after: TableSchema) -> Iterato
 
 
 def _meaning(schema: TableSchema, option: Option) -> object:
-    """The option's value as the table takes it; the primary key is said by the schema (§6.1.2)."""
+    """Return the option's value as the table takes it; the primary key is said by the schema (§6.1.2)."""
     return schema.primary_key if option.key == "primary-key" else schema.parsed[option.key]
 
 
@@ -59,7 +59,9 @@ _REFUSALS: Mapping[Change, Callable[[Option, TableSchema, TableSchema], Iterator
 
 
 def rename_in_key(key: str, old: str, new: str) -> str:
-    """The option key with the column ``old`` called ``new``: ``fields.<columns>.<suffix>`` names columns (§6.2.5)."""
+    """Return the option key with the column ``old`` called ``new``: ``fields.<columns>.<suffix>`` names columns
+    (§6.2.5).
+    """
     segments = key.split(".")
     if len(segments) != 3 or segments[0] != "fields":
         return key
@@ -78,7 +80,7 @@ def renamed_options(options: Options, old: str, new: str) -> dict[str, str]:
 
 
 def options_naming(options: Options, column: str) -> list[str]:
-    """The keys of all options that name the column, in their key or in their value."""
+    """Return the keys of all options that name the column, in their key or in their value."""
     return [
         key
         for key, text in options.items()
@@ -88,7 +90,7 @@ def options_naming(options: Options, column: str) -> list[str]:
 
 
 def options_naming_field(options: Options, path: Sequence[str]) -> list[str]:
-    """The keys of the options that name the field at ``path``: those of its column, if it is in the ROW that the
+    """Return the keys of the options that name the field at ``path``: those of its column, if it is in the ROW that the
     column's ARRAY or MAP holds.
     """
     if len(path) != 3:
@@ -109,7 +111,7 @@ def _naming_fields(options: Options, column: str) -> Iterator[tuple[str, str]]:
 
 
 def _names_of(key: str) -> Names:
-    """What the value of the option names."""
+    """Return what the value of the option names."""
     option = FIELD_OPTIONS.get(key.rsplit(".", 1)[-1]) if _columns_in_key(key) else find_option(key)
     return Names.NOTHING if option is None else option.names
 
@@ -122,7 +124,7 @@ def _columns_in_key(key: str) -> Sequence[str]:
 
 
 def _named(key: str, text: str) -> Sequence[str]:
-    """The columns or fields that the value of such an option names."""
+    """Return the columns or fields that the value of such an option names."""
     return [name.strip() for name in text.split(",")] if _names_of(key) in _LISTS else (text.strip(),)
 
 

@@ -171,7 +171,7 @@ class Elements:
         return declared
 
     def _default(self, node: Node) -> dict[str, str]:
-        """The member ``defaultValue`` that a literal makes; NULL makes none."""
+        """Return the member ``defaultValue`` that a literal makes; NULL makes none."""
         literal = self._literal(node)
         if literal is None:
             message = "the default is no literal"
@@ -280,12 +280,12 @@ class Elements:
 
 
 def trees(node: Node) -> list[Node]:
-    """The parts of a node that have parts themselves."""
+    """Return the parts of a node that have parts themselves."""
     return [child for child in node.children if isinstance(child, Tree)]
 
 
 def tokens(node: Node) -> list[Token]:
-    """The words of a node."""
+    """Return the words of a node."""
     return [child for child in _leaves(node) if isinstance(child, Token)]
 
 

@@ -72,6 +72,6 @@ WORD: /[A-Z_\u0080-\U0010ffff][A-Z_0-9$\u0080-\U0010ffff]*/i
 
 @lru_cache(maxsize=len(Dialect))
 def create_table_parser(dialect: Dialect) -> Lark:
-    """Reads one statement of the dialect into its tree."""
+    """Read one statement of the dialect into its tree."""
     texts = f"TEXT: /{TEXT[dialect]}/s\nDOUBLE_QUOTED: /{DOUBLE_QUOTED[dialect]}/s\n"
     return Lark(_RULES + texts, parser="lalr", maybe_placeholders=False, propagate_positions=True)

@@ -67,9 +67,9 @@ class TableStatement:
 
 
 def read_tables(text: str, dialect: Dialect | None = None) -> list[TableStatement]:
-    """The tables that the statements of ``text`` create, in the order of the statements.
+    """Return the tables that the statements of ``text`` create, in the order of the statements.
 
-    Raises ``Invalid`` with every fault of every statement that does not read as CREATE TABLE; a schema's own faults are
+    Raise ``Invalid`` with every fault of every statement that does not read as CREATE TABLE; a schema's own faults are
     told by whoever validates it.
     """
     _check_size(len(text), MOST_CHARACTERS, FaultCode.TOO_LONG, "characters")
@@ -118,7 +118,7 @@ def _parsed(parser: Lark, statement: str) -> Any:
 
 
 def _too_deep(statement: str) -> int | None:
-    """Where brackets, those in quotes too, are deeper than reading them may go."""
+    """Return where brackets, those in quotes too, are deeper than reading them may go."""
     depth = 0
     for place, character in enumerate(statement):
         depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(character, 0)

@@ -29,7 +29,7 @@ _OF_SPARK = re.compile(
 
 
 def dialect_of(text: str) -> Dialect:
-    """The dialect that the text is written in: Flink's where it has no sign of Spark's."""
+    """Return the dialect that the text is written in: Flink's where it has no sign of Spark's."""
     bare = _LEXEMES[Dialect.SPARK].sub(lambda found: " " if found["comment"] or found["quoted"] else ";", text)
     return Dialect.SPARK if _OF_SPARK.search(bare) else Dialect.FLINK
 
@@ -42,8 +42,8 @@ class Source:
     dialect: Dialect
 
     def statements(self) -> Iterator[tuple[int, str]]:
-        """The statements and where they begin, without what is empty; comments are blanks in them, and so is what a
-        page of Markdown escapes a bracket with.
+        """Yield the statements and where they begin, without what is empty; comments are blanks in them, and so is what
+        a page of Markdown escapes a bracket with.
         """
         bare, start, end = [], 0, 0
         for found in _LEXEMES[self.dialect].finditer(self.text):
@@ -57,7 +57,9 @@ class Source:
         yield from _if_any(start, "".join([*bare, _unescaped(self.text[end:])]))
 
     def fault(self, place: int, code: FaultCode, message: str, fix: str = "") -> Violation:
-        """A fault, or a warning, about what stands at ``place``; its message shows the line, with a caret below."""
+        """Return a fault, or a warning, about what stands at ``place``; its message shows the line, with a caret
+        below.
+        """
         line = bisect_right(self._lines, place)
         start = self._lines[line - 1]
         first = max(start, place - _EXCERPT)

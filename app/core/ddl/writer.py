@@ -21,9 +21,9 @@ _NOT_IN_SPARK: Final = (Kind.MULTISET, Kind.TIME, Kind.BINARY, Kind.VARBINARY)
 
 
 def table_ddl(name: str, schema: TableSchema, dialect: Dialect) -> str:
-    """The statement that makes a table with this schema.
+    """Return the statement that makes a table with this schema.
 
-    Raises ``Invalid`` with every column that the dialect has no words for.
+    Raise ``Invalid`` with every column that the dialect has no words for.
     """
     faults = [*_unsayable(schema)] if dialect is Dialect.SPARK else []
     if faults:
@@ -108,7 +108,7 @@ def _row(data_type: DataType, dialect: Dialect) -> str:
 
 
 def _unsayable(schema: TableSchema) -> Iterator[Violation]:
-    """What Spark's SQL cannot say of the schema."""
+    """Yield what Spark's SQL cannot say of the schema."""
     for column in schema.columns:
         reason = _reason(column.type)
         if reason is not None:

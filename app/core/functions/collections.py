@@ -39,7 +39,7 @@ class Elements(Fold):
                 self.remove(places.popleft())
 
     def places_of(self, element: Any) -> deque[int]:
-        """Where the elements are that are equal to ``element``, first ones first."""
+        """Return where the elements are that are equal to ``element``, first ones first."""
         for place in range(self._placed, len(self._elements)):
             self._places[self._key(self._elements[place])].append(place)
         self._placed = len(self._elements)
@@ -126,7 +126,7 @@ class _TimedEntries(_Entries):
 
 
 def merge_map(column: DataType) -> StepFunction:
-    """The union of the maps' entries, later values winning; a retract removes its keys (§5)."""
+    """Return the union of the maps' entries, later values winning; a retract removes its keys (§5)."""
     key = key_of(column.key_type)
     return StepFunction(lambda: _Entries(key))
 

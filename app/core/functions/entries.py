@@ -42,13 +42,13 @@ class FunctionUse:
     names: bool = False
 
     def kept(self, *, adds_only: bool, skip_null: bool) -> Participation:
-        """The records that take part in a function that keeps one value; what is not named is no null."""
+        """Return the records that take part in a function that keeps one value; what is not named is no null."""
         named = Names((self.column,), UNCHANGED) if self.names and not skip_null else None
         valued = self.column if skip_null else None
         return kept_records(adds_only=adds_only, not_null=valued, group=self.group, named=named)
 
     def accumulated(self, *, adds_only: bool = True) -> Participation:
-        """The records that take part in a function that accumulates values."""
+        """Return the records that take part in a function that accumulates values."""
         return accumulated_records(self.column, adds_only=adds_only, group=self.group)
 
     @property
@@ -170,7 +170,7 @@ def _nested_update(use: FunctionUse) -> StepFunction:
 
 
 def _keytime_field(column: Column, options: Mapping[str, Any]) -> str:
-    """The time of merge_map_with_keytime: ``ts-field``, by default the last field of the row (§5.4)."""
+    """Return the time of merge_map_with_keytime: ``ts-field``, by default the last field of the row (§5.4)."""
     return str(options["ts-field"] or column.type.element_type.fields[-1].name)
 
 
@@ -374,5 +374,5 @@ ALIASES: Mapping[str, str] = {"first_not_null_value": "first_non_null_value"}
 
 
 def find_function(name: str) -> AggregateFunction | None:
-    """The function called ``name``, also by an old name; None if there is none."""
+    """Return the function called ``name``, also by an old name; None if there is none."""
     return FUNCTIONS.get(ALIASES.get(name, name))

@@ -15,7 +15,7 @@ Key = Callable[[Any], Hashable]
 
 @lru_cache(maxsize=1024)
 def key_of(data_type: DataType) -> Key:
-    """A function from values of the type, or null, to what is equal for equal ones; maps in any order of their
+    """Return a function from values of the type, or null, to what is equal for equal ones; maps in any order of their
     entries.
     """
     made = _KEYS.get(data_type.family)

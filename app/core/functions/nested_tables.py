@@ -22,21 +22,21 @@ class NestedKey:
     sequence: tuple[str, ...] = ()
 
     def of(self, element: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The element's key."""
+        """Return the element's key."""
         return tuple(element[name] for name in self.fields)
 
     def rank(self, element: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """What sorts elements of one key by their sequence, nulls first."""
+        """Return what sorts elements of one key by their sequence, nulls first."""
         values = [element[name] for name in self.sequence]
         return [(0,) if v is None else (1, float_rank(v) if isinstance(v, float) else v) for v in values]
 
     def taken(self, elements: Sequence[Mapping[str, Any] | None]) -> list[Mapping[str, Any]]:
-        """The elements that count: no nulls, and with the strategy ``ignore`` none with a null key."""
+        """Return the elements that count: no nulls, and with the strategy ``ignore`` none with a null key."""
         ignore = self.null_strategy == "ignore"
         return [e for e in elements if e is not None and not (ignore and None in self.of(e))]
 
     def fault(self, elements: Sequence[Mapping[str, Any] | None]) -> str | None:
-        """Why the elements can never be folded."""
+        """Return why the elements can never be folded."""
         if self.null_strategy == "error" and any(e is not None and None in self.of(e) for e in elements):
             return f"a nested key ({', '.join(self.fields)}) is null and nested-key-null-strategy is error"
         return None

@@ -14,7 +14,7 @@ from app.core.types.numbers import EXACT, as_float32, range_of
 
 
 def product(column: DataType) -> StepFunction:
-    """The product of a column of the given numeric type.
+    """Return the product of a column of the given numeric type.
 
     Whole numbers and decimals are multiplied in 38 digits and checked against the column's type when the row is read.
     """
@@ -24,7 +24,7 @@ def product(column: DataType) -> StepFunction:
 
 
 def rounding(column: DataType) -> tuple[Kind | Family, int]:
-    """How a step rounds in a column of the type: products of types that round alike go on where one stopped."""
+    """Return how a step rounds in a column of the type: products of types that round alike go on where one stopped."""
     return column.family if column.family is Family.INTEGER else column.kind, (column.scale or 0)
 
 
@@ -72,7 +72,7 @@ def _decimal(column: DataType) -> StepFunction:
 
 
 def _terminates(dividend: Decimal, divisor: Decimal) -> bool:
-    """Whether the quotient has finitely many digits (§5.1: otherwise it is an error)."""
+    """Return whether the quotient has finitely many digits (§5.1: otherwise it is an error)."""
     a, b = dividend.as_integer_ratio(), divisor.as_integer_ratio()
     denominator = Fraction(a[0] * b[1], a[1] * b[0]).denominator
     for factor in (2, 5):

@@ -69,7 +69,7 @@ class _Reader:
 
 
 def _container_of(key: int, values: Sequence[int]) -> Container:
-    """The container without runs of ascending ``values``."""
+    """Return the container without runs of ascending ``values``."""
     if len(values) <= _MOST_OF_AN_ARRAY:
         return Container(key, _ARRAY, len(values), struct.pack(f"<{len(values)}H", *values))
     bits = bytearray(_BITMAP_BYTES)
@@ -191,7 +191,7 @@ def _write_portable(containers: Sequence[Container]) -> bytes:
 
 
 def read_roaring32(data: bytes) -> BitMap:
-    """The 32-bit bitmap that ``data`` holds in the portable format. Raises ``ValueError`` when it holds none."""
+    """Return the 32-bit bitmap that ``data`` holds in the portable format. Raise ``ValueError`` when it holds none."""
     reader = _Reader(bytes(data))
     containers = _read_portable(reader)
     reader.end()
@@ -210,9 +210,9 @@ def write_roaring32(bitmap: BitMap) -> bytes:
 
 
 def read_roaring64(data: bytes) -> BitMap64:
-    """The bitmap that Java's ``Roaring64Bitmap.serialize`` wrote as ``data``; its values are unsigned.
+    """Return the bitmap that Java's ``Roaring64Bitmap.serialize`` wrote as ``data``; its values are unsigned.
 
-    Raises ``ValueError`` when ``data`` is nothing of the kind.
+    Raise ``ValueError`` when ``data`` is nothing of the kind.
     """
     reader = _Reader(bytes(data))
     tag = reader.number("B")
@@ -244,7 +244,9 @@ def _read_tree(reader: _Reader) -> list[Container]:
 
 
 def _read_node(reader: _Reader, depth: int) -> Iterator[tuple[int, int]]:
-    """The keys and container places of the leaves below a node whose keys agree in their first ``depth`` bytes."""
+    """Yield the keys and container places of the leaves below a node whose keys agree in their first ``depth``
+    bytes.
+    """
     kind, children, prefix = reader.numbers("<BHB")
     if kind == _LEAF and not prefix:
         yield int.from_bytes(reader.take(_KEY_BYTES), "big"), reader.number("<Q")
@@ -257,7 +259,9 @@ def _read_node(reader: _Reader, depth: int) -> Iterator[tuple[int, int]]:
 
 
 def _read_containers(reader: _Reader, keys: dict[int, int]) -> Iterator[Container]:
-    """The containers of the places in ``keys``; there may be empty places, and containers that no key has any more."""
+    """Yield the containers of the places in ``keys``; there may be empty places, and containers that no key has any
+    more.
+    """
     for high in range(reader.number("<I")):
         _, places = reader.numbers("<BI")
         for low in range(places):
@@ -273,7 +277,7 @@ def _read_containers(reader: _Reader, keys: dict[int, int]) -> Iterator[Containe
 
 
 def write_roaring64(bitmap: BitMap64) -> bytes:
-    """``bitmap`` as Java's ``Roaring64Bitmap.serialize`` writes it, run-optimised."""
+    """Return ``bitmap`` as Java's ``Roaring64Bitmap.serialize`` writes it, run-optimised."""
     containers = _containers64(bitmap)
     if not containers:
         return b"\x00"
@@ -311,7 +315,7 @@ def _places(count: int) -> int:
 
 
 def _write_node(keys: Sequence[bytes], members: range, depth: int) -> Iterator[bytes]:
-    """The nodes over the ``members`` of the ascending ``keys``, which agree in their first ``depth`` bytes."""
+    """Yield the nodes over the ``members`` of the ascending ``keys``, which agree in their first ``depth`` bytes."""
     first, last = keys[members[0]], keys[members[-1]]
     if len(members) == 1:
         yield struct.pack("<BHB", _LEAF, 0, 0) + first + struct.pack("<Q", members[0])
@@ -346,17 +350,17 @@ def _reversed_words(data: bytes, width: int) -> bytes:
 
 
 def rbm32_union(a: bytes, b: bytes) -> bytes:
-    """All values of two portable 32-bit bitmaps. Raises ``ValueError`` for bytes that are none."""
+    """Return all values of two portable 32-bit bitmaps. Raise ``ValueError`` for bytes that are none."""
     return write_roaring32(read_roaring32(a) | read_roaring32(b))
 
 
 def rbm64_union(a: bytes, b: bytes) -> bytes:
-    """All values of two serialised ``Roaring64Bitmap``. Raises ``ValueError`` for bytes that are none."""
+    """Return all values of two serialised ``Roaring64Bitmap``. Raise ``ValueError`` for bytes that are none."""
     return write_roaring64(read_roaring64(a) | read_roaring64(b))
 
 
 def rbm64_fault(value: bytes) -> str | None:
-    """Why ``value`` is no serialised ``Roaring64Bitmap``; None if it is one."""
+    """Return why ``value`` is no serialised ``Roaring64Bitmap``; None if it is one."""
     try:
         read_roaring64(value)
     except ValueError as error:
@@ -365,7 +369,7 @@ def rbm64_fault(value: bytes) -> str | None:
 
 
 def fault_of(read: Callable[[bytes], object], value: bytes) -> str | None:
-    """What ``read`` has against ``value``; None if it reads it."""
+    """Return what ``read`` has against ``value``; None if it reads it."""
     try:
         read(value)
     except ValueError as error:
@@ -374,5 +378,5 @@ def fault_of(read: Callable[[bytes], object], value: bytes) -> str | None:
 
 
 def rbm32_fault(value: bytes) -> str | None:
-    """Why ``value`` is no 32-bit Roaring bitmap in the portable format; None if it is one."""
+    """Return why ``value`` is no 32-bit Roaring bitmap in the portable format; None if it is one."""
     return fault_of(read_roaring32, value)

@@ -26,10 +26,10 @@ _LIST_PLACES = 8
 
 
 def hll_union(a: bytes, b: bytes) -> bytes:
-    """The union of two HLL sketches as compact HLL_4, with the smaller of their two precisions (lgK), as in Spark;
-    an empty one adds nothing.
+    """Return the union of two HLL sketches as compact HLL_4, with the smaller of their two precisions (lgK), as in
+    Spark; an empty one adds nothing.
 
-    Raises ``ValueError`` for bytes that are no HLL sketch.
+    Raise ``ValueError`` for bytes that are no HLL sketch.
     """
     sketches = sorted((_read_hll(a), _read_hll(b)), key=lambda sketch: (sketch.is_empty(), sketch.lg_config_k))
     # The union takes the most precise sketch last: the library loses a first one that it had to make less precise.
@@ -40,7 +40,7 @@ def hll_union(a: bytes, b: bytes) -> bytes:
 
 
 def hll_fault(value: bytes) -> str | None:
-    """Why ``value`` is no HLL sketch; None if it is one."""
+    """Return why ``value`` is no HLL sketch; None if it is one."""
     return fault_of(_read_hll, value)
 
 
@@ -49,7 +49,7 @@ def hll_shown(value: bytes) -> bytes:
 
     Runs of releases that merged by Spark SQL hold such unions. They are updatable HLL_8, and without a running estimate
     where two sketches with registers were united.
-    Raises ``ValueError`` for bytes that are no HLL sketch.
+    Raise ``ValueError`` for bytes that are no HLL sketch.
     """
     sketch = _read_hll(value)
     if value[7] & 3 == _HLL:
@@ -64,7 +64,7 @@ def hll_shown(value: bytes) -> bytes:
 
 
 def _hll_4(union: Any) -> bytes:
-    """The result in bytes that do not depend on the order of what was united.
+    """Return the result in bytes that do not depend on the order of what was united.
 
     The coupons of lists are sorted, and the running estimate, which is that of one order, gives way to the one that is
     computed from the registers.
@@ -87,7 +87,9 @@ def _read_hll(value: bytes) -> Any:
 
 
 def _compact(value: bytes) -> bytes:
-    """An updatable list or HLL_4 sketch as a compact one: Java leaves out the size of the table of exceptions."""
+    """Return an updatable list or HLL_4 sketch as a compact one: Java leaves out the size of the table of
+    exceptions.
+    """
     mode, registers = value[7] & 3, _registers_bytes(value) if value[7] & 3 == _HLL else 0
     if value[5] & _HLL_COMPACT or mode == _SET or (mode == _HLL and value[7] >> 2 & 3 != _HLL_4):
         return value
@@ -108,13 +110,15 @@ def _finished(value: bytes) -> bytes:
 
 
 def _sums(levels: bytes) -> tuple[float, float]:
-    """The sums of 2 to the power of minus each level, of those below 32 and of the others; both are exact."""
+    """Return the sums of 2 to the power of minus each level, of those below 32 and of the others; both are exact."""
     low, high = (sum(levels.count(n) * 0.5**n for n in half) for half in (range(32), range(32, 64)))
     return low, high
 
 
 def _check_hll(value: bytes) -> bytes:
-    """The sketch in a form that the library reads; it writes beyond its memory where a sketch contradicts itself."""
+    """Return the sketch in a form that the library reads; it writes beyond its memory where a sketch contradicts
+    itself.
+    """
     if len(value) < 8 or value[1] != 1 or value[2] != _HLL_FAMILY:
         raise ValueError("the bytes do not begin like an HLL sketch")
     mode, target = value[7] & 3, value[7] >> 2 & 3
@@ -144,7 +148,9 @@ def _check_set(value: bytes) -> None:
 
 
 def _check_coupons(value: bytes, start: int, count: int, places: int | None = None) -> Sequence[int]:
-    """The ``count`` pairs (26 bits of hash, 6 bits of leading zeros) from ``start`` on, in a table of ``places``."""
+    """Return the ``count`` pairs (26 bits of hash, 6 bits of leading zeros) from ``start`` on, in a table of
+    ``places``.
+    """
     size = start + 4 * (count if places is None else places)
     if len(value) != size:
         raise ValueError(f"the HLL sketch has {len(value)} bytes and should have {size}")
@@ -178,7 +184,7 @@ def _check_registers(value: bytes) -> None:
 
 
 def _full_levels(offsets: bytes, coupons: Sequence[int], smallest: int) -> bytes:
-    """The levels of HLL_4: the smallest and 4 bits above it, or, where these are 15, a level in the list."""
+    """Return the levels of HLL_4: the smallest and 4 bits above it, or, where these are 15, a level in the list."""
     listed = {coupon & len(offsets) - 1: coupon >> 26 for coupon in coupons}
     if (
         smallest > 63 - 14
@@ -225,22 +231,22 @@ class _Theta:
 
 
 def theta_union(a: bytes, b: bytes) -> bytes:
-    """The union of two Theta sketches, compact and ordered, of 4096 nominal entries and the default seed.
+    """Return the union of two Theta sketches, compact and ordered, of 4096 nominal entries and the default seed.
 
-    Raises ``ValueError`` for bytes that are no Theta sketch or were made with another seed.
+    Raise ``ValueError`` for bytes that are no Theta sketch or were made with another seed.
     """
     return _write_theta(_united(_read_theta(a), _read_theta(b)))
 
 
 def theta_fault(value: bytes) -> str | None:
-    """Why ``value`` is no Theta sketch that can be united; None if it is one."""
+    """Return why ``value`` is no Theta sketch that can be united; None if it is one."""
     return fault_of(_read_theta, value)
 
 
 def theta_shown(value: bytes) -> bytes:
     """Return a compact sketch as it is; an updatable one, or a compressed one, as compact and ordered.
 
-    Runs of releases that merged by Spark SQL hold compressed ones. Raises ``ValueError`` for bytes that are no Theta
+    Runs of releases that merged by Spark SQL hold compressed ones. Raise ``ValueError`` for bytes that are no Theta
     sketch or were made with another seed.
     """
     sketch = _read_theta(value)
@@ -310,7 +316,7 @@ def _read_compact(value: bytes) -> _Theta:
 
 
 def _read_table(value: bytes) -> _Theta:
-    """An updatable sketch: a hash table, whose free places are 0 and which may hold outdated hashes."""
+    """Return an updatable sketch: a hash table, whose free places are 0 and which may hold outdated hashes."""
     places = 1 << min(value[4], 40)
     if value[0] & 0x3F != 3 or len(value) != 8 * (3 + places):
         raise ValueError("the header of the Theta sketch is not well formed")

@@ -17,7 +17,7 @@ _BLANKS = (
 
 
 def is_blank(text: str | None) -> bool:
-    """Whether a text is null, empty or white space only (§5.2)."""
+    """Return whether a text is null, empty or white space only (§5.2)."""
     return text is None or not text.strip(_BLANKS)
 
 
@@ -70,7 +70,9 @@ class _DistinctTokens(_Joined):
 
 
 def _tokens_stay(delimiter: str) -> bool:
-    """Whether tokens joined by ``delimiter`` are split into the same ones again: no end of it is also its beginning."""
+    """Return whether tokens joined by ``delimiter`` are split into the same ones again: no end of it is also its
+    beginning.
+    """
     return bool(delimiter) and not any(delimiter.startswith(delimiter[place:]) for place in range(1, len(delimiter)))
 
 

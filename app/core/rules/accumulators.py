@@ -17,7 +17,7 @@ from app.core.table.schema import Column
 
 
 def overflow(column: Column, key: Mapping[str, Any] | None = None, *, endless: bool = False) -> Unfoldable:
-    """A total that its column cannot hold (merge-semantics A.7); ``endless``: a quotient without end (A.9)."""
+    """Return a total that its column cannot hold (merge-semantics A.7); ``endless``: a quotient without end (A.9)."""
     where = f" of key {dict(key)}" if key is not None else ""
     if endless:
         message = (

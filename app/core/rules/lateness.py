@@ -25,7 +25,7 @@ _UNITS = {"d": timedelta(days=1), "h": timedelta(hours=1), "min": timedelta(minu
 
 
 def horizon_text(horizon: Horizon) -> str:
-    """A horizon as one writes it."""
+    """Return a horizon as one writes it."""
     if isinstance(horizon, int):
         return str(horizon)
     found = next(((unit, one) for unit, one in _UNITS.items() if not horizon % one), None)
@@ -41,7 +41,7 @@ class Lateness:
 
     @staticmethod
     def measures(data_type: DataType, horizon: Horizon) -> bool:
-        """Whether sequences of the type can be told apart by the horizon."""
+        """Return whether sequences of the type can be told apart by the horizon."""
         families = (Family.INTEGER,) if isinstance(horizon, int) else (Family.DATE, Family.TIMESTAMP)
         return data_type.family in families
 
@@ -51,14 +51,14 @@ class Lateness:
         return f"more than {horizon_text(self.horizon)} below the latest {self.column.name}"
 
     def _bound(self, highest: Any) -> Any:
-        """What is below it is too late; None where nothing is."""
+        """Return what is below it is too late; None where nothing is."""
         try:
             return None if highest is None else highest - self.horizon
         except OverflowError:  # before the first day of the calendar
             return None
 
     def on_time(self, log: Sequence[Entry], sequence: str, arrival: str) -> list[Entry]:
-        """The entries of ``log`` that were not too late, by arrival; the texts name the members of an entry."""
+        """Return the entries of ``log`` that were not too late, by arrival; the texts name the members of an entry."""
         kept = []
         highest = bound = None
         for entry in sorted(log, key=itemgetter(arrival)):
@@ -71,11 +71,11 @@ class Lateness:
         return kept
 
     def is_closed(self, highest: Any, value: Any) -> bool:
-        """Whether a record with the sequence ``value`` comes too late for a log that has come to ``highest``."""
+        """Return whether a record with the sequence ``value`` comes too late for a log that has come to ``highest``."""
         return highest is not None and _is_below(value, self._bound(highest))
 
     def split(self, log: Sequence[Entry], sequence: str) -> tuple[list[Entry], list[Entry]]:
-        """The entries that no record can come before any more, and the others; each as in ``log``."""
+        """Return the entries that no record can come before any more, and the others; each as in ``log``."""
         bound = self._bound(highest_of(log, sequence))
         if bound is None:
             return [], list(log)
@@ -85,7 +85,7 @@ class Lateness:
 
 
 def highest_of(log: Sequence[Entry], sequence: str) -> Any:
-    """The highest sequence of ``log``; None where it has none."""
+    """Return the highest sequence of ``log``; None where it has none."""
     return max((e[sequence] for e in log if e.get(sequence) is not None), default=None)
 
 

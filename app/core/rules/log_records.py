@@ -15,7 +15,7 @@ Entry = Mapping[str, Any]
 
 
 def member_of(column: Column) -> str:
-    """The name of a column in a log entry: by its id, so that a log outlives changes of names."""
+    """Return the name of a column in a log entry: by its id, so that a log outlives changes of names."""
     return f"c{column.id}"
 
 
@@ -37,7 +37,7 @@ class LogRecords:
         return len(self.entries)
 
     def column(self, name: str) -> list[Any]:
-        """The values of a column."""
+        """Return the values of a column."""
         values = self._columns.get(name)
         if values is None:
             member = self.members[name]
@@ -53,30 +53,30 @@ class LogRecords:
         return kinds
 
     def named(self, column: Column) -> list[bool]:
-        """Of each record whether it names the column."""
+        """Return of each record whether it names the column."""
         word, bit = word_of(column), bit_of(column)
         return [bool((entry.get(word) or 0) & bit) for entry in self.entries]
 
     def record(self, place: int) -> Record:
-        """One record."""
+        """Return one record."""
         entry = self.entries[place]
         values = {name: entry.get(member) for name, member in self.members.items()}
         named = frozenset(c.name for c in self.told if (entry.get(word_of(c)) or 0) & bit_of(c)) if self.told else None
         return Record(RowKind(entry[KIND_COLUMN]), values, entry[ARRIVAL_COLUMN], named)
 
     def since(self, place: int) -> LogRecords:
-        """Those from ``place`` on."""
+        """Return those from ``place`` on."""
         return replace(self, entries=self.entries[place:], _columns={}) if place else self
 
     def at(self, places: Sequence[int]) -> LogRecords:
-        """Those at ``places``, which ascend."""
+        """Return those at ``places``, which ascend."""
         if len(places) == len(self.entries):
             return self
         return replace(self, entries=[self.entries[place] for place in places], _columns={})
 
     def ranks(self, order: Order, places: Sequence[int]) -> list[Any] | None:
-        """What sorts the records at ``places`` by ``order`` where their own order, which decides ties, does not; None
-        where it does.
+        """Return what sorts the records at ``places`` by ``order`` where their own order, which decides ties, does not;
+        None where it does.
         """
         own = len(self.order.fields)
         tail = order.fields[len(order.fields) - own :] if own else ()

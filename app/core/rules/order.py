@@ -96,7 +96,7 @@ class Order:
         return not self.fields and not self.flag
 
     def then(self, later: Order) -> Order:
-        """The same order, ties broken by ``later``."""
+        """Return the same order, ties broken by ``later``."""
         return Order((*self.fields, *later.fields), later.flag)
 
     def rank(self, values: Mapping[str, Any], add: bool) -> tuple[Any, ...]:

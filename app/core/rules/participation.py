@@ -18,7 +18,7 @@ UNCHANGED, UNTOUCHED = "unchanged", "the group is not touched"
 
 
 def not_named(record: Record, columns: Sequence[Column], otherwise: str) -> str:
-    """What a record does that does not name all of ``columns``, in words."""
+    """Return what a record does that does not name all of ``columns``, in words."""
     unnamed = [column.name for column in columns if not record.names(column.name)]
     return f"{' and '.join(unnamed)} not named: {otherwise}"
 
@@ -28,15 +28,15 @@ class Condition(ABC):
 
     @abstractmethod
     def met(self, record: Record) -> bool:
-        """Whether the record has it."""
+        """Return whether the record has it."""
 
     def places(self, records: LogRecords, places: Sequence[int]) -> Sequence[int]:
-        """Those of ``places`` whose record has it."""
+        """Return those of ``places`` whose record has it."""
         return [place for place in places if self.met(records.record(place))]
 
     @abstractmethod
     def reason(self, record: Record) -> str:
-        """What a record that does not have it does instead, in words."""
+        """Return what a record that does not have it does instead, in words."""
 
 
 @dataclass(frozen=True)
@@ -146,18 +146,18 @@ class Participation:
     conditions: tuple[Condition, ...] = ()
 
     def takes(self, record: Record) -> bool:
-        """Whether the record takes part."""
+        """Return whether the record takes part."""
         return all(condition.met(record) for condition in self.conditions)
 
     def places(self, records: LogRecords) -> Sequence[int]:
-        """Where the records are that take part."""
+        """Return where the records are that take part."""
         places: Sequence[int] = range(len(records))
         for condition in self.conditions:
             places = condition.places(records, places)
         return places
 
     def reason(self, record: Record) -> str | None:
-        """Why the record does not take part; None if it does."""
+        """Return why the record does not take part; None if it does."""
         return next((condition.reason(record) for condition in self.conditions if not condition.met(record)), None)
 
     @cached_property
@@ -198,7 +198,7 @@ EVERY_RECORD = Participation()
 def kept_records(
     *, adds_only: bool = False, not_null: Column | None = None, group: Group | None = None, named: Names | None = None
 ) -> Participation:
-    """The records that a register may keep."""
+    """Return the records that a register may keep."""
     adds: list[Condition] = [Adds()] if adds_only else []
     grouped = group.conditions if group else ()
     naming: list[Condition] = [named] if named else []
@@ -207,7 +207,9 @@ def kept_records(
 
 
 def accumulated_records(column: Column, *, adds_only: bool = False, group: Group | None = None) -> Participation:
-    """The records whose value of ``column`` is accumulated; a column that is not named is null, and skipped as such."""
+    """Return the records whose value of ``column`` is accumulated; a column that is not named is null, and skipped as
+    such.
+    """
     grouped = group.conditions if group else ()
     adds: list[Condition] = [Adds(" (ignore-retract)")] if adds_only else []
     return Participation((*grouped, NotNull(column, "null is skipped"), *adds))

@@ -135,24 +135,24 @@ class Register(Rule):
         return self._own if self._seen(state) else frozenset()
 
     def order_values(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The values of the order's columns in the record that ``state`` holds."""
+        """Return the values of the order's columns in the record that ``state`` holds."""
         return {
             field.column.name: state[name] if member is None else self._stored(state).get(member)
             for field, name, member in self.order_places
         }
 
     def _stored(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What the state holds of the order beside its visible columns; nothing where no record was seen."""
+        """Return what the state holds of the order beside its visible columns; nothing where no record was seen."""
         stored: Mapping[str, Any] | None = state[self._order_column] if self._order_column else None
         return {} if stored is None else stored
 
     def rank(self, state: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The place in the order of the record that ``state`` holds."""
+        """Return the place in the order of the record that ``state`` holds."""
         add = self.order.flag and (self._stored(state)["add"] if self._stores_flag else bool(state.get(LIVE_COLUMN)))
         return self.order.rank(self.order_values(state), add)
 
     def newer_wins(self, older: Mapping[str, Any], newer: Mapping[str, Any]) -> bool:
-        """Whether ``combine`` keeps the newer state; equal order goes to the later arrival (§1.2)."""
+        """Return whether ``combine`` keeps the newer state; equal order goes to the later arrival (§1.2)."""
         if not self._seen(newer):
             return False
         if not self._seen(older):

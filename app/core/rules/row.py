@@ -59,11 +59,15 @@ class RowRule:
         return tuple(own)
 
     def removes(self, record: Record) -> bool:
-        """Whether nothing is left of the row but that it was removed: neither what came before, nor what is said."""
+        """Return whether nothing is left of the row but that it was removed: neither what came before, nor what is
+        said.
+        """
         return self.removes_on_delete and record.kind is RowKind.DELETE
 
     def lift(self, record: Record, touched: int | None = None) -> State:
-        """The row's own columns of one record; ``touched`` is when a merge folds it, None where nothing is stored."""
+        """Return the row's own columns of one record; ``touched`` is when a merge folds it, None where nothing is
+        stored.
+        """
         state: State = {}
         if self.liveness is Liveness.ADD:
             state[LIVE_COLUMN] = record.kind.add
@@ -72,15 +76,15 @@ class RowRule:
         return state | self.touched(touched)
 
     def touched(self, time: int | None) -> State:
-        """The time of the last merge that touched a row, where the row knows it."""
+        """Return the time of the last merge that touched a row, where the row knows it."""
         return {} if self.retained is None else {TOUCHED_COLUMN: time}
 
     def ends(self, newer: Mapping[str, Any]) -> bool:
-        """Whether the state ``newer`` leaves nothing of the columns of an older one."""
+        """Return whether the state ``newer`` leaves nothing of the columns of an older one."""
         return self.removes_on_delete and bool(newer[RESET_COLUMN])
 
     def combine(self, older: Mapping[str, Any], newer: Mapping[str, Any]) -> State:
-        """The row's own columns of both; every record of ``newer`` arrived after every record of ``older``.
+        """Return the row's own columns of both; every record of ``newer`` arrived after every record of ``older``.
 
         The later time counts; while one is not known there is none, and the next compaction gives its own.
         """
@@ -95,18 +99,18 @@ class RowRule:
         return state
 
     def is_live(self, state: Mapping[str, Any]) -> bool:
-        """Whether the state row is a visible row."""
+        """Return whether the state row is a visible row."""
         return self.liveness is Liveness.ALWAYS or bool(state[LIVE_COLUMN])
 
     def aged(self, state: Mapping[str, Any], now: int) -> State:
-        """What replaces columns of a state row that a compaction at ``now`` (epoch seconds) stores: from now on it
-        knows a time.
+        """Return what replaces columns of a state row that a compaction at ``now`` (epoch seconds) stores: from now on
+        it knows a time.
         """
         unknown = self.retained is not None and state.get(TOUCHED_COLUMN) is None
         return {TOUCHED_COLUMN: now} if unknown else {}
 
     def stays(self, state: Mapping[str, Any], now: int) -> bool:
-        """Whether the oldest run still holds an ``aged`` state row after a compaction at ``now`` (§10 Q2).
+        """Return whether the oldest run still holds an ``aged`` state row after a compaction at ``now`` (§10 Q2).
 
         Where late records could meet a hidden row, it goes once its last record is older than ``retained``.
         """
@@ -118,5 +122,5 @@ class RowRule:
 
     @staticmethod
     def _forgotten_until(retained: timedelta, now: int) -> int:
-        """The time up to which hidden rows are forgotten at ``now``."""
+        """Return the time up to which hidden rows are forgotten at ``now``."""
         return now - math.ceil(retained.total_seconds())

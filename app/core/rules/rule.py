@@ -64,7 +64,7 @@ class Rule(ABC):
         return self.part.skips_null or self.part.tells_named
 
     def said(self, state: Mapping[str, Any]) -> frozenset[str]:
-        """The columns of which the records in ``state`` said something, be it null (merge-semantics A.12)."""
+        """Return the columns of which the records in ``state`` said something, be it null (merge-semantics A.12)."""
         unsaid = self.may_be_unsaid
         return frozenset(c.name for c in self.columns if not unsaid or state[c.name] is not None)
 
@@ -94,20 +94,20 @@ class Rule(ABC):
         return ()
 
     def fault(self, record: Record) -> str | None:
-        """Why a record can never be folded, None if it can (merge-semantics A.7)."""
+        """Return why a record can never be folded, None if it can (merge-semantics A.7)."""
         return None
 
     @abstractmethod
     def lift(self, record: Record) -> State:
-        """The state that one record contributes."""
+        """Return the state that one record contributes."""
 
     @abstractmethod
     def combine(self, older: Mapping[str, Any], newer: Mapping[str, Any]) -> State:
-        """The state of both; every record of ``newer`` arrived after every record of ``older``. Associative."""
+        """Return the state of both; every record of ``newer`` arrived after every record of ``older``. Associative."""
 
     def combine_all(self, states: Sequence[Mapping[str, Any]]) -> State:
-        """The state of all ``states``, of which there is one at least, oldest first: as ``combine`` of each with the
-        next, in one go.
+        """Return the state of all ``states``, of which there is one at least, oldest first: as ``combine`` of each with
+        the next, in one go.
         """
         first, *others = states
         return reduce(self.combine, others, {name: first.get(name) for name in self.names})
@@ -117,7 +117,7 @@ class Rule(ABC):
         return self.combine_all([self.lift(record) for record in records])
 
     def fold_log(self, records: LogRecords) -> State:
-        """The state of records in merge order, as ``combine`` of each lifted one with what came before."""
+        """Return the state of records in merge order, as ``combine`` of each lifted one with what came before."""
         return self.combine_all([self.empty, *(self.lift(records.record(place)) for place in range(len(records)))])
 
     def refolded(self, state: Mapping[str, Any]) -> State:
@@ -125,11 +125,13 @@ class Rule(ABC):
         return self.combine_all([state])
 
     def settled(self, state: Mapping[str, Any]) -> State:
-        """What the oldest run stores in place of ``state``: nothing older lies below, and nothing older can come."""
+        """Return what the oldest run stores in place of ``state``: nothing older lies below, and nothing older can
+        come.
+        """
         return {name: state.get(name) for name in self.names}
 
     def finish(self, state: Mapping[str, Any]) -> State:
-        """The visible values of a state."""
+        """Return the visible values of a state."""
         return {column.name: state[column.name] for column in self.columns}
 
     @property

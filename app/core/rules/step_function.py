@@ -73,8 +73,8 @@ class StepFunction:
     endless: Decimal | None = None
 
     def folded(self, values: Sequence[Any], adds: Sequence[bool] = ()) -> Any:
-        """The fold of ``values`` in order; ``adds`` tells of each whether it is added or taken back, none: all are
-        added. A retract of nothing has no effect. May raise ``InexactFold``.
+        """Return the fold of ``values`` in order; ``adds`` tells of each whether it is added or taken back, none: all
+        are added. A retract of nothing has no effect. May raise ``InexactFold``.
         """
         fold = self.start()
         if all(adds):

@@ -132,13 +132,13 @@ class Stepwise(Rule):
         return self.of_log([self._entry(record) for record in records if self.part.takes(record)])
 
     def _entries(self, state: Mapping[str, Any]) -> list[State]:
-        """What is to be folded: the log, or the settled value in its place."""
+        """Return what is to be folded: the log, or the settled value in its place."""
         if state[self.log] is not None:
             return list(state[self.log])
         return self._settled_entries(state[self.column.name])
 
     def _settled_entries(self, value: Any) -> list[State]:
-        """What stands in a log for the records that came to ``value``."""
+        """Return what stands in a log for the records that came to ``value``."""
         order = {member: None for member, _ in self._order_members}
         return [] if value is None else [{"t": BEFORE_ALL, "add": True, **order, "v": value}]
 
@@ -173,14 +173,14 @@ class Stepwise(Rule):
         return super().refolded(state) if self._direct or state[self.log] is None else self.of_log(state[self.log])
 
     def of_log(self, log: Sequence[Mapping[str, Any]]) -> State:
-        """The state that holds ``log`` without what came too late, and what it comes to."""
+        """Return the state that holds ``log`` without what came too late, and what it comes to."""
         if not log:
             return self.empty
         kept = self.late.on_time(log, "f0", "t") if self.late else log
         return {**self.empty, **self._total(kept), self.log: kept}
 
     def _total(self, log: Sequence[Mapping[str, Any]]) -> State:
-        """The visible column, and the total beside it where the column cannot hold it; ``log`` is by arrival."""
+        """Return the visible column, and the total beside it where the column cannot hold it; ``log`` is by arrival."""
         values, adds = [entry["v"] for entry in log], [entry["add"] for entry in log]
         if not self._by_arrival:
             members = {column.name: member for member, column in self._order_members}
@@ -204,11 +204,11 @@ class Stepwise(Rule):
         return {**kept, self.log: None} if self._settles and not self._outside(state) else kept
 
     def highest(self, state: Mapping[str, Any]) -> Any:
-        """The highest sequence that came to the log of ``state``; None where none did."""
+        """Return the highest sequence that came to the log of ``state``; None where none did."""
         return None if self._direct else highest_of(state[self.log] or (), "f0")
 
     def comes_late(self, state: Mapping[str, Any], record: Record) -> bool:
-        """Whether the record comes too late for what ``state`` holds."""
+        """Return whether the record comes too late for what ``state`` holds."""
         late = self.late
         return late is not None and late.is_closed(self.highest(state), record.values[late.column.name])
 

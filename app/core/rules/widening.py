@@ -17,12 +17,12 @@ from app.core.types.kinds import Kind
 
 @lru_cache(maxsize=4096)
 def same_type(old: DataType, new: DataType) -> bool:
-    """Whether values of ``old`` are values of ``new`` as they are stored: comments and NOT NULL are not."""
+    """Return whether values of ``old`` are values of ``new`` as they are stored: comments and NOT NULL are not."""
     return stored_type(old) == stored_type(new)
 
 
 def stored_type(data_type: DataType) -> DataType:
-    """The type as values are stored: without comments and NOT NULL."""
+    """Return the type as values are stored: without comments and NOT NULL."""
     return replace(
         data_type,
         nullable=True,
@@ -33,7 +33,7 @@ def stored_type(data_type: DataType) -> DataType:
 
 
 def widened(value: Any, old: DataType, new: DataType) -> Any:
-    """A value of ``old`` as one of ``new``; maps are lists of pairs."""
+    """Return a value of ``old`` as one of ``new``; maps are lists of pairs."""
     if value is None or same_type(old, new):
         return value
     convert = NESTED.get(new.kind)

@@ -35,8 +35,8 @@ class Stop:
         return self.since + MERGES_WAIT
 
     def holds(self, now: datetime) -> bool:
-        """Whether merges wait at ``now``. A request in the future was noted before the clock was set back: nobody knows
-        how long ago that was.
+        """Return whether merges wait at ``now``. A request in the future was noted before the clock was set back:
+        nobody knows how long ago that was.
         """
         return self.runs >= self.trigger and self.since <= now < self.until
 
@@ -53,7 +53,7 @@ class CompactionPolicy:
 
     @classmethod
     def of(cls, options: TableOptions) -> CompactionPolicy:
-        """The policy that a table's options state."""
+        """Return the policy that a table's options state."""
         return cls(
             options["num-sorted-run.compaction-trigger"],
             options["compaction.max-size-amplification-percent"],
@@ -61,7 +61,7 @@ class CompactionPolicy:
         )
 
     def pick(self, sizes: Sequence[int]) -> int:
-        """How many of the newest runs to combine now; ``sizes`` are their bytes, oldest first. 0 means none."""
+        """Return how many of the newest runs to combine now; ``sizes`` are their bytes, oldest first. 0 means none."""
         if len(sizes) < max(self.trigger, 2):
             return 0
         if sum(sizes[1:]) * 100 > self.size_amplification_percent * sizes[0]:

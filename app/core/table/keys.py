@@ -19,8 +19,8 @@ SEED = 42
 
 
 def token_of(schema: TableSchema, key: Key) -> int:
-    """The token of a key (values in primary-key order), a signed 64-bit number; equal to Spark's ``xxhash64(k1, k2,
-    …)``.
+    """Return the token of a key (values in primary-key order), a signed 64-bit number; equal to Spark's ``xxhash64(k1,
+    k2, …)``.
 
     A null leaves the hash as it was, as in Spark.
     """
@@ -46,7 +46,7 @@ def hash_of(data_type: DataType, value: Any, seed: int) -> int:
 
 
 def key_from_text(schema: TableSchema, texts: Sequence[str]) -> Key:
-    """The key whose column values are ``texts``, in primary-key order. Raises ``Invalid`` with every fault."""
+    """Return the key whose column values are ``texts``, in primary-key order. Raise ``Invalid`` with every fault."""
     columns = schema.key_columns
     if len(texts) != len(columns):
         names = ", ".join(column.name for column in columns)
@@ -60,7 +60,7 @@ def key_from_text(schema: TableSchema, texts: Sequence[str]) -> Key:
 
 
 def key_from_json(schema: TableSchema, body: object, pointer: str) -> Key:
-    """The key given as an object of key columns. Raises ``Invalid`` with every fault; ``pointer`` is the object's
+    """Return the key given as an object of key columns. Raise ``Invalid`` with every fault; ``pointer`` is the object's
     place.
     """
     names = ", ".join(schema.primary_key)
@@ -92,7 +92,7 @@ def key_from_json(schema: TableSchema, body: object, pointer: str) -> Key:
 
 
 def keys_from_json(schema: TableSchema, bodies: Sequence[object], pointer: str) -> list[Key]:
-    """As ``key_from_json``, of a list of objects at ``pointer``. Raises ``Invalid`` with the faults of all of them."""
+    """As ``key_from_json``, of a list of objects at ``pointer``. Raise ``Invalid`` with the faults of all of them."""
     read = [(column.name, _key_decoder(column)) for column in schema.key_columns]
     keys: list[Key] = []
     faults: list[Violation] = []
@@ -112,7 +112,7 @@ def keys_from_json(schema: TableSchema, bodies: Sequence[object], pointer: str) 
 
 
 def _key_decoder(column: Column) -> Decode:
-    """What reads a key value in its one form (``normalised``)."""
+    """Return what reads a key value in its one form (``normalised``)."""
     decode = column.type.decoder
     return (lambda value: normalised(column, decode(value))) if column.type.family is Family.FLOATING else decode
 
@@ -138,27 +138,29 @@ def _invalid(faults: list[Violation]) -> Invalid:
 
 
 def normalised(column: Column, value: Any) -> Any:
-    """A key value in the one form that equal keys share: -0.0 becomes 0.0, as Spark's grouping and hash take it."""
+    """Return a key value in the one form that equal keys share: -0.0 becomes 0.0, as Spark's grouping and hash take
+    it.
+    """
     return value + 0.0 if column.type.family is Family.FLOATING and value is not None else value
 
 
 def same_key(one: Key, other: Key) -> bool:
-    """Whether both are one key, as Spark's grouping takes them: NaN is one value, unlike in Python."""
+    """Return whether both are one key, as Spark's grouping takes them: NaN is one value, unlike in Python."""
     return all(a == b or (a != a and b != b) for a, b in zip(one, other, strict=True))
 
 
 def key_to_json(schema: TableSchema, key: Key) -> dict[str, Any]:
-    """The key as an object of its columns."""
+    """Return the key as an object of its columns."""
     return {column.name: column.type.encoder(value) for column, value in zip(schema.key_columns, key, strict=True)}
 
 
 def partition_text(schema: TableSchema, values: Mapping[str, Any]) -> str:
-    """The partition of a row, as the JSON text that tells the partitions of its table apart."""
+    """Return the partition of a row, as the JSON text that tells the partitions of its table apart."""
     by_name = schema.by_name
     shown = {name: by_name[name].type.encoder(values[name]) for name in schema.partition_keys}
     return json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
 
 
 def partition_of(schema: TableSchema, key: Key) -> str | None:
-    """The partition that a key is in; None in a table without partition keys."""
+    """Return the partition that a key is in; None in a table without partition keys."""
     return partition_text(schema, dict(zip(schema.primary_key, key, strict=True))) if schema.partition_keys else None

@@ -36,7 +36,7 @@ class Lineage:
         return self.stretches[0].first if self.stretches else 1
 
     def holds(self, snapshot_id: int) -> bool:
-        """Whether the commit of this snapshot is in the last one."""
+        """Return whether the commit of this snapshot is in the last one."""
         return any(one.first <= snapshot_id <= one.until for one in self.stretches)
 
     @property
@@ -47,8 +47,8 @@ class Lineage:
 
 
 def lineage(rewrites: Sequence[Rewrite], until: int) -> Lineage:
-    """The lineage of the snapshot ``until`` (0: before the first commit), given all rollbacks, drops and forgettings in
-    order.
+    """Return the lineage of the snapshot ``until`` (0: before the first commit), given all rollbacks, drops and
+    forgettings in order.
     """
     found: list[Stretch] = []
     last, complete = until, True
@@ -72,10 +72,10 @@ class Undone:
     restored: Lineage
 
     def holds(self, snapshot_id: int) -> bool:
-        """Whether the commit of this snapshot is one of them."""
+        """Return whether the commit of this snapshot is one of them."""
         return self.before.holds(snapshot_id) and not self.restored.holds(snapshot_id)
 
 
 def undone_by(rewrites: Sequence[Rewrite], rollback: Rewrite) -> Undone:
-    """What ``rollback`` took out of the table."""
+    """Return what ``rollback`` took out of the table."""
     return Undone(lineage(rewrites, rollback.snapshot_id - 1), lineage(rewrites, rollback.restored_from or 0))

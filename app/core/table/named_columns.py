@@ -20,28 +20,28 @@ Words = Mapping[str, int]
 
 
 def word_of(column: Column) -> str:
-    """The word that tells of the column."""
+    """Return the word that tells of the column."""
     return f"{NAMED_COLUMN}_{column.id // WORD_BITS}"
 
 
 def words_of(columns: Iterable[Column]) -> tuple[str, ...]:
-    """The words that tell of ``columns``."""
+    """Return the words that tell of ``columns``."""
     return tuple(dict.fromkeys(word_of(column) for column in sorted(columns, key=lambda column: column.id)))
 
 
 def named_words(schema: TableSchema) -> tuple[str, ...]:
-    """The words in which records of the table say what they name; none where absent columns are null."""
+    """Return the words in which records of the table say what they name; none where absent columns are null."""
     return words_of(schema.columns) if schema.tells_named else ()
 
 
 def bit_of(column: Column) -> int:
-    """The number that has the column's bit in its word, signed."""
+    """Return the number that has the column's bit in its word, signed."""
     bit = 1 << column.id % WORD_BITS
     return bit - (1 << WORD_BITS) if bit >> (WORD_BITS - 1) else bit
 
 
 def words_naming(columns: Iterable[Column], names: Collection[str] | None) -> Words:
-    """The words of a record that of ``columns`` names those in ``names``, all of them where that is None."""
+    """Return the words of a record that of ``columns`` names those in ``names``, all of them where that is None."""
     words: dict[str, int] = {}
     for column in columns:
         named = names is None or column.name in names
@@ -50,8 +50,8 @@ def words_naming(columns: Iterable[Column], names: Collection[str] | None) -> Wo
 
 
 def names_in(schema: TableSchema, words: Mapping[str, Any]) -> frozenset[str] | None:
-    """The columns that a record with these ``words`` names; None, which is all of them, where the table's records do
-    not tell.
+    """Return the columns that a record with these ``words`` names; None, which is all of them, where the table's
+    records do not tell.
     """
     if not schema.tells_named:
         return None

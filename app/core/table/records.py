@@ -57,15 +57,15 @@ class Record:
     named: frozenset[str] | None = None
 
     def names(self, column: str) -> bool:
-        """Whether the record says something of the column, be it null."""
+        """Return whether the record says something of the column, be it null."""
         return self.named is None or column in self.named
 
 
 def batch_number(placed: int) -> int:
-    """The number of the batch of a record that has this place."""
+    """Return the number of the batch of a record that has this place."""
     return placed >> POSITION_BITS
 
 
 def arrival(batch_number: int, position: int) -> int:
-    """The place of a record in its table's arrival order."""
+    """Return the place of a record in its table's arrival order."""
     return batch_number << POSITION_BITS | position

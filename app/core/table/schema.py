@@ -46,7 +46,7 @@ class Column:
         return self.type.nullable
 
     def to_json(self) -> dict[str, Any]:
-        """The column as a Paimon data field."""
+        """Return the column as a Paimon data field."""
         field: dict[str, Any] = {"id": self.id, "name": self.name, "type": type_to_json(self.type)}
         if self.description is not None:
             field["description"] = self.description
@@ -123,7 +123,7 @@ class TableSchema:
         return max((max(column.id, highest_field_id(column.type)) for column in self.columns), default=-1)
 
     def to_json(self) -> dict[str, Any]:
-        """The schema as Paimon's REST catalog writes it."""
+        """Return the schema as Paimon's REST catalog writes it."""
         return {
             "fields": [column.to_json() for column in self.columns],
             "partitionKeys": list(self.partition_keys),
@@ -134,9 +134,9 @@ class TableSchema:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> TableSchema:
-        """The schema that ``body`` (Paimon's JSON) declares.
+        """Return the schema that ``body`` (Paimon's JSON) declares.
 
-        Raises ``Invalid`` with every fault of the columns and keys (merge-semantics §6.1) at once. What options mean is
+        Raise ``Invalid`` with every fault of the columns and keys (merge-semantics §6.1) at once. What options mean is
         checked by ``app.core.plan.merging.merge_plan.compile_plan``.
         """
         faults: list[Violation] = []
@@ -217,7 +217,7 @@ def _is_id(value: object) -> bool:
 
 
 def _column(item: object, index: int, free: Iterator[int], faults: list[Violation]) -> Column | None:
-    """The column that ``item`` declares; one without an id gets the next ``free`` one. None if it is none."""
+    """Return the column that ``item`` declares; one without an id gets the next ``free`` one. None if it is none."""
     pointer = f"/fields/{index}"
     if not isinstance(item, Mapping):
         faults.append(
@@ -270,8 +270,8 @@ def _names(raw: object, pointer: str, faults: list[Violation]) -> tuple[str, ...
 
 
 def _primary_key(body: Mapping[str, Any], options: dict[str, str], faults: list[Violation]) -> tuple[str, ...]:
-    """The primary key, declared as ``primaryKeys`` or by the option ``primary-key`` but not both (merge-semantics
-    §6.1.2).
+    """Return the primary key, declared as ``primaryKeys`` or by the option ``primary-key`` but not both
+    (merge-semantics §6.1.2).
     """
     declared = _names(body.get("primaryKeys"), "/primaryKeys", faults)
     option = options.pop("primary-key", None)  # the schema says it from here on

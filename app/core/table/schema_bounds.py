@@ -39,7 +39,7 @@ class SchemaBounds:
     columns: int = 2000
 
     def check_declared(self, body: Mapping[str, Any]) -> None:
-        """Raises ``Invalid`` where ``body`` (Paimon's JSON of a schema, not read yet) declares more. What it costs to
+        """Raise ``Invalid`` where ``body`` (Paimon's JSON of a schema, not read yet) declares more. What it costs to
         find out does not depend on what the body holds.
         """
         faults = [*islice(self._declared(body), 100)]
@@ -59,7 +59,7 @@ class SchemaBounds:
         yield from _too_many_options(body.get("options"))
 
     def _holds_more(self, body: Mapping[str, Any], fields: Sequence[Any]) -> bool:
-        """Whether the columns surely hold more fields than a table may have, or too much to find out."""
+        """Return whether the columns surely hold more fields than a table may have, or too much to find out."""
         if not _has_at_most(_VALUES_OF_A_COLUMN * self.columns + 2 * MOST_OPTIONS, body):
             return True
         commas = sum(text.count(",") for text in _type_texts(fields))
@@ -71,8 +71,8 @@ class SchemaBounds:
         return Violation("/fields", FaultCode.TOO_MANY, message, _FEWER)
 
     def faults(self, schema: TableSchema, before: TableSchema | None = None) -> Iterator[Violation]:
-        """What of a schema that could be read is beyond the bounds. A table that was beyond them ``before`` may be
-        altered, as long as it does not grow.
+        """Yield what of a schema that could be read is beyond the bounds. A table that was beyond them ``before`` may
+        be altered, as long as it does not grow.
         """
         count = len(schema.declared_names)
         if count > max(self.columns, len(before.declared_names) if before else 0):
@@ -115,11 +115,11 @@ class CatalogBounds:
     table: SchemaBounds = SchemaBounds()
 
     def check_databases(self, count: int) -> None:
-        """Raises ``Conflict`` where there are so many databases already."""
+        """Raise ``Conflict`` where there are so many databases already."""
         _check_room(count, self.databases, "databases")
 
     def check_tables(self, count: int) -> None:
-        """Raises ``Conflict`` where there are so many tables already."""
+        """Raise ``Conflict`` where there are so many tables already."""
         _check_room(count, self.tables, "tables")
 
 
@@ -140,7 +140,7 @@ def _code(faults: Sequence[Violation]) -> ErrorCode:
 
 
 def _has_at_most(most: int, body: object) -> bool:
-    """Whether ``body`` holds no more JSON values than that; counts no further."""
+    """Return whether ``body`` holds no more JSON values than that; counts no further."""
     unseen: list[object] = [body]
     seen = 0
     while unseen:
@@ -157,7 +157,7 @@ def _has_at_most(most: int, body: object) -> bool:
 
 
 def _type_texts(fields: Sequence[Any]) -> Iterator[str]:
-    """The texts of types in the columns' JSON, at whatever depth."""
+    """Yield the texts of types in the columns' JSON, at whatever depth."""
     unseen: list[Any] = [field.get("type") for field in fields if isinstance(field, Mapping)]
     while unseen:
         value = unseen.pop()
@@ -207,7 +207,7 @@ def _too_many_options(options: object) -> Iterator[Violation]:
 
 
 def options_faults(options: Mapping[str, str], pointer: str) -> Iterator[Violation]:
-    """What of a database's options, as a whole, is beyond the bounds."""
+    """Yield what of a database's options, as a whole, is beyond the bounds."""
     if len(options) > MOST_OPTIONS:
         message = f"the database would have {len(options)} options, at most {MOST_OPTIONS} are possible"
         yield Violation(pointer, FaultCode.TOO_MANY, message, "set fewer options, or remove some")
@@ -218,7 +218,7 @@ def options_faults(options: Mapping[str, str], pointer: str) -> Iterator[Violati
 
 
 def long_option(key: str, text: object, pointer: str) -> Iterator[Violation]:
-    """The fault of an option whose key or value is too long; ``pointer`` is that of the options."""
+    """Yield the fault of an option whose key or value is too long; ``pointer`` is that of the options."""
     where, about = f"{pointer}/{escape_pointer(cut(key))}", About(option=key)
     if len(key) > LONGEST_OPTION_KEY:
         message = f"the option {cut(key)!r} has a key of {len(key)} characters, {LONGEST_OPTION_KEY} are possible"

@@ -50,7 +50,7 @@ class DataType:
     fields: tuple[Field, ...] = ()
 
     def with_nullable(self, nullable: bool) -> DataType:
-        """The same type, nullable or NOT NULL."""
+        """Return the same type, nullable or NOT NULL."""
         return replace(self, nullable=nullable)
 
     @property
@@ -169,5 +169,5 @@ def walk_types(data_type: DataType) -> Iterator[DataType]:
 
 
 def highest_field_id(data_type: DataType) -> int:
-    """The largest id of a ROW field inside ``data_type``, -1 if there is none."""
+    """Return the largest id of a ROW field inside ``data_type``, -1 if there is none."""
     return max((f.id for inner in walk_types(data_type) for f in inner.fields), default=-1)

@@ -38,7 +38,7 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "%": "\\%", "
 
 
 def unquoted(token: str, dialect: Dialect) -> str:
-    """What a quoted text or name says."""
+    """Return what a quoted text or name says."""
     quote, inner = token[0], token[1:-1]
     if quote == "`" or dialect is Dialect.FLINK:
         return inner.replace(quote * 2, quote)
@@ -51,7 +51,7 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def quoted_text(text: str, dialect: Dialect) -> str:
-    """``text`` as a literal of the dialect."""
+    """Return ``text`` as a literal of the dialect."""
     if dialect is Dialect.SPARK:
         return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
     return "'" + text.replace("'", "''") + "'"

@@ -24,22 +24,22 @@ Widening = Callable[["DataType", "DataType"], bool]
 
 
 def always(_old: DataType, _new: DataType) -> bool:
-    """A widening to any type of the kind."""
+    """Return a widening to any type of the kind."""
     return True
 
 
 def longer(old: DataType, new: DataType) -> bool:
-    """A widening to a type of at least the same length."""
+    """Return a widening to a type of at least the same length."""
     return (new.length or 0) >= (old.length or 0)
 
 
 def as_it_is(value: Any) -> Any:
-    """The value itself."""
+    """Return the value itself."""
     return value
 
 
 def unchanged(_: DataType) -> Encode:
-    """The encoder of values that JSON has as they are."""
+    """Return the encoder of values that JSON has as they are."""
     return lambda value: value
 
 
@@ -61,7 +61,7 @@ LENGTH: Mapping[str, Bounds] = {"length": Bounds(1, MAX_LENGTH, 1)}
 
 
 def declaration(data_type: DataType) -> str:
-    """A type as Paimon spells most: its kind, and its numbers in parentheses."""
+    """Return a type as Paimon spells most: its kind, and its numbers in parentheses."""
     numbers = [str(getattr(data_type, name)) for name in data_type.entry.parameters]
     return f"{data_type.kind}({', '.join(numbers)})" if numbers else data_type.kind.value
 

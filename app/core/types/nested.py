@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def quote(name: str) -> str:
-    """``name`` as a quoted identifier of SQL, in Flink's spelling and in Spark's."""
+    """Return ``name`` as a quoted identifier of SQL, in Flink's spelling and in Spark's."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -73,7 +73,7 @@ def _pair(entry: Any) -> Sequence[Any]:
 
 
 def _check_inside(data_type: DataType) -> Callable[[Any], None]:
-    """Refuses a value whose rows would take far more than what was sent: ``{}`` is a row of all its fields."""
+    """Refuse a value whose rows would take far more than what was sent: ``{}`` is a row of all its fields."""
     if not _has_rows(data_type):
         return lambda _: None
 
@@ -135,8 +135,8 @@ def _row(data_type: DataType) -> Decode:
 
 
 def _entries(value: Any, expected: str) -> list[tuple[Any, Any]]:
-    """The entries of a map, sent as an object, as pairs, or as objects with key and value; ``expected`` is what it
-    should be.
+    """Return the entries of a map, sent as an object, as pairs, or as objects with key and value; ``expected`` is what
+    it should be.
     """
     if isinstance(value, dict):
         return list(value.items())
@@ -150,7 +150,7 @@ def _entries(value: Any, expected: str) -> list[tuple[Any, Any]]:
 
 
 def _entry_paths(value: Any, place: int, key: Any) -> tuple[tuple[object, ...], tuple[object, ...]]:
-    """What leads to the key and the value of an entry: in an object its name, in a list its place."""
+    """Return what leads to the key and the value of an entry: in an object its name, in a list its place."""
     if isinstance(value, dict):
         return (key,), (key,)
     if isinstance(value[place], dict):

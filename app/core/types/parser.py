@@ -90,7 +90,7 @@ def _check_bounds(kind: Kind, value: int, bounds: Bounds) -> None:
 
 
 def _declared(kind: Kind, numbers: list[int]) -> DataType:
-    """A type that holds no others, with the numbers of its declaration."""
+    """Return a type that holds no others, with the numbers of its declaration."""
     parameters, unbounded = ENTRIES[kind].parameters, ENTRIES[kind].unbounded
     if numbers and not parameters:
         raise TypeSyntaxError(f"type {kind} takes no parameters", f"write {kind}")
@@ -128,7 +128,7 @@ def _scalar(name: str, numbers: list[int], dialect: Dialect) -> DataType:
 
 
 def _of_spark(word: str, numbers: list[int]) -> DataType:
-    """The type that Spark means by a word that Flink does not know, or understands otherwise."""
+    """Return the type that Spark means by a word that Flink does not know, or understands otherwise."""
     if numbers:
         raise TypeSyntaxError(f"Spark's type {word} takes no parameters", f"write {word}, or the table in Flink's SQL")
     return _declared(SPARK_WORDS[word], [])
@@ -219,7 +219,7 @@ def _too_deep() -> TypeSyntaxError:
 
 
 def _check_text(text: str) -> None:
-    """Refuses by name what the grammar has no rule for, and what it would nest too deeply in."""
+    """Refuse by name what the grammar has no rule for, and what it would nest too deeply in."""
     first = re.match(r"\s*([A-Za-z]+)", text)
     kind = first[1].upper() if first else ""
     if kind in REFUSED:
@@ -253,7 +253,7 @@ def _parse_new(text: str, dialect: Dialect) -> DataType:
 
 
 def _place(text: str, error: UnexpectedInput) -> str:
-    """Where reading stopped, for a message."""
+    """Return where reading stopped, for a message."""
     if isinstance(error, UnexpectedToken) and error.token.type == "$END":
         return ": it ends too early" if text.strip() else ""
     at = error.pos_in_stream or 0
@@ -261,10 +261,10 @@ def _place(text: str, error: UnexpectedInput) -> str:
 
 
 def parse_type(raw: object, depth: int = 0) -> DataType:
-    """The type that ``raw`` declares: SQL text (``"INT NOT NULL"``, ``"ARRAY<INT>"``) or Paimon's JSON for nested
-    types.
+    """Return the type that ``raw`` declares: SQL text (``"INT NOT NULL"``, ``"ARRAY<INT>"``) or Paimon's JSON for
+    nested types.
 
-    Unknown members of a JSON type are ignored. Raises ``TypeSyntaxError``.
+    Unknown members of a JSON type are ignored. Raise ``TypeSyntaxError``.
     """
     if depth > MAX_DEPTH:
         raise _too_deep()
@@ -279,7 +279,7 @@ def parse_type(raw: object, depth: int = 0) -> DataType:
 
 
 def parse_sql_type(text: str, dialect: Dialect) -> DataType:
-    """The type that ``text`` declares in a dialect of SQL. Raises ``TypeSyntaxError``."""
+    """Return the type that ``text`` declares in a dialect of SQL. Raise ``TypeSyntaxError``."""
     data_type = _parse_text(text, dialect)
     _check_nested(data_type)
     return data_type
@@ -316,7 +316,7 @@ def _described(raw: Mapping[str, Any]) -> str | None:
 
 
 def is_text(value: object) -> bool:
-    """Whether a JSON value is text that UTF-8 can write: no half of a surrogate pair."""
+    """Return whether a JSON value is text that UTF-8 can write: no half of a surrogate pair."""
     if not isinstance(value, str):
         return False
     try:

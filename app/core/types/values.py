@@ -28,17 +28,17 @@ class ValueFault(ValueError):
         self.path = path
 
     def inside(self, segment: object) -> ValueFault:
-        """The same fault, seen from one level further out."""
+        """Return the same fault, seen from one level further out."""
         return ValueFault(self.code, str(self), self.fix, (str(segment), *self.path))
 
 
 def wrong(expected: str, value: object, fix: str) -> ValueFault:
-    """The fault of a value that is of another type."""
+    """Return the fault of a value that is of another type."""
     return ValueFault(FaultCode.WRONG_TYPE, f"{shown(value)} is not {expected}", fix)
 
 
 def shown(value: object) -> str:
-    """A value as messages show it, cut to 60 characters; no more of it is looked at than that."""
+    """Return a value as messages show it, cut to 60 characters; no more of it is looked at than that."""
     try:
         text = _SHORT.repr(value) if not isinstance(value, Decimal) else str(value)
     except ValueError:
@@ -54,11 +54,11 @@ class _Short(reprlib.Repr):
         self.maxlist = self.maxdict = self.maxtuple = self.maxlong = self.maxother = 60
 
     def repr_str(self, text: str, _level: int) -> str:
-        """Of a text what comes first, not what comes first and last."""
+        """Return of a text what comes first, not what comes first and last."""
         return repr(text[:61])
 
     def repr_int(self, number: int, _level: int) -> str:
-        """A whole number. Raises ``ValueError`` for one of thousands of digits."""
+        """Return a whole number. Raise ``ValueError`` for one of thousands of digits."""
         return repr(number)
 
 
@@ -71,7 +71,7 @@ def one_zero(value: Any) -> Any:
 
 
 def value_text(encoded: Any) -> str:
-    """A scalar's JSON value as text, as it stands in a URL or an object's member name."""
+    """Return a scalar's JSON value as text, as it stands in a URL or an object's member name."""
     if isinstance(encoded, bool):
         return "true" if encoded else "false"
     return encoded if isinstance(encoded, str) else str(encoded)

@@ -26,9 +26,9 @@ class Session:
 
 
 def begin_session(database: CatalogDatabase, token: str) -> Session:
-    """A session of the bearer of ``token``, whose role and scope it has. Revoking the token ends it, too.
+    """Return a session of the bearer of ``token``, whose role and scope it has. Revoking the token ends it, too.
 
-    Raises ``Unauthorized`` for a text that is no token, or one that was revoked or has expired.
+    Raise ``Unauthorized`` for a text that is no token, or one that was revoked or has expired.
     """
     secret = f"{_PREFIX}{secrets.token_urlsafe(32)}"
     with database.transaction() as repository:
@@ -47,7 +47,7 @@ def end_session(database: CatalogDatabase, secret: str) -> None:
 
 
 def check_no_session(authorization: str | None) -> None:
-    """Raises ``Unauthorized`` for the text of a session in the place of a token. It opens pages alone: what a program
+    """Raise ``Unauthorized`` for the text of a session in the place of a token. It opens pages alone: what a program
     made with it, a token perhaps, would outlive the session.
     """
     if (authorization or "").partition(" ")[2].strip().startswith(_PREFIX):
@@ -57,7 +57,7 @@ def check_no_session(authorization: str | None) -> None:
 
 
 def unknown_token() -> Unauthorized:
-    """What is told of a text with which no session begins."""
+    """Return what is told of a text with which no session begins."""
     message = "this token is not known: it was revoked, has expired, or is not whole"
     fix = "copy the whole token, which begins with kf_, or make another one: keyfold token create NAME"
     return Unauthorized(message, violations=[Violation("", FaultCode.UNKNOWN_TOKEN, message, fix)])

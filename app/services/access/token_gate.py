@@ -41,7 +41,7 @@ class _Known:
 
     @classmethod
     def of(cls, digest: str, token: ApiToken) -> _Known:
-        """What there is to know of ``token``."""
+        """Return what there is to know of ``token``."""
         expires = float("inf") if token.expires_at is None else token.expires_at.timestamp()
         return cls(digest, token.grant, expires)
 
@@ -56,7 +56,7 @@ class _Access:
     mark: int = 0
 
     def known(self, digest: str | None) -> _Known | None:
-        """The token with this digest.
+        """Return the token with this digest.
 
         It is found by its digest, and only then compared in constant time. How long the finding takes could tell no
         more than a digest that its sender knows already.
@@ -98,7 +98,7 @@ class TokenGate:
         self._failure: _Failure | None = None
 
     def check(self, authorization: str | None) -> Grant:
-        """What the token in the header grants; ``EVERYBODY`` where none is needed. Raises ``Unauthorized``."""
+        """Return what the token in the header grants; ``EVERYBODY`` where none is needed. Raise ``Unauthorized``."""
         digest = _digest(authorization)
         access = self._read(_REFRESH_SECONDS)
         if digest is not None and access.required and access.known(digest) is None:
@@ -109,7 +109,9 @@ class TokenGate:
         return grant
 
     def recall(self, authorization: str | None) -> Grant | None:
-        """What ``check`` answers, if it is known without asking the catalog and lets the request pass; else None."""
+        """Return what ``check`` answers, if it is known without asking the catalog and lets the request pass; else
+        None.
+        """
         access = self._access
         return None if self._older(access, _REFRESH_SECONDS) else self._granted(access, _digest(authorization))
 

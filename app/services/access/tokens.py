@@ -41,7 +41,7 @@ class MadeToken:
 
 
 def token_digest(token: str) -> str:
-    """What the catalog keeps of a token.
+    """Return what the catalog keeps of a token.
 
     A slow, salted hash protects texts that people choose, which can be guessed. Tokens hold 256 random bits: nobody
     guesses one from its digest however fast that is, and a slow hash would cost every request its time.
@@ -56,15 +56,15 @@ def create_token(
     on: Sequence[str] = (EVERYTHING,),
     expires: str | None = None,
 ) -> str:
-    """The text of a new token, in a transaction of its own; see ``make_token``."""
+    """Return the text of a new token, in a transaction of its own; see ``make_token``."""
     with database.transaction() as repository:
         return make_token(repository, Wish(name, role, on, expires)).secret
 
 
 def make_token(repository: Repository, wish: Wish) -> MadeToken:
-    """A new token, told only now; from the first on the service asks for one.
+    """Return a new token, told only now; from the first on the service asks for one.
 
-    Raises ``Invalid`` with every fault of the wish, ``AlreadyExists`` when a token that has not expired has the name.
+    Raise ``Invalid`` with every fault of the wish, ``AlreadyExists`` when a token that has not expired has the name.
     """
     faults = [*_name_violations(wish.name)]
     scope, expires_at, now = TokenScope(), None, repository.now()
@@ -98,8 +98,8 @@ def _name_violations(name: str) -> Iterator[Violation]:
 
 
 def _expiry(text: str, now: datetime) -> datetime:
-    """When a token expires: so long after ``now``, or the time that ``text`` says. Raises ``ValueError`` with the fix
-    for what is neither, and for a time that is over.
+    """Return when a token expires: so long after ``now``, or the time that ``text`` says. Raise ``ValueError`` with the
+    fix for what is neither, and for a time that is over.
     """
     fix = "write 90d, 12h, 2027-01-31 (when that day begins, UTC) or 2027-01-31T18:00:00Z, a time to come"
     try:
@@ -121,12 +121,12 @@ def _instant(text: str) -> datetime:
 
 
 def told_of(token: ApiToken) -> dict[str, object]:
-    """What the audit log tells of a token that was made."""
+    """Return what the audit log tells of a token that was made."""
     expires = None if token.expires_at is None else token.expires_at.isoformat()
     return {"name": token.name, "role": token.role, "on": token.scope.patterns, "expires": expires}
 
 
 def list_tokens(repository: Repository, request: PageRequest) -> Page[ApiToken]:
-    """A page of the tokens in name order, expired ones too."""
+    """Return a page of the tokens in name order, expired ones too."""
     found = repository.tokens.page(after=request.after, limit=request.and_one_more)
     return page_of(found, request, lambda token: token.name)

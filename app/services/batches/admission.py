@@ -104,7 +104,7 @@ class Admission(Repeated):
     def admitted(self, table: Table, size: int) -> Iterator[None]:
         """In the body a batch of ``size`` bytes is read and stored.
 
-        Raises ``StagingFull`` at a bound of the staging areas; ``NotStored`` where the warehouse is not there, a disk
+        Raise ``StagingFull`` at a bound of the staging areas; ``NotStored`` where the warehouse is not there, a disk
         has too little room, or others wait for a catalog that stands still.
         """
         self._database.writers.check()
@@ -160,7 +160,7 @@ class Admission(Repeated):
                 raise refusal[1]
 
     def _refusal(self, table: Table) -> tuple[Bound, StagingFull] | None:
-        """The bound that keeps a batch of ``table`` out, and how that is told; None if none does."""
+        """Return the bound that keeps a batch of ``table`` out, and how that is told; None if none does."""
         bounds = self._bounds
         with self._lock:
             known, area = self._known, self._known.areas.get(table.id, _Area())
@@ -193,7 +193,7 @@ class Admission(Repeated):
         return Bound.TABLE_AGE, _full(table, FaultCode.STAGED_TOO_LONG, message)
 
     def read(self) -> None:
-        """Read the staging areas. Raises ``Unavailable`` when the catalog does not answer."""
+        """Read the staging areas. Raise ``Unavailable`` when the catalog does not answer."""
         with self._turn:
             with self._lock:
                 self._accepted.clear()

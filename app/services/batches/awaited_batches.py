@@ -29,9 +29,9 @@ class AwaitedBatches:
     seconds: float = WAIT_SECONDS
 
     async def view_after(self, name: Name, batch_id: str, wanted: Consistency | None) -> View:
-        """The table's view once it has the batch.
+        """Return the table's view once it has the batch.
 
-        Raises ``NotFound`` for the table, and for a batch that does not exist or was withdrawn; ``Conflict`` for one
+        Raise ``NotFound`` for the table, and for a batch that does not exist or was withdrawn; ``Conflict`` for one
         that is set aside; ``Unavailable`` when the batch is not in the view in time.
         """
         clock = asyncio.get_running_loop().time

@@ -62,7 +62,7 @@ def list_batches(
     state: BatchState | None = None,
     order: BatchOrder = BatchOrder.NEWEST,
 ) -> Page[Batch]:
-    """A page of the table's batches, of those that are in ``state`` if one is given. Raises ``Invalid``."""
+    """Return a page of the table's batches, of those that are in ``state`` if one is given. Raise ``Invalid``."""
     look = repository.batches.newest if order is BatchOrder.NEWEST else repository.batches.page
     found = look(table.id, after_number=request.after_number, limit=request.and_one_more, state=state)
     return page_of(found, request, lambda batch: batch.number)
@@ -71,7 +71,7 @@ def list_batches(
 def withdraw_batch(database: CatalogDatabase, warehouse: Warehouse, name: tuple[str, str], batch_id: str) -> Batch:
     """Take a staged batch of the table ``name`` (database, table) back.
 
-    Raises ``NotFound``, and ``Conflict`` when a merge has it already.
+    Raise ``NotFound``, and ``Conflict`` when a merge has it already.
     """
     with database.transaction() as repository:
         table = repository.tables.get(*name)
@@ -83,7 +83,7 @@ def withdraw_batch(database: CatalogDatabase, warehouse: Warehouse, name: tuple[
 def retry_batch(database: CatalogDatabase, name: tuple[str, str], batch_id: str) -> Batch:
     """Stage a batch again that was set aside, under the next number: it counts as come now.
 
-    Raises ``NotFound``, and ``Conflict`` for a batch that is not set aside.
+    Raise ``NotFound``, and ``Conflict`` for a batch that is not set aside.
     """
     with database.transaction() as repository:
         table = repository.tables.get(*name)
@@ -92,7 +92,7 @@ def retry_batch(database: CatalogDatabase, name: tuple[str, str], batch_id: str)
 
 
 def current_batch(database: CatalogDatabase, batch: Batch) -> Batch:
-    """The batch as it is now."""
+    """Return the batch as it is now."""
     with database.reading() as repository:
         return repository.batches.get(batch.table_id, batch.id)
 
@@ -141,7 +141,9 @@ class Upload:
         return len(self.body)
 
     def pieces(self, decoder: RecordDecoder, bounds: Bounds) -> Iterable[Piece]:
-        """The records to stage. Raises ``Invalid`` for what is unreadable, ``TooLarge``, ``UnsupportedMediaType``."""
+        """Return the records to stage. Raise ``Invalid`` for what is unreadable, ``TooLarge``,
+        ``UnsupportedMediaType``.
+        """
         chosen = format_of(self.media_type, self.events, self.empty_fields, self.unavailable)
         if self.empty_fields is EmptyFields.ABSENT and not decoder.plan.schema.tells_named:
             message, fix = "in this table what is absent is null", "set record.absent-columns = unchanged"
@@ -180,7 +182,7 @@ class Change(Protocol):
         """About how many bytes it has."""
 
     def pieces(self, decoder: RecordDecoder, bounds: Bounds) -> Iterable[Piece]:
-        """The records to stage."""
+        """Return the records to stage."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,7 @@ def accept_batch(
     table; without it every record counts as the first of its key. ``admission`` lets batches in; without it all come
     in.
 
-    A repeated Idempotency-Key with the same request answers the batch of the first. Raises ``Invalid`` with every
+    A repeated Idempotency-Key with the same request answers the batch of the first. Raise ``Invalid`` with every
     fault, ``KeyReused`` for an Idempotency-Key that was used for another request, ``Conflict`` (REQUEST_IN_FLIGHT)
     while the first is under way, ``TooLarge`` beyond ``bounds``, ``UnsupportedMediaType``, ``Unavailable`` when the
     process slept so long that a sweep took the file for garbage, ``NotStored`` when the warehouse cannot be written,

@@ -24,8 +24,9 @@ _Mask = npt.NDArray[np.bool_]
 
 
 def check_of_first_records(plan: MergePlan, known: KnownRows) -> Check:
-    """What raises ``Invalid`` for every add of a key without a row that leaves out a column which may not be null and
-    has no default. It sees the records of one body, a piece after the other; ``known`` is asked for such adds only.
+    """Return what raises ``Invalid`` for every add of a key without a row that leaves out a column which may not be
+    null and has no default. It sees the records of one body, a piece after the other; ``known`` is asked for such adds
+    only.
     """
     columns = [column for column in plan.schema.columns if column.name in plan.omissible - plan.read_defaults.keys()]
     return _FirstRecords(plan, columns, known).check if columns else no_check

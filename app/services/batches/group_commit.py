@@ -46,9 +46,9 @@ class GroupCommit:
         self._waiting: dict[str, list[_Entry]] = {}
 
     def enter(self, table_id: str, new: NewBatch) -> Batch:
-        """The batch that ``new`` became; when it returns, the batch is durable.
+        """Return the batch that ``new`` became; when it returns, the batch is durable.
 
-        Raises what ``Batches.add`` raises, ``Unavailable`` when the staging file was swept meanwhile, ``NotStored``
+        Raise what ``Batches.add`` raises, ``Unavailable`` when the staging file was swept meanwhile, ``NotStored``
         when it cannot be made durable, or must wait behind others for a catalog that stands still.
         """
         own = _Entry(new)
@@ -67,7 +67,7 @@ class GroupCommit:
         raise own.outcome or Unavailable("the batch was not entered; post it again")
 
     def _wait(self, table_id: str, own: _Entry) -> None:
-        """Returns at the turn of ``own``. Raises ``NotStored`` if it shall wait no longer; it is in no group then."""
+        """Return at the turn of ``own``. Raise ``NotStored`` if it shall wait no longer; it is in no group then."""
         with self._database.writers.waiting() as check:
             while not own.turn.wait(LOOK_SECONDS):
                 try:
@@ -77,7 +77,7 @@ class GroupCommit:
                         raise
 
     def _left(self, table_id: str, own: _Entry) -> bool:
-        """Whether ``own`` waited to be taken into a group, and does no longer."""
+        """Return whether ``own`` waited to be taken into a group, and does no longer."""
         with self._lock:
             waiting = self._waiting.get(table_id, [])
             waits = own in waiting
@@ -138,7 +138,7 @@ class GroupCommit:
 
 
 def swept() -> Unavailable:
-    """The failure of who slept so long between file and catalog that a sweep took the file for garbage."""
+    """Return the failure of who slept so long between file and catalog that a sweep took the file for garbage."""
     return Unavailable(
         "the batch took so long to be stored that its file was swept; nothing was accepted, post it again"
     )

@@ -62,7 +62,7 @@ class RowChange:
         return len(self.body)
 
     def pieces(self, decoder: RecordDecoder, _bounds: Bounds) -> Iterable[Piece]:
-        """The record to stage. Raises ``Invalid`` with every fault, whose pointers are those of the body, and
+        """Return the record to stage. Raise ``Invalid`` with every fault, whose pointers are those of the body, and
         ``Conflict`` for a PATCH of a table in which a column that is left out is null.
         """
         return [lambda: self._read(decoder)]
@@ -99,8 +99,8 @@ class RowChange:
             raise Invalid(message, code=error.code, violations=told, total_violations=total) from error
 
     def _ordered(self, plan: MergePlan, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Violation]]:
-        """The sequence fields that the query gives, and what is at fault: without a sequence the record would lose to
-        every other one, and the request do nothing (merge-semantics A.14).
+        """Return the sequence fields that the query gives, and what is at fault: without a sequence the record would
+        lose to every other one, and the request do nothing (merge-semantics A.14).
         """
         fields = [field.column for field in plan.order.fields]
         names = ", ".join(column.name for column in fields)
@@ -147,7 +147,7 @@ def _delete_kind(plan: MergePlan) -> Mapping[str, str]:
 
 
 def _nested_patches(given: Mapping[str, Any]) -> list[Violation]:
-    """The members that would patch inside a column, which is replaced as a whole."""
+    """Return the members that would patch inside a column, which is replaced as a whole."""
     message, fix = "a PATCH sets whole columns and cannot change members inside one", "PUT the row with the whole value"
     return [
         Violation(f"/{escape_pointer(name)}", FaultCode.WRONG_TYPE, f"column {name!r}: {message}", fix, column=name)
@@ -157,7 +157,7 @@ def _nested_patches(given: Mapping[str, Any]) -> list[Violation]:
 
 
 def _contradictions(columns: Sequence[Column], key: Key, given: Mapping[str, Any]) -> list[Violation]:
-    """The key columns that the body repeats with another value than the path has."""
+    """Return the key columns that the body repeats with another value than the path has."""
     faults = []
     for column, value in zip(columns, key, strict=True):
         if column.name not in given:

@@ -22,9 +22,9 @@ Row = Mapping[str, Any]
 
 
 def row_now(repository: Repository, images: Images, table: Table, texts: Sequence[str]) -> tuple[Row, Row | None]:
-    """The key whose values are ``texts``, as JSON, and its row with what is staged; None where there is none.
+    """Return the key whose values are ``texts``, as JSON, and its row with what is staged; None where there is none.
 
-    Raises ``Invalid`` for texts that are no key.
+    Raise ``Invalid`` for texts that are no key.
     """
     key = key_to_json(table.schema, key_from_text(table.schema, texts))
     try:
@@ -36,7 +36,7 @@ def row_now(repository: Repository, images: Images, table: Table, texts: Sequenc
 
 
 def record_of(plan: MergePlan, key: Row, touched: Row, kind: RowKind, row: Row | None) -> dict[str, Any]:
-    """The record of ``kind`` that sets the columns ``touched`` of the row of ``key``, which is ``row`` now.
+    """Return the record of ``kind`` that sets the columns ``touched`` of the row of ``key``, which is ``row`` now.
 
     Where a column that is left out would be cleared, it says what there is; where a column is ordered by others, it
     says these as they are, so that it counts as come now.
@@ -48,7 +48,7 @@ def record_of(plan: MergePlan, key: Row, touched: Row, kind: RowKind, row: Row |
 
 
 def said_again(plan: MergePlan, touched: Collection[str], kind: RowKind) -> list[str]:
-    """The columns that a record which sets ``touched`` has to say as they are."""
+    """Return the columns that a record which sets ``touched`` has to say as they are."""
     names = [column.name for column in plan.schema.value_columns if column.name not in touched]
     groups = {plan.rule_of[name].part.group for name in touched if name in plan.rule_of}
     ordering = {*(field.column.name for field in plan.order.fields), *(name for group in groups for name in group)}
@@ -56,12 +56,12 @@ def said_again(plan: MergePlan, touched: Collection[str], kind: RowKind) -> list
 
 
 def folds_in(plan: MergePlan, name: str) -> bool:
-    """Whether what a record says of the column goes into what there is, instead of its place."""
+    """Return whether what a record says of the column goes into what there is, instead of its place."""
     return isinstance(plan.rule_of.get(name), Sum | Union | Stepwise)
 
 
 def _cleared(plan: MergePlan, name: str, groups: Collection[tuple[str, ...]]) -> bool:
-    """Whether a record that sets columns of ``groups`` and leaves ``name`` out clears it."""
+    """Return whether a record that sets columns of ``groups`` and leaves ``name`` out clears it."""
     rule = plan.rule_of[name]
     if plan.schema.tells_named or rule.part.skips_null or not isinstance(rule, Register):
         return False
@@ -69,7 +69,9 @@ def _cleared(plan: MergePlan, name: str, groups: Collection[tuple[str, ...]]) ->
 
 
 def ordering_now(plan: MergePlan, row: Row | None) -> dict[str, Any]:
-    """What orders the records of the row, as it is now: a delete that says it is not older than what it deletes."""
+    """Return what orders the records of the row, as it is now: a delete that says it is not older than what it
+    deletes.
+    """
     fields = {name for group in plan.group_registers for name in group}
     fields |= {field.column.name for field in plan.order.fields}
     return {name: row[name] for name in sorted(fields) if row[name] is not None} if row else {}

@@ -41,7 +41,7 @@ class _Reading:
     records: int = 0
 
     def decode(self, events: Callable[[], Sequence[object]], first: int = 0) -> DecodedRecords:
-        """The records of the next events, the first of which is the event ``first`` of the body."""
+        """Return the records of the next events, the first of which is the event ``first`` of the body."""
         changes = self._changes(events(), first)
         before, self.records = self.records, self.records + len(changes.records)
         self.bounds.check_records(self.records)
@@ -56,7 +56,9 @@ class _Reading:
         return decoded
 
     def _changes(self, events: Sequence[object], first: int) -> Changes:
-        """What ``events`` did; null, Kafka's tombstone, is nothing. Raises ``Invalid`` with every fault by event."""
+        """Return what ``events`` did; null, Kafka's tombstone, is nothing. Raise ``Invalid`` with every fault by
+        event.
+        """
         changes = Changes(self.decoder.plan, self.unavailable)
         faults: list[Violation] = []
         for number, event in enumerate(events, first):
@@ -80,7 +82,7 @@ class _Reading:
 def json_event_pieces(
     read: Reader, decoder: RecordDecoder, content: Content, bounds: Bounds, unavailable: str = UNAVAILABLE
 ) -> Iterator[Piece]:
-    """The records of one event, or of a list of them; nothing at all is a tombstone. Raises ``Invalid``, and
+    """Yield the records of one event, or of a list of them; nothing at all is a tombstone. Raise ``Invalid``, and
     ``TooLarge``.
     """
     reading = _Reading(read, decoder, bounds, unavailable)
@@ -100,14 +102,16 @@ _SPACE = 1000  # before a list; whoever sends more has a body of one event
 def ndjson_event_pieces(
     read: Reader, decoder: RecordDecoder, content: Content, bounds: Bounds, unavailable: str = UNAVAILABLE
 ) -> Iterator[Piece]:
-    """The records of one event a line. Raises ``Invalid``, and ``TooLarge``."""
+    """Yield the records of one event a line. Raise ``Invalid``, and ``TooLarge``."""
     reading = _Reading(read, decoder, bounds, unavailable)
     for texts, before in ndjson_lines(content, bounds):
         yield partial(reading.decode, partial(parsed_each, texts, "line", before), before)
 
 
 def _of_event(fault: Violation, events: Sequence[int], first: int) -> Violation:
-    """The fault of a record as one of its event; ``first`` is the number of the record of the first of ``events``."""
+    """Return the fault of a record as one of its event; ``first`` is the number of the record of the first of
+    ``events``.
+    """
     if fault.row is None:
         return fault
     event = events[fault.row - first]

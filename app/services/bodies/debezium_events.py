@@ -60,7 +60,7 @@ def read_cloudevent(changes: Changes, event: Mapping[str, Any]) -> None:
 
 
 def _opened(event: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, object]:
-    """The event without what Kafka Connect's JSON converter puts around it, and its schema."""
+    """Return the event without what Kafka Connect's JSON converter puts around it, and its schema."""
     if "payload" not in event or "op" in event:
         return event, None
     payload = event["payload"]
@@ -108,7 +108,9 @@ def _flat_change(changes: Changes, payload: Mapping[str, Any], schema: object) -
 
 
 def _logged(changes: Changes, row: Row) -> Row:
-    """What was logged of a deleted row: its key alone where all else is null or made up (REPLICA IDENTITY DEFAULT)."""
+    """Return what was logged of a deleted row: its key alone where all else is null or made up (REPLICA IDENTITY
+    DEFAULT).
+    """
     keys = set(changes.plan.schema.primary_key)
     if all(name in keys or any(value == one for one in _MADE_UP) for name, value in row.items()):
         return {name: value for name, value in row.items() if name in keys}
@@ -116,7 +118,9 @@ def _logged(changes: Changes, row: Row) -> Row:
 
 
 def _converted(changes: Changes, row: object, schema: object, side: str | None, *, changed: bool) -> Row:
-    """The row as JSON would have it. A value that did not change is left out, where the table can leave it as it is."""
+    """Return the row as JSON would have it. A value that did not change is left out, where the table can leave it as it
+    is.
+    """
     plan, placeholder = changes.plan, changes.unavailable
     values = dict(row_in(row, side or "the event", WHOLE_ROWS))
     for name, value in list(values.items()):

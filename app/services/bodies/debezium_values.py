@@ -60,7 +60,7 @@ def _fields(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _reader(of: Mapping[str, Any]) -> Read | None:
-    """What reads values of a field's schema; values inside arrays and maps are read as those at the top are."""
+    """Return what reads values of a field's schema; values inside arrays and maps are read as those at the top are."""
     converter = CONVERTERS.get(str(of.get("name")))
     if converter is not None:
         parameters = of.get("parameters")
@@ -84,7 +84,8 @@ def _each(read: Read) -> Read:
 
 
 def convert(read: tuple[Converter, Parameters], value: Any, of: DataType | None) -> Any:
-    """The value as JSON would have it; one that is not of its encoding stays, for the column's decoder to refuse.
+    """Return the value as JSON would have it; one that is not of its encoding stays, for the column's decoder to
+    refuse.
 
     Raise ``Unreadable``.
     """
@@ -151,7 +152,7 @@ def _variable_decimal(value: Any, _: Parameters, to: DataType | None) -> Any:
 
 
 def _number(value: Decimal, to: DataType | None) -> Any:
-    """A decimal, or its text without an exponent where the column is a text."""
+    """Return a decimal, or its text without an exponent where the column is a text."""
     return format(value, "f") if to is not None and to.family is Family.TEXT else value
 
 
@@ -165,12 +166,12 @@ def _as_it_is(value: Any, _: Parameters, __: DataType | None) -> Any:
 
 
 def _iso(value: Any, _: Parameters, to: DataType | None) -> Any:
-    """A date or time without a zone, to which Debezium adds Z."""
+    """Return a date or time without a zone, to which Debezium adds Z."""
     return value.removesuffix("Z") if isinstance(value, str) and to is not None and to.family is Family.TEXT else value
 
 
 def _bits(value: Any, parameters: Parameters, to: DataType | None) -> Any:
-    """A bit string, least byte first: as it is for BYTES, for a text its digits."""
+    """Return a bit string, least byte first: as it is for BYTES, for a text its digits."""
     if to is None or to.family is not Family.TEXT:
         return value
     content = base64.b64decode(value, validate=True)
@@ -183,7 +184,7 @@ def _text_of_number(value: Any, _: Parameters, to: DataType | None) -> Any:
 
 
 def _geometry(value: Any, _: Parameters, to: DataType | None) -> Any:
-    """A geometry: its well-known bytes for BYTES, all of it as JSON for a text, a ROW as it is."""
+    """Return a geometry: its well-known bytes for BYTES, all of it as JSON for a text, a ROW as it is."""
     if to is None or not isinstance(value, Mapping):
         return value
     if to.family is Family.BINARY:

@@ -22,7 +22,7 @@ def decoded(body: Content, encoding: str, bounds: Bounds, room: Room) -> Content
     """``body`` without the codings that ``Content-Encoding`` lists, in the order in which they were applied; in a file
     of the ``room`` if it is too large for the memory.
 
-    Raises ``UnsupportedMediaType`` for another coding, ``TooLarge`` as soon as more has come out than the bounds say,
+    Raise ``UnsupportedMediaType`` for another coding, ``TooLarge`` as soon as more has come out than the bounds say,
     and ``Invalid`` for what is no whole stream.
     """
     codings = [coding.strip().lower() for coding in encoding.split(",")]

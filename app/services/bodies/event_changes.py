@@ -76,7 +76,7 @@ class Changes:
         )
 
     def _moves(self, before: Row, after: Row) -> bool:
-        """Whether the update gives the row another key. A key that ``before`` lacks is none."""
+        """Return whether the update gives the row another key. A key that ``before`` lacks is none."""
         names = self.plan.schema.primary_key
         known = [name for name in names if before.get(name) is not None and name in after]
         return len(known) == len(names) and any(before[name] != after[name] for name in names)

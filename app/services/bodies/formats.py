@@ -73,9 +73,10 @@ def format_of(
     empty_fields: EmptyFields = EmptyFields.NULL,
     unavailable: str = UNAVAILABLE,
 ) -> Format | None:
-    """What reads a body of ``media_type``, None for another one; ``events`` names a format of change events in it.
+    """Return what reads a body of ``media_type``, None for another one; ``events`` names a format of change events in
+    it.
 
-    Raises ``Invalid`` for a format of events that is none, or that no body of this type has, and for empty fields of
+    Raise ``Invalid`` for a format of events that is none, or that no body of this type has, and for empty fields of
     what has none.
     """
     if events is None:

@@ -20,7 +20,7 @@ from app.storage.staging.spool import Content
 
 
 def parse_json(body: bytes) -> object:
-    """The JSON of a body, numbers exact. Raises ``Invalid``."""
+    """Return the JSON of a body, numbers exact. Raise ``Invalid``."""
     try:
         return _loads(body)
     except (ValueError, RecursionError) as error:
@@ -31,7 +31,7 @@ _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
 def json_text(value: object, indent: int = -1) -> str:
-    """What ``parse_json`` gave as JSON again, numbers exact; where UTF-8 cannot carry its text, on one line of
+    """Return what ``parse_json`` gave as JSON again, numbers exact; where UTF-8 cannot carry its text, on one line of
     ASCII, with numbers that have a fraction as text. ``indent`` is that of ``msgspec.json.format``: 0 is one line with
     spaces.
     """
@@ -73,7 +73,7 @@ Numbered = tuple[int, bytes | msgspec.Raw]
 
 
 def json_records(body: bytes) -> Sequence[object]:
-    """The records of ``{"records": […]}``. Raises ``Invalid``."""
+    """Return the records of ``{"records": […]}``. Raise ``Invalid``."""
     try:
         # One by one, so that other threads have their turns while a large body is parsed.
         return [_value_decoder.decode(raw) for raw in _records_decoder.decode(body).records]
@@ -106,7 +106,7 @@ def _check_members(body: Collection[str]) -> None:
 
 
 def json_pieces(decoder: RecordDecoder, content: Content, bounds: Bounds) -> Iterator[Piece]:
-    """The records of ``{"records": […]}``. Raises ``Invalid`` for another body, and ``TooLarge``."""
+    """Yield the records of ``{"records": […]}``. Raise ``Invalid`` for another body, and ``TooLarge``."""
     bounds.check_whole(len(content))
     small = len(content) <= bounds.piece_bytes
     raws = _small_records(bytes(content)) if small else _raw_records(content, bounds)
@@ -125,7 +125,9 @@ def _decode_small(decoder: RecordDecoder, body: bytes, bounds: Bounds) -> Decode
 
 
 def _small_records(body: bytes) -> Sequence[msgspec.Raw]:
-    """The records of a small body as they stand there; none of what is no batch, of which ``json_records`` says why."""
+    """Return the records of a small body as they stand there; none of what is no batch, of which ``json_records`` says
+    why.
+    """
     try:
         return _records_decoder.decode(body).records
     except (ValueError, RecursionError):
@@ -133,8 +135,8 @@ def _small_records(body: bytes) -> Sequence[msgspec.Raw]:
 
 
 def _raw_records(content: Content, bounds: Bounds) -> Sequence[msgspec.Raw]:
-    """The records of a large body as they stand there. What is wrong with it msgspec says: Python's parser would fill
-    the memory.
+    """Return the records of a large body as they stand there. What is wrong with it msgspec says: Python's parser would
+    fill the memory.
     """
     try:
         _check_shape(content, _shape_decoder, bounds)
@@ -149,7 +151,7 @@ def _raw_records(content: Content, bounds: Bounds) -> Sequence[msgspec.Raw]:
 
 
 def raw_list(content: Content, bounds: Bounds) -> Sequence[msgspec.Raw]:
-    """The objects of a large body that is a list, as they stand there. Raises ``Invalid``, and ``TooLarge``."""
+    """Return the objects of a large body that is a list, as they stand there. Raise ``Invalid``, and ``TooLarge``."""
     try:
         _check_shape(content, _shapes_decoder, bounds)
         return _list_decoder.decode(content)
@@ -158,7 +160,7 @@ def raw_list(content: Content, bounds: Bounds) -> Sequence[msgspec.Raw]:
 
 
 def _check_shape(content: Content, decoder: msgspec.json.Decoder[Any], bounds: Bounds) -> None:
-    """Raises ``TooLarge`` for more objects than memory may be taken for, although each is three bytes, and what
+    """Raise ``TooLarge`` for more objects than memory may be taken for, although each is three bytes, and what
     ``decoder`` raises where other things than objects are in their place: of these there could be even more.
     """
     most = _OBJECTS_OF_A_RECORD * bounds.records
@@ -170,7 +172,7 @@ def _check_shape(content: Content, decoder: msgspec.json.Decoder[Any], bounds: B
 
 
 def _few_members(content: Content) -> Collection[str]:
-    """The members of a body that is an object, if there are not so many that they would fill the memory."""
+    """Return the members of a body that is an object, if there are not so many that they would fill the memory."""
     try:
         return _members_decoder.decode(content) if count_of(content, b":") < _MOST_MEMBERS else ()
     except msgspec.ValidationError:
@@ -178,20 +180,20 @@ def _few_members(content: Content) -> Collection[str]:
 
 
 def count_of(content: Content, byte: bytes) -> int:
-    """How often the byte is in a body."""
+    """Return how often the byte is in a body."""
     return sum(content[place : place + _COUNTED].count(byte) for place in range(0, len(content), _COUNTED))
 
 
 def groups_of(raws: Sequence[msgspec.Raw], bounds: Bounds) -> Iterator[tuple[int, int]]:
-    """From where to where the records of a piece are. Raises ``TooLarge`` for one that alone is too large."""
+    """From where to where the records of a piece are. Raise ``TooLarge`` for one that alone is too large."""
     sizes = [len(raw) for raw in raws]
     bounds.check_record(max(sizes, default=0))
     return _groups(sizes, bounds.piece_bytes, bounds.piece_records)
 
 
 def _groups(sizes: Sequence[int], most: int, most_records: int) -> Iterator[tuple[int, int]]:
-    """Where to cut what has ``sizes`` so that no group is larger than ``most``, unless one alone is, or has more than
-    ``most_records``; one at least.
+    """Yield where to cut what has ``sizes`` so that no group is larger than ``most``, unless one alone is, or has more
+    than ``most_records``; one at least.
     """
     first = size = 0
     for place, one in enumerate(sizes):
@@ -207,7 +209,7 @@ def _decode_raws(decoder: RecordDecoder, raws: Sequence[msgspec.Raw], first: int
 
 
 def ndjson_pieces(decoder: RecordDecoder, content: Content, bounds: Bounds) -> Iterator[Piece]:
-    """One record a line; blank lines are skipped. Raises ``TooLarge``."""
+    """Yield one record a line; blank lines are skipped. Raise ``TooLarge``."""
     for texts, rows in ndjson_lines(content, bounds):
         bounds.check_records(rows + len(texts))
         for first in range(0, max(len(texts), 1), bounds.piece_records):
@@ -215,7 +217,7 @@ def ndjson_pieces(decoder: RecordDecoder, content: Content, bounds: Bounds) -> I
 
 
 def ndjson_lines(content: Content, bounds: Bounds) -> Iterator[tuple[Sequence[Numbered], int]]:
-    """The lines that are not blank, a piece at a time, each piece with how many were before it."""
+    """Yield the lines that are not blank, a piece at a time, each piece with how many were before it."""
     lines = rows = 0
     for _, part in text_pieces(content, bounds, lambda text: text.rfind(b"\n") + 1):
         split = part.splitlines()
@@ -229,12 +231,12 @@ def _decode_lines(decoder: RecordDecoder, lines: Sequence[Numbered], first: int)
 
 
 def _present(lines: Sequence[bytes], before: int) -> Sequence[Numbered]:
-    """The lines that are not blank; ``before`` others come before them."""
+    """Return the lines that are not blank; ``before`` others come before them."""
     return [(number, line) for number, line in enumerate(lines, before + 1) if line.strip()]
 
 
 def parsed_each(texts: Iterable[Numbered], noun: str, first: int) -> Sequence[object]:
-    """The value of each text, the first of which is the record ``first`` of the body. Those that are no JSON are
+    """Return the value of each text, the first of which is the record ``first`` of the body. Those that are no JSON are
     reported all together.
     """
     records: list[object] = []
@@ -277,7 +279,7 @@ def _unreadable(pointer: str, error: Exception) -> Invalid:
 
 
 def _fault(error: Exception, what: str, fix: str) -> Violation:
-    """Why ``what`` cannot be read."""
+    """Return why ``what`` cannot be read."""
     if isinstance(error, RecursionError):
         message = f"{what} is nested too deeply: {NESTED_BOUND}"
         return Violation("", FaultCode.NESTED_TOO_DEEPLY, message, "nest fewer levels")
@@ -304,7 +306,9 @@ def _decimal(text: str) -> Decimal:
 
 
 def _unchanged(parsed: dict[str, Any]) -> dict[str, Any]:
-    """A call of Python's for each object: without any, other threads would wait until the last byte is parsed."""
+    """Return a call of Python's for each object: without any, other threads would wait until the last byte is
+    parsed.
+    """
     return parsed
 
 

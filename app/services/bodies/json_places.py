@@ -21,7 +21,7 @@ class Places:
     offsets: Mapping[str, int]
 
     def nearest(self, pointer: str) -> int | None:
-        """Where the value stands, or what it should be a member of; None in a text that was not understood.
+        """Return where the value stands, or what it should be a member of; None in a text that was not understood.
 
         Faults of schemas point into ``{identifier, schema}``; a text may be the schema alone.
         """
@@ -41,13 +41,13 @@ class _Asked:
     members: dict[str, _Asked] = field(default_factory=dict)
 
     def add(self, pointer: str) -> None:
-        """Asks for the value of ``pointer``, too."""
+        """Ask for the value of ``pointer``, too."""
         asked = self
         for step in pointer.split("/")[1:]:
             asked = asked.members.setdefault(step, _Asked(f"{asked.pointer}/{step}"))
 
     def count(self) -> int:
-        """How many values were asked for."""
+        """Return how many values were asked for."""
         return 1 + sum(one.count() for one in self.members.values())
 
 
@@ -71,7 +71,7 @@ class _Reading:
     unasked: int = 0  # brackets that are open inside a value that nobody asked for
 
     def take(self, lexeme: str, offset: int) -> None:
-        """One lexeme. Raises ``ValueError`` or ``IndexError`` for what is no JSON."""
+        """One lexeme. Raise ``ValueError`` or ``IndexError`` for what is no JSON."""
         if self.unasked:
             self.unasked += 1 if lexeme in "{[" else -1 if lexeme in "}]" else 0
             return
@@ -104,7 +104,7 @@ class _Reading:
 
 
 def places_in(text: str, pointers: Iterable[str]) -> Places:
-    """The places of the values that ``pointers`` name, as far as ``text`` is JSON."""
+    """Return the places of the values that ``pointers`` name, as far as ``text`` is JSON."""
     root = _Asked()
     for pointer in pointers:
         root.add(pointer)

@@ -19,8 +19,8 @@ _MOST_JSON_BYTES: Final = 2**23
 
 
 def record_texts(content: Content, media_type: str, rows: Collection[int]) -> dict[int, str]:
-    """The texts of the records ``rows`` (from 0), as far as they are found in the beginning of the body; of formats
-    that have no texts none.
+    """Return the texts of the records ``rows`` (from 0), as far as they are found in the beginning of the body; of
+    formats that have no texts none.
     """
     if not rows:
         return {}
@@ -50,7 +50,7 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _csv_records(text: str) -> Iterator[str]:
-    """The records after the header, with all the lines that each of them has."""
+    """Yield the records after the header, with all the lines that each of them has."""
     taken: list[str] = []
 
     def lines() -> Iterator[str]:

@@ -38,8 +38,8 @@ class SentForm:
 
 
 def read_form(body: Content, content_type: str, room: Room) -> SentForm:
-    """The form that ``body`` is; a large file goes to the disk once more. Raises ``Invalid``, and ``Unavailable`` where
-    there is no room for it.
+    """Return the form that ``body`` is; a large file goes to the disk once more. Raise ``Invalid``, and ``Unavailable``
+    where there is no room for it.
     """
     media_type, options = parse_options_header(content_type)
     if media_type != b"multipart/form-data" or not options.get(b"boundary"):
@@ -72,7 +72,7 @@ class _Parts:
         self._count = 0
 
     def callbacks(self) -> MultipartCallbacks:
-        """What the parser calls."""
+        """Return what the parser calls."""
         return {
             "on_part_begin": self._begin,
             "on_header_field": self._add_field,
@@ -83,12 +83,12 @@ class _Parts:
         }
 
     def spill(self) -> None:
-        """Writes to the disk what is too much for the memory."""
+        """Write to the disk what is too much for the memory."""
         if self._spool.due:
             self._spool.spill()
 
     def form(self) -> SentForm:
-        """What came."""
+        """Return what came."""
         return SentForm(self._fields, self._file)
 
     def _begin(self) -> None:

@@ -125,9 +125,9 @@ class Compared:
 
 
 def of_merge(repository: Repository, table: Table, merge_id: str) -> Compared:
-    """The snapshot that a merge or compaction committed, and the one before it.
+    """Return the snapshot that a merge or compaction committed, and the one before it.
 
-    Raises ``NotFound`` for the merge and for a snapshot that has expired, and ``Conflict`` (MERGE_NOT_COMMITTED) for a
+    Raise ``NotFound`` for the merge and for a snapshot that has expired, and ``Conflict`` (MERGE_NOT_COMMITTED) for a
     merge that has not committed.
     """
     task = repository.tasks.get(table.id, merge_id)
@@ -142,9 +142,9 @@ def of_merge(repository: Repository, table: Table, merge_id: str) -> Compared:
 
 
 def of_snapshots(repository: Repository, table: Table, version: str, since: str | None) -> Compared:
-    """The snapshot that ``version`` means and the one that ``since`` means: by default the one before it.
+    """Return the snapshot that ``version`` means and the one that ``since`` means: by default the one before it.
 
-    Raises ``NotFound``.
+    Raise ``NotFound``.
     """
     after = find_snapshot(repository, table, version)
     if since is None:
@@ -171,7 +171,7 @@ def _expired(repository: Repository, table: Table, task: Task) -> NotFound:
 
 
 def _since_last(repository: Repository, table: Table, after: Snapshot) -> Compared:
-    """The snapshot and the one before it; where that has expired, a merge's own runs tell what it found."""
+    """Return the snapshot and the one before it; where that has expired, a merge's own runs tell what it found."""
     before = repository.snapshots.find(table.id, after.id - 1) if after.id > 1 else None
     if before is not None or after.id == 1:
         return _compared(repository, table, before, after)
@@ -183,7 +183,7 @@ def _since_last(repository: Repository, table: Table, after: Snapshot) -> Compar
 
 
 def _compared(repository: Repository, table: Table, before: Snapshot | None, after: Snapshot | None) -> Compared:
-    """Both under the later one's schema: what an ALTER between them did is no change of a row."""
+    """Return both under the later one's schema: what an ALTER between them did is no change of a row."""
     there = [snapshot for snapshot in (before, after) if snapshot is not None]
     schema_id = max((snapshot.schema_id for snapshot in there), default=table.schema_id)
     shown = table
@@ -208,7 +208,7 @@ def compare_named(
 ) -> Comparison:
     """``compare`` of what ``find`` says of the table ``name`` (database, table), in a place of the ``room``.
 
-    Raises as ``find`` and ``compare`` do, and ``Unavailable`` where there is no place.
+    Raise as ``find`` and ``compare`` do, and ``Unavailable`` where there is no place.
     """
     with room.place() as place:
 
@@ -229,10 +229,10 @@ def compare(
     integers: Integers | None = None,
     bounds: Bounds = BOUNDS,
 ) -> Comparison:
-    """What became of the rows, told of ``columns`` alone where these are given, with up to ``sample`` rows of each that
-    were added, changed and removed, by token.
+    """Return what became of the rows, told of ``columns`` alone where these are given, with up to ``sample`` rows of
+    each that were added, changed and removed, by token.
 
-    Raises ``Invalid`` for columns that the schema does not have, and ``DamagedFile``.
+    Raise ``Invalid`` for columns that the schema does not have, and ``DamagedFile``.
     """
     schema = compared.view.table.schema
     names = dict.fromkeys((*schema.primary_key, *wanted_columns(compared.view, columns)))
@@ -249,7 +249,9 @@ def compare(
 def _planned(
     warehouse: Warehouse, compared: Compared, bounds: Bounds
 ) -> tuple[TokenRange, Sequence[tuple[Sides, Tokens]]]:
-    """The tokens to look at, all if that is within ``bounds``, and those of each partition whose keys were touched."""
+    """Return the tokens to look at, all if that is within ``bounds``, and those of each partition whose keys were
+    touched.
+    """
     every = compared.sides
     tokens = _part(TokenRange(), bounds.keys, sum(run.rows for sides in every for run in sides.apart))
     touched = [sides.touched(warehouse, tokens) for sides in every]
@@ -259,7 +261,7 @@ def _planned(
 
 
 def _part(tokens: TokenRange, most: int, found: int) -> TokenRange:
-    """The first of the tokens, as many as leave about ``most`` of what was ``found`` in all of them."""
+    """Return the first of the tokens, as many as leave about ``most`` of what was ``found`` in all of them."""
     if found <= most:
         return tokens
     return TokenRange(tokens.first, tokens.first + max(1, (tokens.last - tokens.first + 1) * most // found) - 1)
@@ -309,7 +311,7 @@ class _Found:
         self._sample[became].append(RowChange(became, key, old, new, differing))
 
     def _json(self, row: Any) -> Mapping[str, Any] | None:
-        """A batch of one row, as a lookup answers it."""
+        """Return a batch of one row, as a lookup answers it."""
         if row is None:
             return None
         body = b"".join(WRITERS[NDJSON].write(self.scan.columns, [row], self.scan.integers))
@@ -317,7 +319,7 @@ class _Found:
         return told
 
     def told(self, compared: Compared, tokens: TokenRange) -> Comparison:
-        """What it comes to for all keys, where those in ``tokens`` were looked at."""
+        """Return what it comes to for all keys, where those in ``tokens`` were looked at."""
         looked_at = tokens.last - tokens.first + 1
 
         def of_all(count: int) -> int:

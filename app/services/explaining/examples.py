@@ -41,7 +41,7 @@ class Example:
         return declared_tables(DATABASE, self.ddl, None)[0].schema
 
     def steps(self, count: int) -> list[SimulatedStep]:
-        """What the first ``count`` records do, one after another, with the reason of each column."""
+        """Return what the first ``count`` records do, one after another, with the reason of each column."""
         body = {"schema": self.schema.to_json(), "records": self.records[:count]}
         return [step for row in simulate_merge(json.dumps(body).encode()) for step in row.steps] if count else []
 
@@ -139,7 +139,7 @@ EXAMPLES: Final[Mapping[str, Example]] = {
 
 
 def example_of(name: str) -> Example:
-    """The example of that name. Raises ``NotFound``."""
+    """Return the example of that name. Raise ``NotFound``."""
     if name not in EXAMPLES:
         raise not_found(Resource.TABLE, name, "there is no such example")
     return EXAMPLES[name]
@@ -148,9 +148,9 @@ def example_of(name: str) -> Example:
 def load_example(
     catalog: CatalogDatabase, example: Example, by: str = "", bounds: CatalogBounds = DEFAULT_BOUNDS
 ) -> None:
-    """Makes the example's table, and its database if that is not there; nothing where the table is there already.
+    """Make the example's table, and its database if that is not there; nothing where the table is there already.
 
-    Raises ``Conflict`` where there are too many tables.
+    Raise ``Conflict`` where there are too many tables.
     """
     with suppress(AlreadyExists), catalog.transaction() as repository:
         create_database(repository, DATABASE, _OPTIONS, by, bounds)
@@ -159,7 +159,7 @@ def load_example(
 
 
 def loaded_example(catalog: CatalogDatabase, example: Example) -> tuple[Table, int] | None:
-    """Its table, and how many of its records were played; None where it is not loaded."""
+    """Return its table, and how many of its records were played; None where it is not loaded."""
     with catalog.reading() as repository:
         try:
             table = repository.tables.get(DATABASE, example.name)
@@ -169,9 +169,9 @@ def loaded_example(catalog: CatalogDatabase, example: Example) -> tuple[Table, i
 
 
 def drop_example(catalog: CatalogDatabase, warehouse: Warehouse, example: Example) -> None:
-    """Drops the example's table and what was posted to it, and the database of the examples with the last one.
+    """Drop the example's table and what was posted to it, and the database of the examples with the last one.
 
-    Raises ``NotFound``, or ``Conflict`` for a table of that name with another schema: somebody made it.
+    Raise ``NotFound``, or ``Conflict`` for a table of that name with another schema: somebody made it.
     """
     drop_table(catalog, warehouse, (DATABASE, example.name), _made_of(example))
     with catalog.reading() as repository:

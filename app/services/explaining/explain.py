@@ -50,9 +50,9 @@ class Question:
 
 
 def explain_row(database: CatalogDatabase, images: Images, name: tuple[str, str], question: Question) -> ExplainedRow:
-    """The story of one row of the table ``name`` (database, table), staged records included but for ``as_of``.
+    """Return the story of one row of the table ``name`` (database, table), staged records included but for ``as_of``.
 
-    Raises ``Invalid`` for a key, columns, a time or a place that there cannot be, ``NotFound`` for a snapshot that
+    Raise ``Invalid`` for a key, columns, a time or a place that there cannot be, ``NotFound`` for a snapshot that
     there is not (any more) and for a key that no record is known of (ROW_NOT_FOUND), ``DamagedFile``.
     """
 
@@ -69,7 +69,7 @@ def explain_row(database: CatalogDatabase, images: Images, name: tuple[str, str]
 def _explained(
     database: CatalogDatabase, images: Images, view: View, version: str | None, known: Known, question: Question
 ) -> ExplainedRow:
-    """The files are read while no transaction is open: it would keep PostgreSQL from cleaning up."""
+    """Return the files are read while no transaction is open: it would keep PostgreSQL from cleaning up."""
     key = key_from_text(view.table.schema, question.texts)
     names = wanted_columns(view, question.columns, "/column")
     found = find(view, images, key, view.columns)
@@ -81,7 +81,7 @@ def _explained(
 
 
 def _view(repository: Repository, table: Table, as_of: str | None) -> tuple[View, str | None]:
-    """What is explained, and the version of the table that it is; None now."""
+    """Return what is explained, and the version of the table that it is; None now."""
     if as_of is None:
         return view_of(repository, table), None
     moment = _moment(as_of)
@@ -92,8 +92,8 @@ def _view(repository: Repository, table: Table, as_of: str | None) -> tuple[View
 
 
 def _current_at(repository: Repository, table: Table, moment: datetime, as_of: str) -> int:
-    """The snapshot that was current at ``moment``. Raises ``NotFound`` where it may be one that has expired: bases and
-    tags keep older ones.
+    """Return the snapshot that was current at ``moment``. Raise ``NotFound`` where it may be one that has expired:
+    bases and tags keep older ones.
     """
     commits = [one for one in repository.commits.every(table.id) if one.snapshot_id <= (table.snapshot_id or 0)]
     before = [one for one in commits if one.committed_at <= moment]
@@ -118,7 +118,9 @@ def _expired(as_of: str, before: Commit, after: Commit) -> NotFound:
 
 
 def _moment(text: str) -> datetime | None:
-    """The time that ``text`` says; None where it is a snapshot's number or a tag. Raises ``Invalid`` without offset."""
+    """Return the time that ``text`` says; None where it is a snapshot's number or a tag. Raise ``Invalid`` without
+    offset.
+    """
     if not re.match(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}", text):
         return None
     # A plus in a query that was not encoded is a space.
@@ -144,7 +146,7 @@ class _Explanation:
         self.history, self.found, self.shown, self.question = history, found, shown, question
 
     def answer(self) -> ExplainedRow:
-        """The explanation from the oldest snapshot on from which it is exact."""
+        """Return the explanation from the oldest snapshot on from which it is exact."""
         number, words = self._chosen()
         records = [one for one in self.history.after(number) if isinstance(one, Taken)]
         told = self._page(records)
@@ -168,7 +170,7 @@ class _Explanation:
         return Play(self.history, self.history.base(number), self.shown, None).body() == self.found.body
 
     def _chosen(self) -> tuple[int, str]:
-        """The snapshot that the explanation starts from, and why it is this one.
+        """Return the snapshot that the explanation starts from, and why it is this one.
 
         Where something older was forgotten that the records alone do not tell, it is a later one: once the state of a
         snapshot comes to the row, so does that of every snapshot after it.
@@ -201,7 +203,7 @@ class _Explanation:
         return f"records merged up to snapshot {number} are one state: older ones are not kept"
 
     def _page(self, records: Sequence[Taken]) -> Told:
-        """Which of the records are told. Raises ``Invalid`` for a place that none of them has."""
+        """Return which of the records are told. Raise ``Invalid`` for a place that none of them has."""
         until = len(records)
         if self.question.before is not None:
             found = [place for place, one in enumerate(records) if _named(one) == self.question.before]
@@ -246,5 +248,5 @@ def _place(taken: Taken) -> RecordPlace:
 
 
 def _named(taken: Taken) -> str:
-    """What asks for the records before this one."""
+    """Return what asks for the records before this one."""
     return f"{taken.batch.number}.{taken.position}"

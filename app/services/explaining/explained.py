@@ -267,7 +267,7 @@ class Play:
         )
 
     def body(self) -> bytes | None:
-        """The row that the history comes to, as lookups answer it."""
+        """Return the row that the history comes to, as lookups answer it."""
         self._flush()
         row = None if self.story.state is None else finish(self.story.plan, self.story.state)
         return None if row is None else row_json(self.history.view.table.schema, row)

@@ -56,8 +56,8 @@ class KeptRecord:
 
 
 def kept_since(repository: Repository, table: Table) -> int:
-    """The number of the snapshot after which every merged record is kept: it is kept, too. 0 where all are kept from
-    the table's first batch on.
+    """Return the number of the snapshot after which every merged record is kept: it is kept, too. 0 where all are kept
+    from the table's first batch on.
     """
     if not retention_of(table).window:
         return table.snapshot_id or 0
@@ -88,7 +88,9 @@ class KeptRecords:
 
 
 def kept_files(repository: Repository, table: Table, after: int, until: int) -> KeptFiles:
-    """What is kept of the snapshots after number ``after``, which is not before ``kept_since``, up to ``until``."""
+    """Return what is kept of the snapshots after number ``after``, which is not before ``kept_since``, up to
+    ``until``.
+    """
     files = [one for one in repository.history.files(table.id, after) if one.first_snapshot <= until]
     unfiled = [one for one in repository.history.unfiled(table.id, after) if (one.snapshot_id or 0) <= until]
     numbers = {file.schema_id for file in files} | {batch.schema_id for batch in unfiled}
@@ -105,11 +107,11 @@ def kept_files(repository: Repository, table: Table, after: int, until: int) -> 
 def kept_records(
     warehouse: Warehouse, kept: KeptFiles, key: Key, batches_of: BatchesOf, room: Room = KEY_ROOM
 ) -> KeptRecords:
-    """The newest records of ``key``, all or those for which there is ``room``; ``batches_of`` asks the catalog, while
-    no file is read in the same transaction.
+    """Return the newest records of ``key``, all or those for which there is ``room``; ``batches_of`` asks the catalog,
+    while no file is read in the same transaction.
 
-    Raises ``DamagedFile``; ``missing`` also where a sweep has moved records to another file since ``kept`` was read:
-    to be read again (``app.services.shared.damage.read_again``).
+    Raise ``DamagedFile``; ``missing`` also where a sweep has moved records to another file since ``kept`` was read: to
+    be read again (``app.services.shared.damage.read_again``).
     """
     return _KeyRecords(warehouse, kept, key, batches_of, room).read()
 
@@ -124,7 +126,7 @@ class _KeyRecords:
         self._after = kept.after
 
     def read(self) -> KeptRecords:
-        """Those for which there is room."""
+        """Return those for which there is room."""
         if self._read_staged():
             self._read_filed()
         complete = [one for one in self._found if (one.batch.snapshot_id or 0) > self._after]
@@ -159,13 +161,13 @@ class _KeyRecords:
         return [number for number in numbers if self._kept.after < self._snapshot(number) <= self._kept.until]
 
     def _snapshot(self, number: int) -> int:
-        """The snapshot of a batch; 0 of one that history does not have any more."""
+        """Return the snapshot of a batch; 0 of one that history does not have any more."""
         batch = self._batches[number]
         return (batch.snapshot_id or 0) if batch else 0
 
     def _take(self, schema: TableSchema, newest: NewestRecords) -> bool:
-        """Whether these are all that there are: else what is known of the key begins after the snapshot of the first
-        that is not among them.
+        """Return whether these are all that there are: else what is known of the key begins after the snapshot of the
+        first that is not among them.
         """
         for record in newest.records:
             batch = self._batches[batch_number(record.arrival)]
@@ -183,7 +185,7 @@ def file_history(database: CatalogDatabase, warehouse: Warehouse, table: Table, 
 
     A file is named when it is whole, and what it has is forgotten elsewhere in the same transaction: whoever is
     interrupted leaves files that nobody names. Records whose staging file is damaged end what is kept: history begins
-    anew after them. Raises ``OSError``, and ``KeyfoldError`` where catalog or warehouse do not answer.
+    again after them. Raise ``OSError``, and ``KeyfoldError`` where catalog or warehouse do not answer.
     """
     if not retention_of(table).window:
         return
@@ -233,8 +235,8 @@ def _file_some(database: CatalogDatabase, warehouse: Warehouse, table: Table, cu
 
 
 def _next(waiting: Sequence[Batch], bases: Sequence[int]) -> Sequence[Batch]:
-    """The first batches of ``waiting``, all of their snapshots: no file has records from before and after a base, so
-    that it goes as a whole.
+    """Return the first batches of ``waiting``, all of their snapshots: no file has records from before and after a
+    base, so that it goes as a whole.
     """
     size = 0
     for place, (batch, following) in enumerate(pairwise(waiting), 1):
@@ -261,7 +263,7 @@ def _join_some(database: CatalogDatabase, warehouse: Warehouse, table: Table, cu
 def _check_there(warehouse: Warehouse, table: Table, files: Sequence[HistoryFile]) -> None:
     """Under the table's lock, under which sweeps remove what nobody names: who slept before the commit may be too late.
 
-    Raises ``Unavailable``.
+    Raise ``Unavailable``.
     """
     if not all_there(warehouse, table.id, files):
         raise Unavailable(f"history files of table {table.full_name} were swept before they were named; tried again")
@@ -282,7 +284,7 @@ def _give_up(database: CatalogDatabase, table: Table, error: DamagedFile) -> Non
 
 
 def retention_of(table: Table) -> Retention:
-    """What the table's options ask for."""
+    """Return what the table's options ask for."""
     options = table.schema.parsed
     return Retention(options["history.time-retained"], options["history.max-size"])
 
@@ -290,7 +292,7 @@ def retention_of(table: Table) -> Retention:
 def move_history(repository: Repository, table: Table, now: datetime) -> None:
     """Let history begin where the table's options say by ``now``, at a snapshot that is kept for it.
 
-    Raises ``NotFound`` when the table is gone.
+    Raise ``NotFound`` when the table is gone.
     """
     repository.tables.lock(table.id)
     current = repository.commits.find(table.id, repository.commits.heads([table.id]).get(table.id, 0))
@@ -312,7 +314,7 @@ def move_history(repository: Repository, table: Table, now: datetime) -> None:
 
 
 def _restored(repository: Repository, table_id: str, since: int) -> list[Base]:
-    """The snapshots of rollbacks to what was before all that is kept: it cannot be explained from any other."""
+    """Return the snapshots of rollbacks to what was before all that is kept: it cannot be explained from any other."""
     rewrites = repository.rewrites.after(table_id, since)
     back = [one for one in rewrites if one.kind is SnapshotKind.ROLLBACK and (one.restored_from or 0) < since]
     commits = (repository.commits.find(table_id, one.snapshot_id) for one in back)

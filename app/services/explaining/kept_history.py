@@ -91,7 +91,7 @@ class Known:
 
 
 def known_history(repository: Repository, table: Table, until: int) -> Known:
-    """What the transaction sees of ``table``, which was read in it."""
+    """Return what the transaction sees of ``table``, which was read in it."""
     commits = [one for one in repository.commits.every(table.id) if one.snapshot_id <= until]
     since = kept_since(repository, table)
     return Known(repository.rewrites.after(table.id), commits, since, kept_files(repository, table, since, until))
@@ -178,8 +178,8 @@ class KeptHistory:
         ]
 
     def _schemas(self, kept: Sequence[KeptRecord]) -> Mapping[int, TableSchema]:
-        """The schema under which each merge folded. Of an expired snapshot nobody knows it: it is not older than that
-        of its batches, nor than that of the merge before.
+        """Return the schema under which each merge folded. Of an expired snapshot nobody knows it: it is not older than
+        that of its batches, nor than that of the merge before.
         """
         table = self.view.table
         numbers = sorted({one.batch.snapshot_id or 0 for one in kept})
@@ -210,7 +210,7 @@ class KeptHistory:
         return numbers or [self.until]  # older than all that is kept: its own state is all that is known of it
 
     def base(self, number: int) -> Base:
-        """The key's state in a snapshot that has not expired; 0: before the first."""
+        """Return the key's state in a snapshot that has not expired; 0: before the first."""
         known = self._bases.get(number)
         if known is None:
             known = self._bases[number] = self._state_in(number)
@@ -229,14 +229,16 @@ class KeptHistory:
         return Base(commit, schema, dict(state))
 
     def after(self, number: int) -> list[Taken | Turn]:
-        """What came after a snapshot, in order, the staged records last."""
+        """Return what came after a snapshot, in order, the staged records last."""
         merged: list[Taken | Turn] = [*self.merged, *self.turns]
         later = [one for one in merged if (one.snapshot or 0) > number]
         # A rollback or a drop shares its number with no merge.
         return [*sorted(later, key=lambda one: one.snapshot or 0), *self.staged]
 
     def forgotten(self, after: int, before: int) -> Commit | None:
-        """The last compaction between two snapshots, if it has forgotten the key; None too where it has expired."""
+        """Return the last compaction between two snapshots, if it has forgotten the key; None too where it has
+        expired.
+        """
         between = [one for one in self.commits if after < one.snapshot_id < before]
         compactions = [
             one for one in between if one.kind is SnapshotKind.COMPACTION and self.lineage.holds(one.snapshot_id)

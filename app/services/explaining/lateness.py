@@ -66,7 +66,7 @@ def count_late_records(
 
 
 def _few(senders: Mapping[str, LateRecords]) -> Mapping[str, LateRecords]:
-    """Those that sent the most, and the rest together: each merge keeps what it takes to tell of all of them."""
+    """Return those that sent the most, and the rest together: each merge keeps what it takes to tell of all of them."""
     if len(senders) <= MOST_SENDERS:
         return senders
     ordered = sorted(senders.items(), key=lambda one: (-one[1].records, one[0]))
@@ -75,12 +75,12 @@ def _few(senders: Mapping[str, LateRecords]) -> Mapping[str, LateRecords]:
 
 
 def _ids(found: Merged, lane: Lane) -> list[int]:
-    """What a lane is called for good: the ids of its sequence fields."""
+    """Return what a lane is called for good: the ids of its sequence fields."""
     return [found.schema.by_name[name].id for name in lane.sequence]
 
 
 def _found(repository: Repository, table: Table, merge_id: str) -> Merged | None:
-    """What the merge folded; None where it has not committed, or its snapshot is gone."""
+    """Return what the merge folded; None where it has not committed, or its snapshot is gone."""
     try:
         compared = of_merge(repository, table, merge_id)
     except (NotFound, Conflict):
@@ -90,8 +90,8 @@ def _found(repository: Repository, table: Table, merge_id: str) -> Merged | None
 
 
 def first_batches(batches: Sequence[Batch], most: int = MOST_RECORDS) -> Sequence[Batch]:
-    """The first batches that have records, as many as have ``most`` of them together: what came after one that is left
-    out would be compared with less than was there before it.
+    """Return the first batches that have records, as many as have ``most`` of them together: what came after one that
+    is left out would be compared with less than was there before it.
     """
     sums = accumulate(batch.records for batch in batches)
     some = takewhile(lambda one: one[1] <= most, zip(batches, sums, strict=True))
@@ -142,7 +142,7 @@ class LateReport:
 
 
 def late_report(repository: Repository, table: Table, since: datetime | None) -> LateReport:
-    """What came late in the table. Lanes that it has no more are left out."""
+    """Return what came late in the table. Lanes that it has no more are left out."""
     totals: dict[tuple[int, ...], dict[str, LateRecords]] = {}
     merges = counted = records = 0
     begun: datetime | None = None
@@ -178,7 +178,7 @@ def _told(table: Table, lane: Lane, totals: Mapping[tuple[int, ...], Mapping[str
 
 
 def parsed_since(text: str | None) -> datetime | None:
-    """The time that a request means. Raises ``Invalid`` for a text that is none, or has no offset."""
+    """Return the time that a request means. Raise ``Invalid`` for a text that is none, or has no offset."""
     if text is None:
         return None
     try:

@@ -53,7 +53,7 @@ class Played:
 def play(schema_text: str, records: str, posted: str, bounds: CatalogBounds = DEFAULT_BOUNDS) -> Played:
     """``records`` are JSON objects, one a line, an empty line ends a batch; ``posted`` are the same in another order.
 
-    Raises ``Invalid`` for a schema or records that a table could not have, ``TooLarge``.
+    Raise ``Invalid`` for a schema or records that a table could not have, ``TooLarge``.
     """
     schema = _schema(schema_text, bounds)
     plan = compile_plan(schema)
@@ -96,7 +96,7 @@ def _batches(text: str) -> list[list[str]]:
 
 
 def _check_values(records: int, columns: int) -> None:
-    """Raises ``TooLarge`` for more than a page can tell."""
+    """Raise ``TooLarge`` for more than a page can tell."""
     most = MOST_VALUES // columns
     if records > most:
         fix = "play fewer of them, or leave out columns"

@@ -63,9 +63,9 @@ class NoRow:
 def view_row(
     database: CatalogDatabase, images: Images, table: Table, question: Question, tried: Sequence[Mapping[str, Any]] = ()
 ) -> RowView:
-    """What there is to tell of the row; ``tried`` are records without their key, and are not stored.
+    """Return what there is to tell of the row; ``tried`` are records without their key, and are not stored.
 
-    Raises as ``explain_row`` does.
+    Raise as ``explain_row`` does.
     """
     name = (table.database, table.name)
     then = now = explain_row(database, images, name, question)
@@ -83,7 +83,7 @@ def view_row(
 def view_no_row(
     database: CatalogDatabase, images: Images, table: Table, texts: Sequence[str], tried: Sequence[Mapping[str, Any]]
 ) -> NoRow:
-    """As ``view_row``, of a key that no record is known of. Raises ``Invalid`` for texts that are no key."""
+    """As ``view_row``, of a key that no record is known of. Raise ``Invalid`` for texts that are no key."""
     key = key_to_json(table.schema, key_from_text(table.schema, texts))
     with database.reading() as repository:
         trial = try_records(repository, images, table, key, tried)
@@ -104,7 +104,7 @@ def try_records(
     key: Mapping[str, Any],
     tried: Sequence[Mapping[str, Any]],
 ) -> Trial | None:
-    """What records of ``key`` would do, none for none; also to a row that there is not yet."""
+    """Return what records of ``key`` would do, none for none; also to a row that there is not yet."""
     if not tried:
         return None
     records = [{**key, **one, **key} for one in tried]
@@ -116,8 +116,8 @@ def try_records(
 
 
 def typed(column: Column, text: str) -> Any:
-    """What somebody wrote into a field of ``column``, as JSON; the text itself where it is no value of it, so that the
-    fault is told as that of any record.
+    """Return what somebody wrote into a field of ``column``, as JSON; the text itself where it is no value of it, so
+    that the fault is told as that of any record.
     """
     try:
         value = _read(column, text)

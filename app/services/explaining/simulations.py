@@ -66,10 +66,10 @@ class SimulatedRow:
 def simulate_rows(
     repository: Repository, images: Images, table: Table, body: bytes, integers: Integers | None = None
 ) -> list[SimulatedRow]:
-    """The records of ``body`` folded on the live rows of ``table``, staged batches included; rows are told with
+    """Return the records of ``body`` folded on the live rows of ``table``, staged batches included; rows are told with
     ``integers`` as asked.
 
-    Raises ``Invalid`` for records that a batch could not hold either.
+    Raise ``Invalid`` for records that a batch could not hold either.
     """
     return simulate_on_rows(repository, images, table, _records(_parsed(body)), integers)
 
@@ -79,7 +79,7 @@ def simulate_on_rows(
 ) -> list[SimulatedRow]:
     """``records``, as ``parse_json`` gives them, folded on the live rows of ``table``, staged batches included.
 
-    Raises ``Invalid`` for records that a batch could not hold either, ``TooLarge``.
+    Raise ``Invalid`` for records that a batch could not hold either, ``TooLarge``.
     """
     _check_count(records)
     return _simulate(compile_plan(table.schema), records, latest_state(repository, images, table), integers)
@@ -88,9 +88,9 @@ def simulate_on_rows(
 def simulate_merge(
     body: bytes, bounds: SchemaBounds = DEFAULT_BOUNDS.table, integers: Integers | None = None
 ) -> list[SimulatedRow]:
-    """The records of ``body`` folded on nothing, in a table of the schema that ``body`` gives.
+    """Return the records of ``body`` folded on nothing, in a table of the schema that ``body`` gives.
 
-    Raises ``Invalid`` with the faults of the schema or of the records.
+    Raise ``Invalid`` with the faults of the schema or of the records.
     """
     parsed = _parsed(body)
     if not isinstance(parsed, dict) or not isinstance(parsed.get("schema"), dict):
@@ -107,17 +107,17 @@ def simulate_on_nothing(
 ) -> list[SimulatedRow]:
     """``records``, as ``parse_json`` gives them, folded under ``plan``.
 
-    Raises ``Invalid`` for records that a batch could not hold, ``TooLarge``.
+    Raise ``Invalid`` for records that a batch could not hold, ``TooLarge``.
     """
     _check_count(records)
     return _simulate(plan, records, lambda _: None, integers)
 
 
 def merged_in_batches(plan: MergePlan, batches: Sequence[Sequence[Any]]) -> list[dict[str, Any] | None]:
-    """The rows of ``batches`` of records, each folded by itself and then all of them, as merges and compactions do;
-    in the order of the first record of each key.
+    """Return the rows of ``batches`` of records, each folded by itself and then all of them, as merges and compactions
+    do; in the order of the first record of each key.
 
-    Raises ``Invalid`` for records that a batch could not hold.
+    Raise ``Invalid`` for records that a batch could not hold.
     """
     records = [record for batch in batches for record in batch]
     decoded = RecordDecoder(plan, check_of_first_records(plan, no_rows)).decode(records)
@@ -207,7 +207,7 @@ def _key(plan: MergePlan, values: Mapping[str, Any], *, decoded: bool) -> Key:
 
 
 def _decoded_records(schema: TableSchema, decoded: DecodedRecords) -> dict[int, Record]:
-    """The records that a batch would stage, by position in the request."""
+    """Return the records that a batch would stage, by position in the request."""
     rows = zip(decoded.kinds, decoded.positions, strict=True)
     return {
         position: Record(
@@ -242,6 +242,6 @@ class _Fold:
         return size_of(step.after)
 
     def row(self) -> SimulatedRow:
-        """What became of the key. Raises ``Conflict`` for a total that ends outside its column's type."""
+        """Return what became of the key. Raise ``Conflict`` for a total that ends outside its column's type."""
         self.told.check(self.shown.key(self.key))
         return SimulatedRow(self.shown.key(self.key), self.before, self.told.visible(), self.steps)

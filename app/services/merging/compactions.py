@@ -55,7 +55,7 @@ class Picked:
 
 
 def ask_for_compaction(repository: Repository, table_id: str, *, full: bool = True) -> CatalogTask:
-    """A compaction of all runs, or of those that the policy picks; one that waits is answered again."""
+    """Return a compaction of all runs, or of those that the policy picks; one that waits is answered again."""
     return repository.tasks.request(table_id, TaskTrigger.REQUEST, TaskKind.COMPACTION, full=full)
 
 
@@ -104,8 +104,8 @@ def request_failed_compactions(database: CatalogDatabase) -> None:
 
 
 def other_meanings(repository: Repository, table: Table, snapshot: Snapshot) -> frozenset[int]:
-    """The ids of the schemas of runs whose state means something else than the table's present one, or which Delta's
-    readers would not find their columns in.
+    """Return the ids of the schemas of runs whose state means something else than the table's present one, or which
+    Delta's readers would not find their columns in.
     """
     same = readable_as if table.schema.parsed["delta.publish"] else same_fold
     written = {run.schema_id for run in snapshot.runs} - {table.schema_id}
@@ -115,7 +115,7 @@ def other_meanings(repository: Repository, table: Table, snapshot: Snapshot) -> 
 def pick_runs(
     options: TableOptions, snapshot: Snapshot, other: frozenset[int] = frozenset(), *, full: bool
 ) -> list[Picked]:
-    """What to combine in each partition: all of it, or what the policy says.
+    """Return what to combine in each partition: all of it, or what the policy says.
 
     Runs of the schemas ``other`` mean something else: only all of them together enter the new meaning as what they
     show, so where the policy takes some it takes all.
@@ -137,7 +137,7 @@ def _all_of(runs: Sequence[Run], other: frozenset[int]) -> int:
 
 
 def _partitions(runs: Iterable[Run]) -> list[list[Run]]:
-    """The runs of each partition, oldest first."""
+    """Return the runs of each partition, oldest first."""
     found: dict[str | None, list[Run]] = {}
     for run in runs:
         found.setdefault(run.partition, []).append(run)
@@ -265,7 +265,7 @@ def _wants_changes(options: TableOptions, picked: Picked) -> bool:
 
 
 def changes_wanted(options: TableOptions) -> dict[str, Any]:
-    """Which rows count as changed; of first-row only new ones do (merge-semantics §8.3)."""
+    """Return which rows count as changed; of first-row only new ones do (merge-semantics §8.3)."""
     deduplicate = options["changelog-producer.row-deduplicate"] or options.engine is MergeEngine.FIRST_ROW
     ignored = options["changelog-producer.row-deduplicate-ignore-fields"]
     return {"row_deduplicate": deduplicate, "ignored_fields": ignored}
@@ -280,7 +280,7 @@ def _commit(
 ) -> Snapshot | None:
     """Put the compacted runs in the place of those they were made of, under whatever was committed meanwhile.
 
-    Raises ``Conflict`` when these are no longer part of the table.
+    Raise ``Conflict`` when these are no longer part of the table.
     """
 
     def prepare(_: Repository, current: Snapshot | None) -> Commit[Snapshot]:
@@ -297,7 +297,7 @@ def _commit(
 def replaced(runs: Sequence[Run], picked: Sequence[Sequence[str]], compacted: Sequence[Run]) -> list[Run]:
     """``runs`` in which each ``picked`` list of neighbours (by id) gave way to the compacted run of its partition.
 
-    Raises ``Conflict`` when some are gone, or have others between them now.
+    Raise ``Conflict`` when some are gone, or have others between them now.
     """
     place_of = {run.id: place for place, run in enumerate(runs)}
     results = {run.partition: run for run in compacted}
@@ -313,7 +313,7 @@ def replaced(runs: Sequence[Run], picked: Sequence[Sequence[str]], compacted: Se
 
 
 def _neighbours(runs: Sequence[Run], places: Sequence[int]) -> bool:
-    """Whether no run of the same partition lies between those at ``places``, which are in order."""
+    """Return whether no run of the same partition lies between those at ``places``, which are in order."""
     partition = runs[places[0]].partition
     between = [place for place in range(places[0], places[-1] + 1) if runs[place].partition == partition]
     return list(places) == between

@@ -27,7 +27,7 @@ class GivingWay:
         self._since: float | None = None
 
     def may_begin(self, database: CatalogDatabase) -> bool:
-        """Whether a compaction waits that may begin now. Raises ``Unavailable``."""
+        """Return whether a compaction waits that may begin now. Raise ``Unavailable``."""
         with database.reading() as repository:
             if not repository.leases.may_claim(TaskKind.COMPACTION):
                 return False
@@ -35,7 +35,7 @@ class GivingWay:
         return not self.gives_way(crowded)
 
     def gives_way(self, crowded: bool) -> bool:
-        """Whether the next compaction is put off; ``crowded``: merges wait for others."""
+        """Return whether the next compaction is put off; ``crowded``: merges wait for others."""
         now = self._clock()
         if self._since is None:
             self._since = now
@@ -53,6 +53,6 @@ class GivingWay:
 
 
 def _crowded(repository: Repository) -> bool:
-    """Whether merges are overdue because they wait for others."""
+    """Return whether merges are overdue because they wait for others."""
     late = overdue_tables(repository, spark_answers=True)
     return any(one.reason is OverdueReason.WAITING for one in late)

@@ -18,7 +18,7 @@ class HeldLeases:
         self._ended = False
 
     def hold(self, lease: Lease | None) -> Lease | None:
-        """The lease, which is held from now on; None where there is none, or the worker ends: then it is handed
+        """Return the lease, which is held from now on; None where there is none, or the worker ends: then it is handed
         back.
         """
         if lease is None:
@@ -37,17 +37,17 @@ class HeldLeases:
             self._changed.notify_all()
 
     def merging(self) -> int:
-        """How many merges are under way."""
+        """Return how many merges are under way."""
         with self._changed:
             return sum(lease.claimed.task.kind is TaskKind.MERGE for lease in self._held)
 
     def wait_for_place(self, places: int, seconds: float) -> None:
-        """Returns when fewer merges than ``places`` are under way, the worker ends, or after the time."""
+        """Return when fewer merges than ``places`` are under way, the worker ends, or after the time."""
         with self._changed:
             self._changed.wait_for(lambda: self._ended or self.merging() < places, seconds)
 
     def end(self, seconds: float) -> Collection[Lease]:
-        """What is still under way after so many seconds; nothing more is held."""
+        """Return what is still under way after so many seconds; nothing more is held."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()

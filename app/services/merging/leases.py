@@ -26,7 +26,7 @@ BEFORE_COMMIT = 0.99  # the most that the progress says before the commit
 
 
 def claim(site: MergeSite, owner: str, kind: TaskKind) -> Lease | None:
-    """The lease of the oldest pending task of the kind, or None when there is none.
+    """Return the lease of the oldest pending task of the kind, or None when there is none.
 
     No two claims that are worked on at the same time may have one ``owner``: a commit asks no more than that.
     """
@@ -39,7 +39,7 @@ def claim(site: MergeSite, owner: str, kind: TaskKind) -> Lease | None:
 
 
 def claim_one(site: MergeSite, owner: str, task_id: str, table_id: str) -> Lease | None:
-    """The lease of this very task, or None when nobody may claim it any more. ``owner`` as in ``claim``.
+    """Return the lease of this very task, or None when nobody may claim it any more. ``owner`` as in ``claim``.
 
     None, too, where the catalog has not what was stored of the table: its tasks wait, and those of others go on.
     """
@@ -77,7 +77,7 @@ def run_leased(lease: Lease, work: Callable[[ClaimedTask, Lease], Done]) -> None
 
 
 def _run(lease: Lease, work: Callable[[ClaimedTask, Lease], Done]) -> tuple[TaskOutcome, Done]:
-    """How it ended, and what it committed or, if it did not, the records that wait."""
+    """Return how it ended, and what it committed or, if it did not, the records that wait."""
     site, claimed, kind = lease.site, lease.claimed, lease.claimed.task.kind
     try:
         with _kept(lease):
@@ -120,7 +120,7 @@ _NEXT: Mapping[TaskKind, str] = {
 
 
 def failure_text(error: Exception, kind: TaskKind) -> str:
-    """What a failed task tells its table's users: the first line, and what happens next."""
+    """Return what a failed task tells its table's users: the first line, and what happens next."""
     of_store = reason_of_store(error) if isinstance(error, OSError) else None
     message = error.message if isinstance(error, KeyfoldError) else of_store or str(error)
     if isinstance(error, OSError) and error.errno in NO_ROOM:
@@ -213,7 +213,7 @@ class Lease:
             return repository.leases.renew(task, self.claimed.lease_owner, self.site.lease_seconds, fraction, detail)
 
     def hand_back(self) -> None:
-        """Stop it and let any worker begin it anew at once; nothing that is still under way here can commit it."""
+        """Stop it and let any worker begin it again at once; nothing that is still under way here can commit it."""
         self.handed_back = True
         self.end()
         try:

@@ -29,7 +29,9 @@ T = TypeVar("T")
 
 
 def claim_round(site: MergeSite, owner: str, chosen: Sequence[WaitingMerge]) -> list[Lease]:
-    """The leases of those of the merges that nobody else has claimed meanwhile; ``owner`` is of this round only."""
+    """Return the leases of those of the merges that nobody else has claimed meanwhile; ``owner`` is of this round
+    only.
+    """
     if not chosen:
         return []
     try:
@@ -113,7 +115,7 @@ def _unheard(_: float, __: Mapping[str, int]) -> None:
 
 
 def _committed(site: MergeSite, folded: Sequence[FoldedMerge]) -> Mapping[str, Snapshot]:
-    """The snapshots of those that could be committed, by merge. Of the others the catalog has nothing."""
+    """Return the snapshots of those that could be committed, by merge. Of the others the catalog has nothing."""
     if not folded:
         return {}
     try:

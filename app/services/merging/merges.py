@@ -58,8 +58,8 @@ def request_due_merges(database: CatalogDatabase, now: datetime | None = None) -
 
 
 def batches_wait(database: CatalogDatabase) -> bool:
-    """Whether some table has staged batches that may become due without any further request, and soon: one whose merges
-    fail is not worth looking after all the time.
+    """Return whether some table has staged batches that may become due without any further request, and soon: one whose
+    merges fail is not worth looking after all the time.
     """
     with database.reading() as repository:
         return repository.tasks.batches_wait()
@@ -74,7 +74,7 @@ class _Due:
 
 
 def _due(backlog: Backlog, now: datetime) -> _Due | None:
-    """Why the backlog should be merged now; a table whose merges fail waits longer each time.
+    """Return why the backlog should be merged now; a table whose merges fail waits longer each time.
 
     A time in the future was stored before the clock was set back, and waits no more.
     """
@@ -256,7 +256,7 @@ def _commit_merge(site: MergeSite, claimed: ClaimedTask, folded: Folded, lease: 
 
 
 def _check_base(repository: Repository, claimed: ClaimedTask, folded: Folded, base: Snapshot | None) -> None:
-    """Raises ``Conflict`` when the changes were made against rows that are no longer those of ``base``."""
+    """Raise ``Conflict`` when the changes were made against rows that are no longer those of ``base``."""
     looked_up = folded.changed.id if folded.changed else 0
     if folded.changed is None or base is None or base.id == looked_up:
         return
@@ -266,7 +266,7 @@ def _check_base(repository: Repository, claimed: ClaimedTask, folded: Folded, ba
 
 
 def _check_producer(repository: Repository, claimed: ClaimedTask, snapshot: Snapshot) -> None:
-    """Raises ``Conflict`` when an ALTER meanwhile asks for another changelog than the merge has written."""
+    """Raise ``Conflict`` when an ALTER meanwhile asks for another changelog than the merge has written."""
     table = claimed.table
     if snapshot.schema_id != table.schema_id:
         schemas = (table.schema, repository.tables.schema_at(table.id, snapshot.schema_id))
@@ -282,7 +282,7 @@ def request_merge(database: CatalogDatabase, table_id: str) -> CatalogTask:
 
 
 def ask_for_merge(repository: Repository, table_id: str) -> CatalogTask:
-    """A merge of everything staged now; one that waits is answered again."""
+    """Return a merge of everything staged now; one that waits is answered again."""
     return repository.tasks.request(table_id, TaskTrigger.REQUEST)
 
 
@@ -293,8 +293,8 @@ def list_merges(
     state: TaskState | None = None,
     kind: TaskKind | None = None,
 ) -> Page[CatalogTask]:
-    """A page of the table's merges and compactions, newest first, of those in ``state`` and of ``kind`` where these are
-    given. Raises ``Invalid``.
+    """Return a page of the table's merges and compactions, newest first, of those in ``state`` and of ``kind`` where
+    these are given. Raise ``Invalid``.
     """
     found = repository.tasks.page(table.id, after=request.after, limit=request.and_one_more, state=state, kind=kind)
     return page_of(found, request, lambda merge: merge.id)

@@ -21,7 +21,7 @@ ENDED_SECONDS: Final = 60.0  # in time for so long: one merge in time among late
 
 
 def overdue_tables(repository: Repository, table_id: str | None = None, *, spark_answers: bool) -> list[Overdue]:
-    """The tables (or this one) that are overdue now, the one whose batch is oldest first."""
+    """Return the tables (or this one) that are overdue now, the one whose batch is oldest first."""
     now = repository.now()
     stopped = repository.stops.stopped()
     waits = (replace(one, stopped=one.table.id in stopped) for one in repository.stats.waits(table_id))
@@ -49,7 +49,7 @@ class OverdueWatch(Repeated):
         self._seen: dict[str, _Seen] = {}
 
     def look(self) -> None:
-        """Look once. Raises ``Unavailable``."""
+        """Look once. Raise ``Unavailable``."""
         with self._database.reading() as repository:
             found = overdue_tables(repository, spark_answers=self._database.metrics.spark in SPARK_SERVES)
         now = self._clock()

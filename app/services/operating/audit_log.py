@@ -28,7 +28,7 @@ class AuditLog:
     """
 
     def __init__(self, destination: str) -> None:
-        """Raises ``Unavailable`` for a file that cannot be opened."""
+        """Raise ``Unavailable`` for a file that cannot be opened."""
         stream = STREAMS.get(destination)
         try:
             self._lines = _Stream(stream()) if stream else _File(destination, encoding="utf-8")
@@ -48,7 +48,7 @@ class AuditLog:
             _tell_failure(record)
 
     def close(self) -> None:
-        """Ends it."""
+        """End it."""
         self._lines.close()
 
 
@@ -78,8 +78,9 @@ def _private(path: str, flags: int) -> int:
 
 
 def last_lines(path: str, most: int) -> list[dict[str, Any]]:
-    """The last ``most`` lines of the file, the oldest first, as far as they lie in its last ``TAIL_BYTES``; what is no
-    line of an audit log is left out. A file that is not there has none. Raises ``Unavailable`` where it cannot be read.
+    """Return the last ``most`` lines of the file, the oldest first, as far as they lie in its last ``TAIL_BYTES``; what
+    is no line of an audit log is left out. A file that is not there has none. Raise ``Unavailable`` where it cannot be
+    read.
     """
     try:
         with open(path, "rb") as file:

@@ -59,7 +59,9 @@ def overview(
     part: str = "",
     spark_answers: bool = True,
 ) -> Overview:
-    """The tables of ``scope`` with ``part`` in their names, in order, those after the one that ``after`` names."""
+    """Return the tables of ``scope`` with ``part`` in their names, in order, those after the one that ``after``
+    names.
+    """
     known = repository.overview
     found = known.tables(scope, after=after, limit=limit + 1, part=part)
     page = found[:limit]
@@ -93,7 +95,7 @@ def _glances(repository: Repository, tables: Sequence[Table], late: Mapping[str,
 
 
 def _waiting(repository: Repository, scope: TokenScope) -> StagedTotals:
-    """What waits in all tables of ``scope`` together."""
+    """Return what waits in all tables of ``scope`` together."""
     found = [one.staged for one in repository.stats.staged_tables() if scope.covers(one.database, one.table)]
     times = [one.oldest_accepted_at for one in found if one.oldest_accepted_at is not None]
     return StagedTotals(

@@ -44,13 +44,13 @@ class Conditions:
         self._warehouse = Refreshed(lambda: _Found(warehouse_fault(database, warehouse)), seconds, patience_seconds)
 
     async def now(self) -> Condition:
-        """What was found not long ago; what does not answer in time is not ready."""
+        """Return what was found not long ago; what does not answer in time is not ready."""
         catalog, warehouse = await asyncio.gather(self._catalog.now(), self._warehouse.now())
         return Condition((catalog or _SILENT).fault, (warehouse or _SILENT).fault)
 
 
 def warehouse_fault(database: CatalogDatabase, warehouse: Warehouse) -> str | None:
-    """Why the warehouse cannot be written; None if a file could be written there just now."""
+    """Return why the warehouse cannot be written; None if a file could be written there just now."""
     if warehouse.is_store:  # it may not have answered when the service started
         try:
             _taken(database, warehouse)
@@ -70,7 +70,7 @@ def _catalog_fault(database: CatalogDatabase) -> str | None:
 
 
 def check_not_lost(database: CatalogDatabase, warehouse: Warehouse) -> None:
-    """Raises ``Unavailable`` where a catalog is about to be made although the warehouse holds tables: it was lost, or
+    """Raise ``Unavailable`` where a catalog is about to be made although the warehouse holds tables: it was lost, or
     is another one, and a new one would have all their files swept away.
     """
     try:
@@ -98,7 +98,7 @@ def take_warehouse(database: CatalogDatabase, warehouse: Warehouse) -> None:
 
 
 def _taken(database: CatalogDatabase, warehouse: Warehouse) -> bool:
-    """Whether the mark is there by now. Raises ``OSError``, ``Unavailable``."""
+    """Return whether the mark is there by now. Raise ``OSError``, ``Unavailable``."""
     if is_claimed(warehouse):
         return True
     with database.reading() as repository:

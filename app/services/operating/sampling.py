@@ -26,7 +26,7 @@ class Sampler(Repeated):
         self._begun = False
 
     def sample(self) -> None:
-        """Takes one now. Of a catalog that does not answer it has nothing."""
+        """Take one now. Of a catalog that does not answer it has nothing."""
         self._begun = True
         self._hour.note(self._clock(), [*told_of_processes(self._hour.metrics.lives()), *self._staged()])
 

@@ -26,16 +26,17 @@ from app.telemetry.exposition import Told
 
 
 def build_info(database: CatalogDatabase) -> Told:
-    """What runs here."""
+    """Return what runs here."""
     return Told(Asked.BUILD, (__version__, platform.python_version(), database.kind), 1.0)
 
 
 def look_around(
     database: CatalogDatabase, warehouse: Warehouse, images: Images, most_tables: int, chain: Path | None = None
 ) -> list[Told]:
-    """The staging areas of the ``most_tables`` tables that have most and of all others together; failing, waiting and
-    overdue tables, what is set aside or damaged, how old backups are and when tokens and the certificate in ``chain``
-    expire, the images of this machine and the room on its disks. A catalog that does not answer says only that.
+    """Return the staging areas of the ``most_tables`` tables that have most and of all others together; failing,
+    waiting and overdue tables, what is set aside or damaged, how old backups are and when tokens and the certificate in
+    ``chain`` expire, the images of this machine and the room on its disks. A catalog that does not answer says only
+    that.
     """
     told = [*_images(images), *_rooms(warehouse, images), *certificate_told(chain)]
     try:
@@ -51,13 +52,13 @@ def look_around(
 
 
 def staged_areas(repository: Repository, most_tables: int) -> list[Told]:
-    """The staging areas of the ``most_tables`` tables that have most and of all others together."""
+    """Return the staging areas of the ``most_tables`` tables that have most and of all others together."""
     shares, now = _shares(repository.stats.staged_tables(), most_tables), repository.now().timestamp()
     return [*chained.from_iterable(_area(names, tables, now) for names, tables in shares)]
 
 
 def _troubles(repository: Repository) -> Iterator[Told]:
-    """What somebody has to look at before it goes on."""
+    """Yield what somebody has to look at before it goes on."""
     yield Told(Asked.SET_ASIDE_BATCHES, (), repository.stats.set_aside_batches())
     yield Told(Asked.DAMAGED_FILES, (), repository.stats.damaged_files())
     since, now = repository.stats.unclaimed_since(), repository.now()
@@ -65,7 +66,7 @@ def _troubles(repository: Repository) -> Iterator[Told]:
 
 
 def _ages(repository: Repository) -> Iterator[Told]:
-    """How old the last backup is, and when the next token expires, where there is one."""
+    """Yield how old the last backup is, and when the next token expires, where there is one."""
     now, backup, expiry = repository.now(), repository.tokens.backed_up_at(), repository.tokens.next_expiry()
     if backup is not None:
         yield Told(Asked.BACKUP_AGE, (), max(0.0, (now - backup).total_seconds()))
@@ -74,7 +75,7 @@ def _ages(repository: Repository) -> Iterator[Told]:
 
 
 def certificate_told(chain: Path | None) -> list[Told]:
-    """When the certificate in a PEM file expires; nothing without one, or while the file cannot be read."""
+    """Return when the certificate in a PEM file expires; nothing without one, or while the file cannot be read."""
     if chain is None:
         return []
     try:

@@ -69,7 +69,7 @@ class TableStats:
 
 
 def by_partition(snapshot: Snapshot | None) -> list[list[Run]]:
-    """The runs of a snapshot, oldest first, per partition; a table without partitions is one."""
+    """Return the runs of a snapshot, oldest first, per partition; a table without partitions is one."""
     found: dict[str | None, list[Run]] = defaultdict(list)
     for run in snapshot.runs if snapshot else ():
         found[run.partition].append(run)
@@ -103,7 +103,7 @@ class Amplified:
 
 
 def amplified(snapshots: Sequence[Snapshot]) -> list[Amplified]:
-    """The amplifications of neighbouring snapshots, the oldest first: how they came to be what they are."""
+    """Return the amplifications of neighbouring snapshots, the oldest first: how they came to be what they are."""
     written = dict.fromkeys(SnapshotKind, 0)
     known: set[str] = set()
     found = []
@@ -119,7 +119,7 @@ def amplified(snapshots: Sequence[Snapshot]) -> list[Amplified]:
 
 
 def table_stats(repository: Repository, table: Table, *, spark_answers: bool = True) -> TableStats:
-    """The table's counts; ``table`` was read in the same transaction."""
+    """Return the table's counts; ``table`` was read in the same transaction."""
     late = overdue_tables(repository, table.id, spark_answers=spark_answers)
     merges, last_merge = repository.stats.succeeded(table.id, TaskKind.MERGE)
     compactions, last_compaction = repository.stats.succeeded(table.id, TaskKind.COMPACTION)
@@ -147,5 +147,5 @@ def _compaction_failure(repository: Repository, table: Table) -> CompactionFailu
 
 
 def image_progress(images: Images, table: Table, snapshot: Snapshot | None) -> ImageProgress:
-    """How far the images are that answer lookups in the table's current snapshot."""
+    """Return how far the images are that answer lookups in the table's current snapshot."""
     return images.progress(table.id, snapshot.runs if snapshot else (), compile_plan(table.schema))

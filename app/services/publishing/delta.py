@@ -87,7 +87,7 @@ def _write(database: CatalogDatabase, warehouse: Warehouse, table_id: str, numbe
 
 
 def _published(repository: Repository, version: DeltaVersion) -> Published:
-    """What a version shows. Raises ``NotFound`` when the table is gone."""
+    """Return what a version shows. Raise ``NotFound`` when the table is gone."""
     runs = runs_of(version, repository.snapshots.get(version.table_id, version.snapshot_id))
     written = {run.schema_id for run in runs}
     schemas = {one: repository.tables.schema_at(version.table_id, one) for one in {*written, version.schema_id}}
@@ -122,7 +122,7 @@ def keep_log(database: CatalogDatabase, warehouse: Warehouse, table_id: str, now
 
 
 def _kept(repository: Repository, table_id: str, now: datetime) -> _Kept | None:
-    """None where nothing is written yet. The log begins with a checkpoint, unless it begins with version 0."""
+    """Return None where nothing is written yet. The log begins with a checkpoint, unless it begins with version 0."""
     written = [version for version in repository.delta.page(table_id) if version.written_at is not None]
     if not written:
         return None
@@ -162,7 +162,7 @@ def follow_alter(repository: Repository, before: Table, table: Table) -> None:
 
 
 def lags(repository: Repository, table: Table) -> bool:
-    """Whether the newest version shows another snapshot than the current one, or other columns."""
+    """Return whether the newest version shows another snapshot than the current one, or other columns."""
     newest = repository.delta.newest(table.id)
     if newest is None or newest.as_of != table.snapshot_id:
         return table.snapshot_id is not None
@@ -170,8 +170,8 @@ def lags(repository: Repository, table: Table) -> bool:
 
 
 def waits_for_its_first(repository: Repository, table: Table) -> bool:
-    """Whether the table publishes and no version was ever decided: the compaction that its ALTER asked for is to come,
-    or has failed.
+    """Return whether the table publishes and no version was ever decided: the compaction that its ALTER asked for is to
+    come, or has failed.
     """
     return bool(table.schema.parsed["delta.publish"]) and repository.delta.newest(table.id) is None
 

@@ -40,7 +40,7 @@ class DeltaState:
 
 
 def delta_state(repository: Repository, warehouse: Warehouse, table: Table) -> DeltaState:
-    """What is published of the table, which was read in the same transaction."""
+    """Return what is published of the table, which was read in the same transaction."""
     kept = repository.delta.page(table.id)
     written = [version for version in kept if version.written_at is not None]
     newest = written[-1] if written else None
@@ -72,7 +72,9 @@ def _waiting(repository: Repository, table: Table, kept: list[DeltaVersion]) -> 
 
 
 def read_by(warehouse: Warehouse, table: Table) -> dict[str, str]:
-    """How each engine reads the table, to be pasted: Delta's readers are told the folder, whatever the table's name."""
+    """Return how each engine reads the table, to be pasted: Delta's readers are told the folder, whatever the table's
+    name.
+    """
     folder = table_folder(table.id)
     place = warehouse.path(*folder) if warehouse.local else warehouse.uri(*folder)
     schema, name = _sql(table.database), _sql(table.name)

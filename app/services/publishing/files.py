@@ -58,7 +58,7 @@ class TableFiles:
 def list_files(
     repository: Repository, warehouse: Warehouse, table: Table, version: str | None, request: PageRequest
 ) -> TableFiles:
-    """A page of the files of the current snapshot, or of the one that ``version`` means. Raises ``NotFound``."""
+    """Return a page of the files of the current snapshot, or of the one that ``version`` means. Raise ``NotFound``."""
     snapshot = repository.snapshots.of(table) if version is None else find_snapshot(repository, table, version)
     runs = snapshot.runs if snapshot else ()
     files = [

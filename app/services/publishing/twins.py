@@ -43,7 +43,7 @@ class Published:
 
 
 def publish(site: MergeSite, table: Table, snapshot: Snapshot | None) -> None:
-    """Writes the twin of ``snapshot``, which a full compaction has made, if ``table`` wants one.
+    """Write the twin of ``snapshot``, which a full compaction has made, if ``table`` wants one.
 
     What goes wrong is a warning, and the twin before it stays: nothing else depends on it.
     """
@@ -69,8 +69,8 @@ def _write(site: MergeSite, table: Table, snapshot: Snapshot, twin: Twin) -> Non
 
 
 def published(repository: Repository, warehouse: Warehouse, table: Table) -> Published | None:
-    """What Paimon's clients read of ``table`` now; None where it publishes nothing, or nothing that is still true: of
-    other columns, or of rows that a rollback or a dropped partition took away.
+    """Return what Paimon's clients read of ``table`` now; None where it publishes nothing, or nothing that is still
+    true: of other columns, or of rows that a rollback or a dropped partition took away.
     """
     if not table.schema.parsed[PUBLISH]:
         return None
@@ -92,7 +92,7 @@ def _same_columns(one: TableSchema, other: TableSchema) -> bool:
 def sweep_twins(
     database: CatalogDatabase, warehouse: Warehouse, table: Table, before: datetime
 ) -> tuple[int | None, int]:
-    """Removes the twins of ``table`` that nobody is told of any more: those whose snapshot has expired, and those of
+    """Remove the twins of ``table`` that nobody is told of any more: those whose snapshot has expired, and those of
     rows that are gone. What is no twin's file, or a client's own, goes if it is older than ``before``.
 
     Returns the number of the snapshot that must stay for the twin that is read, and how many files were removed.

@@ -60,7 +60,7 @@ class ImagesAhead(Repeated):
         self._seen = {table_id: view for table_id, view in self._seen.items() if table_id in marks}
 
     def _changed(self, table_ids: Sequence[str]) -> list[View]:
-        """The tables whose current snapshot, or schema, is another one than when they were last seen."""
+        """Return the tables whose current snapshot, or schema, is another one than when they were last seen."""
         if not table_ids:
             return []
         with self._database.reading() as repository:

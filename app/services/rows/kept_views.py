@@ -41,11 +41,11 @@ class _Kept:
     default: Consistency
 
     def seen(self, wanted: Consistency | None) -> View:
-        """What a lookup sees that wants ``wanted``."""
+        """Return what a lookup sees that wants ``wanted``."""
         return self.merged if (wanted or self.default) is Consistency.MERGED else self.view
 
     def serves(self, wanted: Consistency | None) -> bool:
-        """Whether it was read for such lookups."""
+        """Return whether it was read for such lookups."""
         return self.fed or (wanted or self.default) is Consistency.MERGED
 
 
@@ -97,8 +97,8 @@ class Views:
             self._listening.join(2 * LISTEN_SECONDS)
 
     def recall(self, name: Name, wanted: Consistency | None) -> View | None:
-        """The table's view if it is known to be current; it takes no query, no file and no lock. None in ``wanted``
-        means what the table says, or else the service.
+        """Return the table's view if it is known to be current; it takes no query, no file and no lock. None in
+        ``wanted`` means what the table says, or else the service.
         """
         kept = self._fresh(name, wanted)
         if kept is None:
@@ -114,17 +114,17 @@ class Views:
         return kept if fresh else None
 
     def asked(self) -> Collection[Name]:
-        """The names of the tables that were asked for since this was last called."""
+        """Return the names of the tables that were asked for since this was last called."""
         asked, self._asked = self._asked, set()
         return asked
 
     def known(self, name: Name) -> View | None:
-        """The table's view, be it current or not; None if there is none."""
+        """Return the table's view, be it current or not; None if there is none."""
         kept = self._kept.get(name)
         return None if kept is None else kept.view
 
     def current(self, name: Name, wanted: Consistency | None) -> View:
-        """The table's view now. Raises ``NotFound``, ``DamagedFile`` for a staged batch, ``Unavailable`` when
+        """Return the table's view now. Raise ``NotFound``, ``DamagedFile`` for a staged batch, ``Unavailable`` when
         the catalog does not answer.
         """
         known = self.recall(name, wanted) or self._unchanged(name, wanted)
@@ -161,7 +161,7 @@ class Views:
         return kept
 
     def _check_failed(self, name: Name, wanted: Consistency | None) -> None:
-        """Raises what reading the staged batches has come to a moment ago: to read all of them again for each lookup
+        """Raise what reading the staged batches has come to a moment ago: to read all of them again for each lookup
         would keep all others waiting.
         """
         failed = self._failed.get(name)
@@ -189,7 +189,7 @@ class Views:
         return kept if kept.serves(wanted) else replace(kept, view=self._indexed(view), fed=True)
 
     def _seen(self, name: Name, before: _Kept | None) -> tuple[View, int]:
-        """The table as the catalog has it, and its mark from before."""
+        """Return the table as the catalog has it, and its mark from before."""
         marks = self._database.marks
         mark = marks.of(before.view.table.id) if before else 0
         with self._database.reading() as repository:
@@ -202,7 +202,7 @@ class Views:
             return view_of(repository, table), mark
 
     def _indexed(self, view: View) -> View:
-        """The view with its batches in the index, as far as the memory reaches."""
+        """Return the view with its batches in the index, as far as the memory reaches."""
         index, free = view.index, self._most_bytes - self._others_bytes(view.table.id) - view.index.size_bytes
         unread: list[Batch] = []
         for batch in view.staged:
@@ -265,6 +265,6 @@ def _index_after(before: View, view: View) -> StagedIndex:
 
 
 def _state(view: View) -> tuple[str, str, int, int | None, int, int]:
-    """What ``Commits.states`` tells of the table."""
+    """Return what ``Commits.states`` tells of the table."""
     table = view.table
     return table.database, table.name, table.schema_id, table.snapshot_id, view.last_batch, len(view.staged)

@@ -57,7 +57,7 @@ class FoundRow(NamedTuple):
 
 
 def spelled(found: FoundRow, asked: Integers | None) -> tuple[bytes, str | None]:
-    """The row's JSON and its tag, with whole numbers as they are asked for."""
+    """Return the row's JSON and its tag, with whole numbers as they are asked for."""
     body = found.body or b""
     schema = found.table.schema
     if found.body is None or integers_of(schema, asked) is Integers.NUMBER:
@@ -89,9 +89,9 @@ def get_row(
 def row_of(
     view: View, images: Images, texts: Sequence[str], columns: Sequence[str] | None = None, version: str | None = None
 ) -> FoundRow:
-    """The row whose key values are ``texts`` in primary-key order; ``version`` is what ``view`` was asked as.
+    """Return the row whose key values are ``texts`` in primary-key order; ``version`` is what ``view`` was asked as.
 
-    Raises ``Invalid`` for a key or columns that the schema does not have, and ``NotFound`` (ROW_NOT_FOUND), which tells
+    Raise ``Invalid`` for a key or columns that the schema does not have, and ``NotFound`` (ROW_NOT_FOUND), which tells
     a deleted row from one never written.
     """
     found = find(view, images, key_from_text(view.table.schema, texts), wanted_columns(view, columns))
@@ -143,15 +143,15 @@ def get_rows(
     consistency: Consistency = Consistency.MERGED,
     columns: Sequence[str] | None = None,
 ) -> list[FoundRow]:
-    """The rows of ``keys`` in their order, all of one snapshot; a missing row is a ``FoundRow`` without row."""
+    """Return the rows of ``keys`` in their order, all of one snapshot; a missing row is a ``FoundRow`` without row."""
     view = _view(repository, table, consistency)
     wanted = wanted_columns(view, columns)
     return [find(view, images, key, wanted) for key in keys]
 
 
 def wanted_columns(view: View, columns: Sequence[str] | None, pointer: str = "/columns") -> Sequence[str]:
-    """The columns to answer, by default all. Raises ``Invalid`` for those that the table does not have, which stand at
-    ``pointer`` in the request.
+    """Return the columns to answer, by default all. Raise ``Invalid`` for those that the table does not have, which
+    stand at ``pointer`` in the request.
     """
     if not columns:
         return view.columns
@@ -167,7 +167,7 @@ def wanted_columns(view: View, columns: Sequence[str] | None, pointer: str = "/c
 
 
 def latest_state(repository: Repository, images: Images, table: Table) -> Callable[[Key], Mapping[str, Any] | None]:
-    """A function from a key to its state row, staged records included, all of one moment."""
+    """Return a function from a key to its state row, staged records included, all of one moment."""
     view = view_of(repository, table)
     return lambda key: _state(view, images, key)
 
@@ -180,14 +180,14 @@ def _view(repository: Repository, table: Table, consistency: Consistency, versio
 
 
 def view_at(repository: Repository, table: Table, version: str) -> View:
-    """The table at the snapshot that ``version`` means, with the schema of then. Raises ``NotFound``."""
+    """Return the table at the snapshot that ``version`` means, with the schema of then. Raise ``NotFound``."""
     snapshot = find_snapshot(repository, table, version)
     shown = _as_of(repository, table, snapshot)
     return View(shown, compile_plan(shown.schema), snapshot, schemas_of(repository, shown, snapshot))
 
 
 def _as_of(repository: Repository, table: Table, snapshot: Snapshot) -> Table:
-    """The table with the schema that it had when the snapshot was committed."""
+    """Return the table with the schema that it had when the snapshot was committed."""
     if snapshot.schema_id == table.schema_id:
         return table
     schema = repository.tables.schema_at(table.id, snapshot.schema_id)
@@ -195,7 +195,7 @@ def _as_of(repository: Repository, table: Table, snapshot: Snapshot) -> Table:
 
 
 def find(view: View, images: Images, key: Key, columns: Sequence[str]) -> FoundRow:
-    """The answer for a key, as the view sees it."""
+    """Return the answer for a key, as the view sees it."""
     answer = _imaged(view, images, key)
     if answer is None:
         answer = folded(view, _state(view, images, key))
@@ -212,7 +212,7 @@ def _found(view: View, key: Key, answer: Answer, columns: Sequence[str]) -> Foun
 
 
 def folded(view: View, state: Mapping[str, Any] | None) -> Answer:
-    """What a key's state row answers."""
+    """Return what a key's state row answers."""
     row = None if state is None else finish(view.plan, state)
     if row is None:
         return ABSENT if state is None else DELETED
@@ -220,8 +220,8 @@ def folded(view: View, state: Mapping[str, Any] | None) -> Answer:
 
 
 def _imaged(view: View, images: Images, key: Key) -> Answer | None:
-    """What the images answer for a key: finished bytes where one run alone has it, or one run's row wins whole. None
-    where state rows must be combined, or read because an image is not there yet.
+    """Return what the images answer for a key: finished bytes where one run alone has it, or one run's row wins whole.
+    None where state rows must be combined, or read because an image is not there yet.
     """
     schema = view.table.schema
     token = token_of(schema, key)
@@ -246,7 +246,7 @@ def _imaged(view: View, images: Images, key: Key) -> Answer | None:
 
 
 def answer_of_both(plan: MergePlan, older: Answer, newer: Answer) -> Answer | None:
-    """What the answers of two runs come to; None where their state rows must be combined."""
+    """Return what the answers of two runs come to; None where their state rows must be combined."""
     if not newer.written:
         return older
     if not older.written:
@@ -258,14 +258,16 @@ def answer_of_both(plan: MergePlan, older: Answer, newer: Answer) -> Answer | No
 
 
 def _state(view: View, images: Images, key: Key) -> Mapping[str, Any] | None:
-    """The key's state row under the current plan. Raises ``DamagedFile``; ``missing`` also where nothing names the file
-    any more.
+    """Return the key's state row under the current plan. Raise ``DamagedFile``; ``missing`` also where nothing names
+    the file any more.
     """
     return next(states_of(view, images, [key]))
 
 
 def stored_state(view: View, images: Images, key: Key) -> StoredState | None:
-    """The key's state row in the snapshot, under the schema of the newest run that has it; None if none has it."""
+    """Return the key's state row in the snapshot, under the schema of the newest run that has it; None if none has
+    it.
+    """
     [found] = _stored_states(view, images, [key], None)
     if not found:
         return None
@@ -279,7 +281,7 @@ def states_of(
 ) -> Iterator[Mapping[str, Any] | None]:
     """As ``_state``, of each key: what is stored is read at once, what is staged as the states are taken.
 
-    Raises ``TooMuchAtOnce`` at once for more than may be ``read``.
+    Raise ``TooMuchAtOnce`` at once for more than may be ``read``.
     """
     stored = _stored_states(view, images, keys, read)
     return (combined_state(view, images.warehouse, key, found) for key, found in zip(keys, stored, strict=True))
@@ -288,14 +290,14 @@ def states_of(
 def combined_state(
     view: View, warehouse: Warehouse, key: Key, found: Sequence[StoredState]
 ) -> Mapping[str, Any] | None:
-    """A key's state of ``found``, one of each run that has it, oldest first, and then of its staged records."""
+    """Return a key's state of ``found``, one of each run that has it, oldest first, and then of its staged records."""
     merged = combined_row(view.plan, [(compile_plan(schema), state) for schema, state in found])
     staged = [lift(view.plan, record) for record in view.staged_records(warehouse, key)]
     return combine_all(view.plan, staged if merged is None else [merged, *staged])
 
 
 def _stored_states(view: View, images: Images, keys: Sequence[Key], read: ReadBytes | None) -> list[list[StoredState]]:
-    """Each key's state row in each run that has it, oldest first, with the schema it was written under."""
+    """Return each key's state row in each run that has it, oldest first, with the schema it was written under."""
     found: list[list[StoredState]] = [[] for _ in keys]
     for run, places in runs_of(view, keys, view.runs):
         schema = view.schemas[run.schema_id]

@@ -47,9 +47,9 @@ def read_keys(
     columns: Sequence[str] | None = None,
     integers: Integers | None = None,
 ) -> AskedKeys:
-    """The JSON objects ``keys`` of a request, and how its answer spells whole numbers.
+    """Return the JSON objects ``keys`` of a request, and how its answer spells whole numbers.
 
-    Raises ``Invalid`` for all keys and columns that the schema does not have.
+    Raise ``Invalid`` for all keys and columns that the schema does not have.
     """
     wanted = wanted_columns(view, columns)
     schema = view.table.schema
@@ -78,9 +78,9 @@ def _once(keys: Sequence[Key], texts: Sequence[bytes]) -> _Wanted:
 
 
 def found_as_json(images: Images, asked: AskedKeys) -> bytes:
-    """The answers as JSON, in the order of the keys and without a gap: each key, whether it is found, its row.
+    """Return the answers as JSON, in the order of the keys and without a gap: each key, whether it is found, its row.
 
-    Raises ``TooLarge`` where that would be more than ``MOST_ANSWER_BYTES``, before it is held.
+    Raise ``TooLarge`` where that would be more than ``MOST_ANSWER_BYTES``, before it is held.
     """
     schema = asked.view.table.schema
     texts = key_texts(schema, asked.keys)
@@ -105,7 +105,7 @@ def _texts_of(data_type: DataType, numbers: list[bytes]) -> list[bytes]:
 
 
 def _bodies(images: Images, asked: AskedKeys, wanted: _Wanted) -> list[bytes | None]:
-    """Of each key the row's JSON; None where there is none."""
+    """Return of each key the row's JSON; None where there is none."""
     whole, size = asked.columns is asked.view.columns, AnswerBytes(_FEWER)
     bodies: list[bytes | None] = []
     answers = _in_pieces(asked.view, images, wanted.keys, wanted.texts, partial(folded, asked.view))
@@ -118,14 +118,14 @@ def _bodies(images: Images, asked: AskedKeys, wanted: _Wanted) -> list[bytes | N
 
 
 def _shown(asked: AskedKeys, body: bytes) -> bytes:
-    """A row with the columns that are asked for."""
+    """Return a row with the columns that are asked for."""
     row = json.loads(body)
     return to_json({name: row[name] for name in asked.columns})
 
 
 def found_as_arrow(images: Images, asked: AskedKeys) -> bytes:
-    """The answers as an Arrow stream, a row for each key in order: whether it is found, then the key columns and those
-    that are asked for. Where there is no row they are null, but for the key. Raises as ``found_as_json``.
+    """Return the answers as an Arrow stream, a row for each key in order: whether it is found, then the key columns and
+    those that are asked for. Where there is no row they are null, but for the key. Raise as ``found_as_json``.
     """
     view, schema = asked.view, asked.view.table.schema
     wanted = _once(asked.keys, joined_keys(key_texts(schema, asked.keys)))
@@ -152,7 +152,7 @@ def _of_both(plan: MergePlan, older: Told, newer: Told | None) -> Told | None:
 
 
 def rows_found(view: View, images: Images, keys: Sequence[Key]) -> list[bool]:
-    """Of each key whether it has a row, whatever the row holds."""
+    """Return of each key whether it has a row, whatever the row holds."""
 
     def is_live(state: Mapping[str, Any] | None) -> bool:
         return state is not None and view.plan.row.is_live(state)
@@ -166,7 +166,7 @@ def _pieces(
     read_all: Callable[[Sequence[Key], Sequence[bytes], ReadBytes | None], Iterator[Made]],
     texts: Sequence[bytes],
 ) -> Iterator[Made]:
-    """What ``read_all`` gives of all keys; of as many at a time as do not take too much memory together."""
+    """Yield what ``read_all`` gives of all keys; of as many at a time as do not take too much memory together."""
     place, count = 0, len(keys)
     while place < len(keys):
         piece = slice(place, place + count)
@@ -187,8 +187,8 @@ def _in_pieces(
     texts: Sequence[bytes],
     made: Callable[[Mapping[str, Any] | None], Made],
 ) -> Iterator[Told | Made]:
-    """The answer for each key: what images say, finished bytes where one run alone has it or its row wins whole, else
-    what is ``made`` of its state row.
+    """Return the answer for each key: what images say, finished bytes where one run alone has it or its row wins whole,
+    else what is ``made`` of its state row.
     """
 
     def read_all(some: Sequence[Key], their: Sequence[bytes], read: ReadBytes | None) -> Iterator[Told | Made]:
@@ -205,7 +205,7 @@ def _in_pieces(
 def _told(
     view: View, images: Images, keys: Sequence[Key], texts: Sequence[bytes], read: ReadBytes | None
 ) -> list[Told | None]:
-    """What images say of each key; None where only state rows tell."""
+    """Return what images say of each key; None where only state rows tell."""
     tokens = tokens_of_keys(view.table.schema, keys)
     staged = (place for place, token in enumerate(tokens.tolist()) if view.may_be_staged(token)) if view.stages else ()
     told: list[Told | None] = [ABSENT] * len(keys)

@@ -38,7 +38,7 @@ class ScanRoom:
 
     @contextmanager
     def place(self) -> Iterator[ScanPlace]:
-        """A place for one scan, until its answer has gone out. Raises ``Unavailable`` where there is none."""
+        """A place for one scan, until its answer has gone out. Raise ``Unavailable`` where there is none."""
         with self._lock:
             if self._scans >= self._most_scans:
                 raise _no_place(self._scans)
@@ -53,14 +53,14 @@ class ScanRoom:
                 self._columns -= place.columns
 
     def take_staged(self, size: int) -> None:
-        """Note that ``size`` more bytes of staged rows are in memory. Raises ``StagingFull`` where there is no room."""
+        """Note that ``size`` more bytes of staged rows are in memory. Raise ``StagingFull`` where there is no room."""
         with self._lock:
             if self._staged_bytes + size > self._most_staged_bytes:
                 raise _too_much_staged(self._most_staged_bytes)
             self._staged_bytes += size
 
     def take_columns(self, count: int) -> None:
-        """Note that ``count`` more columns of files are read. Raises ``Unavailable`` where others read too many;
+        """Note that ``count`` more columns of files are read. Raise ``Unavailable`` where others read too many;
         who is alone may read any number.
         """
         with self._lock:
@@ -135,7 +135,7 @@ _TYPES = (str, int, int, int, int, int, str, int, int, int)
 
 
 def read_token(text: str) -> PageToken:
-    """The token whose text it is. Raises ``Invalid`` for one that no page gave."""
+    """Return the token whose text it is. Raise ``Invalid`` for one that no page gave."""
     try:
         told = json.loads(base64.urlsafe_b64decode(text[:_LONGEST_TOKEN] + "=" * (-len(text) % 4)))
     except (ValueError, RecursionError) as error:
@@ -156,9 +156,9 @@ def _no_token(text: str) -> Invalid:
 
 
 def loaded(warehouse: Warehouse, view: View, place: ScanPlace) -> View:
-    """The view with all its staged records in memory, for which ``place`` must have room.
+    """Return the view with all its staged records in memory, for which ``place`` must have room.
 
-    Raises ``StagingFull``, and ``DamagedFile``; ``missing`` also where a batch has left meanwhile.
+    Raise ``StagingFull``, and ``DamagedFile``; ``missing`` also where a batch has left meanwhile.
     """
     index = view.index
     for batch in view.unread:
@@ -172,9 +172,9 @@ def loaded(warehouse: Warehouse, view: View, place: ScanPlace) -> View:
 
 
 def pinned_view(repository: Repository, table: Table, text: str) -> tuple[View, Place]:
-    """What the scan sees that the token goes on with, and where.
+    """Return what the scan sees that the token goes on with, and where.
 
-    Raises ``Invalid``, and ``NotFound`` when the snapshot has expired or a staged batch was withdrawn.
+    Raise ``Invalid``, and ``NotFound`` when the snapshot has expired or a staged batch was withdrawn.
     """
     token = read_token(text)
     if token.table_id != table.id:
@@ -206,7 +206,7 @@ def _staged(repository: Repository, table: Table, token: PageToken) -> tuple[Bat
 
 
 def gone(snapshot_id: int | None) -> Exception:
-    """The refusal of a scan that cannot go on as it began."""
+    """Return the refusal of a scan that cannot go on as it began."""
     message = "staged batches that the scan began with are gone; begin it again, without pageToken"
     return not_found(Resource.SNAPSHOT, str(snapshot_id or 0), message)
 
@@ -220,7 +220,7 @@ class ScanPage:
     next_token: str | None
 
     def body(self, media_type: str) -> bytes:
-        """The rows as that type has them."""
+        """Return the rows as that type has them."""
         batches = [part.batch for _, part in self.parts]
         return b"".join(WRITERS[media_type].write(self.scan.columns, batches, self.scan.integers))
 
@@ -243,7 +243,7 @@ def read_page(
 
 
 def _behind(taken: Sequence[tuple[int, Part]], start: Place) -> Place:
-    """The place behind the last row of ``taken``, which begins at ``start``."""
+    """Return the place behind the last row of ``taken``, which begins at ``start``."""
     partition, token = taken[-1][0], taken[-1][1].last_token
     same = sum(part.of_token(token) for number, part in taken if number == partition)
     before = start.skip if (start.partition, start.token) == (partition, token) else 0
@@ -251,7 +251,7 @@ def _behind(taken: Sequence[tuple[int, Part]], start: Place) -> Place:
 
 
 def check_filters(text: str, filters: Sequence[str]) -> None:
-    """Raises ``Invalid`` for a page token of other filters."""
+    """Raise ``Invalid`` for a page token of other filters."""
     if read_token(text).filters != _digest(filters):
         raise _no_token(text)
 
@@ -289,10 +289,10 @@ class RowCount:
 
 
 def count_rows(warehouse: Warehouse, scan: Scan, *, exact: bool, sample_rows: int = SAMPLE_ROWS) -> RowCount:
-    """The number of rows of a scan. Unless it must be ``exact``, only so many tokens are read as ``sample_rows`` state
-    rows have, from the least on: tokens are hashes, so the others have as many rows each.
+    """Return the number of rows of a scan. Unless it must be ``exact``, only so many tokens are read as ``sample_rows``
+    state rows have, from the least on: tokens are hashes, so the others have as many rows each.
 
-    Raises ``DamagedFile``.
+    Raise ``DamagedFile``.
     """
     view = scan.view
     stored = view.snapshot.stored_rows if view.snapshot else 0

@@ -61,7 +61,7 @@ class Scan:
         return self.view.snapshot.runs if self.view.snapshot else ()
 
     def runs_of(self, partition: str | None) -> Sequence[Run]:
-        """The partition's runs, oldest first."""
+        """Return the partition's runs, oldest first."""
         return [run for run in self._runs if run.partition == partition]
 
     @property
@@ -71,7 +71,7 @@ class Scan:
         return len(self.view.table.schema.columns) * max(runs.values(), default=0)
 
     def source(self, warehouse: Warehouse) -> Source:
-        """What the storage reads."""
+        """Return what the storage reads."""
         view = self.view
 
         def row_of(key: Key, found: StoredStates) -> Mapping[str, Any] | None:
@@ -87,7 +87,9 @@ class Scan:
 def read_scan(
     view: View, columns: Sequence[str] | None, filters: Sequence[str], integers: Integers | None = None
 ) -> Scan:
-    """What a request asks for of a view. Raises ``Invalid`` for columns and filters that the schema does not have."""
+    """Return what a request asks for of a view. Raise ``Invalid`` for columns and filters that the schema does not
+    have.
+    """
     schema = view.table.schema
     names = dict.fromkeys(wanted_columns(view, columns))
     shown = tuple(schema.by_name[name] for name in names)
@@ -97,9 +99,9 @@ def read_scan(
 def parts(
     warehouse: Warehouse, scan: Scan, start: Place = BEGINNING, last: int = MOST_TOKEN
 ) -> Iterator[tuple[int, Part]]:
-    """The rows from ``start`` on, up to the token ``last`` of each partition, with the partition's number.
+    """Yield the rows from ``start`` on, up to the token ``last`` of each partition, with the partition's number.
 
-    Raises ``DamagedFile``; ``missing`` also where nothing names the files any more.
+    Raise ``DamagedFile``; ``missing`` also where nothing names the files any more.
     """
     source = scan.source(warehouse)
     for number, partition in enumerate(scan.partitions):
@@ -111,6 +113,6 @@ def parts(
 
 
 def written(warehouse: Warehouse, scan: Scan, media_type: str) -> Iterator[bytes]:
-    """The body of all rows."""
+    """Return the body of all rows."""
     batches = (part.batch for _, part in parts(warehouse, scan))
     return WRITERS[media_type].write(scan.columns, batches, scan.integers)

@@ -89,11 +89,11 @@ class View:
         return bool(self.unread or self.index.segments)
 
     def may_be_staged(self, token: int) -> bool:
-        """Whether a key with this token may have staged records."""
+        """Return whether a key with this token may have staged records."""
         return bool(self.unread) or self.index.holds(token)
 
     def staged_records(self, warehouse: Warehouse, key: Key) -> Iterator[Record]:
-        """The key's staged records in arrival order, by the column names of the table."""
+        """Yield the key's staged records in arrival order, by the column names of the table."""
         found = [*self._indexed(key), *self._in_files(warehouse, key)]
         for schema, record in sorted(found, key=lambda one: one[1].arrival):
             yield renamed_record(record, schema, self.table.schema)
@@ -110,8 +110,8 @@ class View:
 
 
 def view_of(repository: Repository, table: Table, before: View | None = None) -> View:
-    """What the transaction sees of ``table``, which was read in it, staged batches unread. What ``before`` has of the
-    batches is not read again, unless keys were forgotten since: then their files are others.
+    """Return what the transaction sees of ``table``, which was read in it, staged batches unread. What ``before`` has
+    of the batches is not read again, unless keys were forgotten since: then their files are others.
     """
     snapshot = repository.snapshots.of(table)
     if before is not None and forgot_since(repository, table, before):
@@ -132,7 +132,7 @@ def view_of(repository: Repository, table: Table, before: View | None = None) ->
 
 
 def forgot_since(repository: Repository, table: Table, before: View) -> bool:
-    """Whether keys of the table were forgotten since ``before`` was read."""
+    """Return whether keys of the table were forgotten since ``before`` was read."""
     moved = table.snapshot_id is not None and table.snapshot_id != before.snapshot_id
     return moved and repository.forgettings.any_after(table.id, before.snapshot_id or 0)
 
@@ -140,7 +140,9 @@ def forgot_since(repository: Repository, table: Table, before: View) -> bool:
 def schemas_of(
     repository: Repository, table: Table, snapshot: Snapshot | None, staged: tuple[Batch, ...] = ()
 ) -> Mapping[int, TableSchema]:
-    """The schemas under which the runs of the snapshot and the staged batches were written, and the table's own."""
+    """Return the schemas under which the runs of the snapshot and the staged batches were written, and the table's
+    own.
+    """
     written = {run.schema_id for run in (snapshot.runs if snapshot else ())} | {batch.schema_id for batch in staged}
     older = written - {table.schema_id}
     return {number: repository.tables.schema_at(table.id, number) for number in older} | {table.schema_id: table.schema}

@@ -19,7 +19,7 @@ class AnswerBytes:
         self._taken = 0
 
     def add(self, size: int) -> None:
-        """Raises ``TooLarge`` where the answer would be larger than it may be."""
+        """Raise ``TooLarge`` where the answer would be larger than it may be."""
         self._taken += size
         if self._taken > self._most:
             message = f"the answer would have more than {self._most} bytes; {self._fix}"

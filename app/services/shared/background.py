@@ -58,7 +58,7 @@ class Repeated:
                 logger.exception("%s failed and is tried again", self._name)
 
     def _goes_on(self) -> bool:
-        """Whether there is to be another step, once it is its time."""
+        """Return whether there is to be another step, once it is its time."""
         if self._closed.wait(self._pause_seconds()):
             return False
         if self._on_demand:

@@ -18,9 +18,9 @@ Commit = Callable[[Repository], T]
 def commit_on_current(
     database: CatalogDatabase, table_id: str, prepare: Callable[[Repository, Snapshot | None], Commit[T] | None]
 ) -> T | None:
-    """What the commit that ``prepare`` makes of the table's current snapshot returns; None where it makes none.
+    """Return what the commit that ``prepare`` makes of the table's current snapshot returns; None where it makes none.
 
-    ``prepare`` reads, the commit writes, each in a transaction of its own. Raises what they raise, but a ``Conflict``
+    ``prepare`` reads, the commit writes, each in a transaction of its own. Raise what they raise, but a ``Conflict``
     of the commit only if the current snapshot is still the same, or after ``COMMIT_TRIES`` tries.
     """
     for _ in range(COMMIT_TRIES):

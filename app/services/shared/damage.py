@@ -24,10 +24,10 @@ class Moved(Unavailable):
 
 
 def read_again(read: Callable[[], Read]) -> Read:
-    """What ``read`` finds in the catalog and then in files.
+    """Return what ``read`` finds in the catalog and then in files.
 
     A file that is missing may be of a batch that was merged, or withdrawn, and swept between the two: then the catalog
-    says so by now. Raises ``DamagedFile`` when it does not, and ``Moved`` where that is so time and again.
+    says so by now. Raise ``DamagedFile`` when it does not, and ``Moved`` where that is so time and again.
     """
     for _ in range(_TRIES - 1):
         try:
@@ -41,7 +41,7 @@ def read_again(read: Callable[[], Read]) -> Read:
 
 
 def told(database: CatalogDatabase, error: DamagedFile) -> KeyfoldError:
-    """What whoever met ``error`` is told: the damage, which is noted, or that the file was removed meanwhile."""
+    """Return what whoever met ``error`` is told: the damage, which is noted, or that the file was removed meanwhile."""
     try:
         if not noted(database, error) and error.missing:
             return Unavailable(f"{error.file.path} was removed while it was read, for nobody needs it; begin again")
@@ -51,7 +51,7 @@ def told(database: CatalogDatabase, error: DamagedFile) -> KeyfoldError:
 
 
 def noted(database: CatalogDatabase, error: DamagedFile) -> bool:
-    """Whether the damage matters to anybody; then it is kept."""
+    """Return whether the damage matters to anybody; then it is kept."""
     with database.reading() as repository:
         needed = repository.damage.is_needed(error.file)
         known = repository.damage.knows(error)
@@ -69,14 +69,14 @@ def note(database: CatalogDatabase, found: Sequence[DamagedFile]) -> None:
 
 
 def list_damage(repository: Repository, table: Table, request: PageRequest) -> Page[Damage]:
-    """A page of what is known to be wrong with the table's files, by path."""
+    """Return a page of what is known to be wrong with the table's files, by path."""
     found = repository.damage.page(table.id, after=request.after, limit=request.and_one_more)
     return page_of(found, request, lambda damage: damage.path)
 
 
 def named_files(repository: Repository, table_id: str) -> list[NamedFile]:
-    """Every file of the table that the catalog names: of staged batches, of the runs and changes of all snapshots,
-    of history.
+    """Return every file of the table that the catalog names: of staged batches, of the runs and changes of all
+    snapshots, of history.
     """
     return [
         *map(file_of_batch, repository.batches.unmerged(table_id)),
@@ -90,7 +90,7 @@ def named_files(repository: Repository, table_id: str) -> list[NamedFile]:
 
 
 def data_files(repository: Repository, table_id: str) -> dict[str, DataFile]:
-    """What the catalog says of the data files among them, by path."""
+    """Return what the catalog says of the data files among them, by path."""
     runs = repository.snapshots.every_run(table_id)
     return {file_of_run(table_id, run.id, file).path: file for run in runs for file in run.files}
 

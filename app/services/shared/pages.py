@@ -30,7 +30,7 @@ class PageRequest:
 
     @property
     def after_number(self) -> int | None:
-        """``after`` where items are named by numbers. Raises ``Invalid``."""
+        """``after`` where items are named by numbers. Raise ``Invalid``."""
         if self.after is not None and not re.fullmatch("[0-9]{1,18}", self.after):
             raise Invalid("the page token is not one that this list gave")
         return None if self.after is None else int(self.after)
@@ -50,24 +50,24 @@ class Page(Generic[Item]):
 
 
 def page_of(found: Sequence[Item], request: PageRequest, named: Callable[[Item], object]) -> Page[Item]:
-    """The page that ``request`` asks for; ``found`` begins with it and is longer where there are more items, each of
-    which ``named`` names.
+    """Return the page that ``request`` asks for; ``found`` begins with it and is longer where there are more items,
+    each of which ``named`` names.
     """
     items = found[: request.limit]
     return Page(items, str(named(items[-1])) if len(found) > request.limit else None)
 
 
 def fitting(sizes: Iterable[int], most: int = MOST_PAGE_BYTES) -> int:
-    """How many of the first items, which take ``sizes``, make a page: as many as take ``most``, one at least."""
+    """Return how many of the first items, which take ``sizes``, make a page: as many as take ``most``, one at least."""
     count = sum(1 for taken in accumulate(sizes) if taken <= most)
     return max(1, count)
 
 
 def like(pattern: str | None) -> str | None:
-    """A pattern of SQL's LIKE: ``%`` any text, ``_`` any character, a backslash takes the next one literally; None for
-    every name.
+    """Return a pattern of SQL's LIKE: ``%`` any text, ``_`` any character, a backslash takes the next one literally;
+    None for every name.
 
-    Raises ``Invalid`` for a pattern that is too long, and when the last backslash has nothing to take.
+    Raise ``Invalid`` for a pattern that is too long, and when the last backslash has nothing to take.
     """
     pattern = pattern or ""
     if len(pattern) > LONGEST_PATTERN:
@@ -80,7 +80,7 @@ def like(pattern: str | None) -> str | None:
 
 
 def is_like(name: str, pattern: str | None) -> bool:
-    """Whether ``name`` is LIKE ``pattern``, which ``like`` has read."""
+    """Return whether ``name`` is LIKE ``pattern``, which ``like`` has read."""
     if pattern is None:
         return True
     return _regex(pattern).fullmatch(name) is not None
@@ -88,8 +88,8 @@ def is_like(name: str, pattern: str | None) -> bool:
 
 @lru_cache(maxsize=64)
 def _regex(pattern: str) -> re.Pattern[str]:
-    """The names that are LIKE ``pattern``. What stands between two % is taken where it comes first, once and for all:
-    there is no second try that could succeed, and all of them would take for ever.
+    """Return the names that are LIKE ``pattern``. What stands between two % is taken where it comes first, once and for
+    all: there is no second try that could succeed, and all of them would take for ever.
     """
     parts = re.findall(r"\\.|.", pattern, re.DOTALL)
     texts = [""]

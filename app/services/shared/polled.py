@@ -36,7 +36,7 @@ class Refreshed(Generic[T]):
         self._looking: asyncio.Future[None] | None = None
 
     async def now(self) -> T | None:
-        """The answer; None if there is none that is young enough and none comes in time."""
+        """Return the answer; None if there is none that is young enough and none comes in time."""
         if self._clock() - self._at > self._seconds:
             if self._looking is None or self._looking.done():
                 self._looking = self._begun()

@@ -37,7 +37,7 @@ class Rate:
         self._windows: TTLCache[str, _Window] = TTLCache(MOST_KEYS, WINDOW_SECONDS, timer=clock)
 
     def spend(self, key: str) -> float:
-        """Counts an event of ``key``. In how many seconds one is possible again; 0 where this one is."""
+        """Count an event of ``key``. In how many seconds one is possible again; 0 where this one is."""
         if self._most is None:
             return 0.0
         with self._lock:
@@ -57,7 +57,7 @@ class Rates:
 
 
 def network_of(address: str | None) -> str:
-    """What an address is counted under: itself, an IPv6 address by its network. Empty for none."""
+    """Return what an address is counted under: itself, an IPv6 address by its network. Empty for none."""
     if address is None or ":" not in address:
         return address or ""
     try:

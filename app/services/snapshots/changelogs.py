@@ -42,13 +42,13 @@ class Position:
 
     @classmethod
     def parse(cls, text: str) -> Position | None:
-        """The position whose text it is; None if it is none."""
+        """Return the position whose text it is; None if it is none."""
         found = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,15})(?:\.([0-9]{1,9}))?", text)
         return cls(int(found[1]), int(found[2]), int(found[3] or 0)) if found and int(found[1]) > 0 else None
 
     def of(self, rewritten: int) -> Position:
-        """The place in a snapshot that keys were taken out of so often: if it was counted before, its first change, for
-        nobody knows how many of those before it are gone.
+        """Return the place in a snapshot that keys were taken out of so often: if it was counted before, its first
+        change, for nobody knows how many of those before it are gone.
         """
         return self if self.rewritten == rewritten else Position(self.snapshot, 0, rewritten)
 
@@ -69,7 +69,9 @@ class Changes:
     text_bytes: int = 0
 
     def after(self, count: int) -> Position:
-        """The place behind the first ``count`` of them; behind the last one of a snapshot the next one begins."""
+        """Return the place behind the first ``count`` of them; behind the last one of a snapshot the next one
+        begins.
+        """
         if self.last and count == len(self.rows):
             return Position(self.start.snapshot + 1)
         return Position(self.start.snapshot, self.start.change + count, self.start.rewritten)
@@ -94,7 +96,7 @@ class Page:
 
 
 def check_range(first: int | None, last: int | None) -> list[Violation]:
-    """What is wrong with a range of snapshots, whatever the table holds."""
+    """Return what is wrong with a range of snapshots, whatever the table holds."""
     if first is None or last is None or first <= last:
         return []
     fix = "send fromSnapshot not above toSnapshot"
@@ -111,10 +113,10 @@ def read_page(
     *,
     one_schema: bool,
 ) -> Page:
-    """Up to ``limit`` changes of the table ``name`` (database, table) from ``start`` (the earliest kept snapshot) up to
-    all of snapshot ``last`` (the current); fewer where they take more than ``MOST_BYTES``.
+    """Return up to ``limit`` changes of the table ``name`` (database, table) from ``start`` (the earliest kept
+    snapshot) up to all of snapshot ``last`` (the current); fewer where they take more than ``MOST_BYTES``.
 
-    ``one_schema``: the page ends where the table was altered. Raises ``NotFound`` (SNAPSHOT_NOT_FOUND) for snapshots
+    ``one_schema``: the page ends where the table was altered. Raise ``NotFound`` (SNAPSHOT_NOT_FOUND) for snapshots
     that are not kept, ``Conflict`` where the table keeps no changelog.
     """
     table, kept = _kept(database, name)
@@ -156,11 +158,11 @@ def read_newest(
     limit: int,
     most_snapshots: int,
 ) -> Newest:
-    """The changes of the last snapshots of the table ``name`` (database, table) up to ``until`` (the current one), at
-    most ``limit`` of them in all, and of ``most_snapshots``. Of a snapshot that has more the first are there.
+    """Return the changes of the last snapshots of the table ``name`` (database, table) up to ``until`` (the current
+    one), at most ``limit`` of them in all, and of ``most_snapshots``. Of a snapshot that has more the first are there.
 
-    Raises ``NotFound`` (SNAPSHOT_NOT_FOUND) for an ``until`` that is not kept, and ``Conflict`` where the table keeps
-    no changelog.
+    Raise ``NotFound`` (SNAPSHOT_NOT_FOUND) for an ``until`` that is not kept, and ``Conflict`` where the table keeps no
+    changelog.
     """
     table, kept = _kept(database, name)
     if until is not None:
@@ -180,7 +182,7 @@ def read_newest(
 
 
 def _first_of(changes: Iterator[Changes], most: int) -> Changes:
-    """The first of the changes of one snapshot, together; no more than ``most``."""
+    """Return the first of the changes of one snapshot, together; no more than ``most``."""
     begin = part = next(changes)
     rows = [*part.rows]
     while not part.last and len(rows) < most:
@@ -190,9 +192,10 @@ def _first_of(changes: Iterator[Changes], most: int) -> Changes:
 
 
 def follow_from(database: CatalogDatabase, name: tuple[str, str], start: Position | None) -> tuple[Table, Position]:
-    """The table ``name`` (database, table), and where to begin to follow it: ``start``, or behind the current snapshot.
+    """Return the table ``name`` (database, table), and where to begin to follow it: ``start``, or behind the current
+    snapshot.
 
-    Raises ``NotFound`` (SNAPSHOT_NOT_FOUND) for a snapshot that is not kept and is not the next one either, and
+    Raise ``NotFound`` (SNAPSHOT_NOT_FOUND) for a snapshot that is not kept and is not the next one either, and
     ``Conflict`` where the table keeps no changelog.
     """
     table, kept = _kept(database, name)
@@ -211,7 +214,7 @@ def _kept(database: CatalogDatabase, name: tuple[str, str]) -> tuple[Table, rang
 
 
 def _check_keeps_changelog(schema: TableSchema, what: str) -> None:
-    """Raises ``Conflict`` for engines whose single merges say nothing about rows (merge-semantics §6.5.19)."""
+    """Raise ``Conflict`` for engines whose single merges say nothing about rows (merge-semantics §6.5.19)."""
     options = schema.parsed
     if options["changelog-producer"] is ChangelogProducer.NONE and options.engine is not MergeEngine.DEDUPLICATE:
         raise Conflict(
@@ -235,7 +238,7 @@ def _not_kept(table: Table, kept: range, number: int) -> NotFound:
 
 
 def as_arrow(page: Page) -> bytes:
-    """The changes of a page as an Arrow stream: one schema, for the page was cut where the table was altered."""
+    """Return the changes of a page as an Arrow stream: one schema, for the page was cut where the table was altered."""
     columns = (page.changes[0].schema if page.changes else page.table.schema).columns
     return arrow_stream(columns, [(changes.start.snapshot, changes.rows) for changes in page.changes])
 
@@ -243,10 +246,10 @@ def as_arrow(page: Page) -> bytes:
 def changes_from(
     database: CatalogDatabase, warehouse: Warehouse, table: Table, start: Position, last: int
 ) -> Iterator[Changes]:
-    """The changes from ``start`` to the end of snapshot ``last``, at most ``MOST_TOGETHER`` at a time; each snapshot
-    ends with one whose ``last`` is true.
+    """Yield the changes from ``start`` to the end of snapshot ``last``, at most ``MOST_TOGETHER`` at a time; each
+    snapshot ends with one whose ``last`` is true.
 
-    Between two of them no transaction is open. Raises as ``read_page`` does, and ``DamagedFile``.
+    Between two of them no transaction is open. Raise as ``read_page`` does, and ``DamagedFile``.
     """
     for number in range(start.snapshot, last + 1):
         with database.reading() as repository:
@@ -293,7 +296,7 @@ def _written(repository: Repository, table: Table, number: int) -> _Written:
 
 
 def _written_under(repository: Repository, table: Table, commit: Commit, schema: TableSchema) -> TableSchema:
-    """The schema under which the changes of a commit were written; ``schema`` is the one at the commit.
+    """Return the schema under which the changes of a commit were written; ``schema`` is the one at the commit.
 
     A merge's columns have the types of the commit, as they change only where nothing is staged. A full compaction may
     have begun before an ALTER: its own run is the newest of those that are full.
@@ -306,7 +309,7 @@ def _written_under(repository: Repository, table: Table, commit: Commit, schema:
 
 
 def _named(schema: TableSchema, record: dict[str, Any]) -> dict[str, Any]:
-    """The columns that the record names (merge-semantics A.12)."""
+    """Return the columns that the record names (merge-semantics A.12)."""
     names = names_in(schema, record)
     if names is None:
         return record

@@ -50,9 +50,9 @@ class Heads:
             self._followed += Counter()  # drops what nobody follows any more
 
     async def newer(self, table_id: str, than: int, seconds: float) -> int | None:
-        """The current snapshot once it is newer than number ``than``; None if it is not within ``seconds``.
+        """Return the current snapshot once it is newer than number ``than``; None if it is not within ``seconds``.
 
-        Raises ``Stopped`` when the service stops and ``Dropped`` when the table is gone.
+        Raise ``Stopped`` when the service stops and ``Dropped`` when the table is gone.
         """
         deadline = asyncio.get_running_loop().time() + seconds
         while True:
@@ -70,7 +70,7 @@ class Heads:
                 await asyncio.wait_for(tick.wait(), wait)
 
     def check(self) -> None:
-        """Raises ``Stopped`` when the service stops."""
+        """Raise ``Stopped`` when the service stops."""
         if self.stopped:
             raise Stopped
 
@@ -80,7 +80,7 @@ class Heads:
         return self._stopped
 
     def stop(self) -> None:
-        """Ends all waiting; called in the event loop."""
+        """End all waiting; called in the event loop."""
         self._stopped = True
         self._tick.set()
 

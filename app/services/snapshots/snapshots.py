@@ -24,14 +24,14 @@ class DescribedSnapshot:
 
 
 def is_number(version: str) -> bool:
-    """Whether a version of a table is a snapshot's number, and no tag."""
+    """Return whether a version of a table is a snapshot's number, and no tag."""
     return re.fullmatch("[+-]?[0-9]+", version) is not None
 
 
 def find_snapshot(repository: Repository, table: Table, version: str) -> Snapshot:
-    """The snapshot that ``version`` means, in Paimon's order: EARLIEST, LATEST, a number, a tag.
+    """Return the snapshot that ``version`` means, in Paimon's order: EARLIEST, LATEST, a number, a tag.
 
-    Raises ``NotFound`` (SNAPSHOT_NOT_FOUND), which says what there is.
+    Raise ``NotFound`` (SNAPSHOT_NOT_FOUND), which says what there is.
     """
     if version in (EARLIEST, LATEST):
         known = repository.snapshots.ends(table.id)
@@ -48,19 +48,19 @@ def find_snapshot(repository: Repository, table: Table, version: str) -> Snapsho
 
 
 def current_snapshot(repository: Repository, table: Table) -> DescribedSnapshot:
-    """What readers of the table see now. Raises ``NotFound`` before the first commit."""
+    """Return what readers of the table see now. Raise ``NotFound`` before the first commit."""
     return describe(repository, table, [find_snapshot(repository, table, LATEST)])[0]
 
 
 def list_snapshots(repository: Repository, table: Table, request: PageRequest) -> Page[DescribedSnapshot]:
-    """A page of the table's snapshots, newest first. Raises ``Invalid``."""
+    """Return a page of the table's snapshots, newest first. Raise ``Invalid``."""
     found = repository.snapshots.page(table.id, after=request.after_number, limit=request.and_one_more)
     page = page_of(found, request, lambda snapshot: snapshot.id)
     return Page(describe(repository, table, page.items), page.next_token)
 
 
 def describe(repository: Repository, table: Table, found: Sequence[Snapshot]) -> list[DescribedSnapshot]:
-    """The snapshots with what is not in them."""
+    """Return the snapshots with what is not in them."""
     rows = repository.snapshots.rows_of(table.id, {snapshot.id - 1 for snapshot in found})
     tags = repository.tags.on(table.id, {snapshot.id for snapshot in found})
     return [
@@ -95,10 +95,10 @@ def roll_back(
     tag: str | None = None,
     from_snapshot: int | None = None,
 ) -> RolledBack:
-    """A new snapshot that shows what the snapshot ``number`` (or that of ``tag``) showed.
+    """Return a new snapshot that shows what the snapshot ``number`` (or that of ``tag``) showed.
 
     Staged batches stay staged and later merges fold them on top; batches merged since are no longer visible, until a
-    rollback to a snapshot that has them. The schema stays as it is now: older runs are read under it. Raises
+    rollback to a snapshot that has them. The schema stays as it is now: older runs are read under it. Raise
     ``NotFound``, and ``Conflict`` when ``from_snapshot`` is given and not the current snapshot, or the snapshot still
     has keys that were forgotten.
     """

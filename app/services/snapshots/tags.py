@@ -42,9 +42,9 @@ def create_tag(
     *,
     ignore_if_exists: bool = False,
 ) -> DescribedTag:
-    """A tag on snapshot ``number`` (the current one), kept for ``time_retained`` or as the table's option says.
+    """Return a tag on snapshot ``number`` (the current one), kept for ``time_retained`` or as the table's option says.
 
-    Raises ``Invalid`` with every fault, ``NotFound`` for the snapshot, ``Conflict`` for one with forgotten keys, and
+    Raise ``Invalid`` with every fault, ``NotFound`` for the snapshot, ``Conflict`` for one with forgotten keys, and
     ``AlreadyExists``, also for the same snapshot, unless ``ignore_if_exists`` asks for the tag that is there.
     """
     retained, faults = _retained(table, time_retained)
@@ -62,7 +62,7 @@ def create_tag(
 
 
 def get_tag(repository: Repository, table: Table, name: str) -> DescribedTag:
-    """The table's tag of this name. Raises ``NotFound``."""
+    """Return the table's tag of this name. Raise ``NotFound``."""
     return _described(repository, table, repository.tags.get(table.id, name))
 
 
@@ -99,6 +99,6 @@ def _retained(table: Table, text: str | None) -> tuple[timedelta | None, list[Vi
 
 
 def list_tags(repository: Repository, table: Table, request: PageRequest, prefix: str = "") -> Page[Tag]:
-    """A page of the table's tags that begin with ``prefix``, in name order."""
+    """Return a page of the table's tags that begin with ``prefix``, in name order."""
     found = repository.tags.page(table.id, after=request.after, limit=request.and_one_more, prefix=prefix)
     return page_of(found, request, lambda tag: tag.name)

@@ -26,8 +26,8 @@ class DatabaseChange:
 def list_databases(
     repository: Repository, request: PageRequest, pattern: str | None = None, among: Collection[str] | None = None
 ) -> Page[str]:
-    """A page of the names of the databases with a name LIKE ``pattern`` and ``among`` those names, in order. Raises
-    ``Invalid`` for the pattern.
+    """Return a page of the names of the databases with a name LIKE ``pattern`` and ``among`` those names, in order.
+    Raise ``Invalid`` for the pattern.
     """
     found = repository.databases.names(after=request.after, limit=request.and_one_more, like=like(pattern), among=among)
     return page_of(found, request, lambda name: name)
@@ -40,7 +40,7 @@ def create_database(
     by: str = "",
     bounds: CatalogBounds = DEFAULT_BOUNDS,
 ) -> Database:
-    """A new database, made by the bearer of ``by``. Raises ``Invalid`` with every fault, ``AlreadyExists``, or
+    """Return a new database, made by the bearer of ``by``. Raise ``Invalid`` with every fault, ``AlreadyExists``, or
     ``Conflict`` where there are too many.
     """
     faults = [
@@ -70,14 +70,14 @@ def _illegal_text(pointer: str) -> Violation:
 
 
 def get_database(repository: Repository, name: str) -> Database:
-    """The database ``name``. Raises ``NotFound``."""
+    """Return the database ``name``. Raise ``NotFound``."""
     return repository.databases.get(name)
 
 
 def alter_database(
     repository: Repository, name: str, removals: Sequence[str], updates: Mapping[str, str], by: str = ""
 ) -> DatabaseChange:
-    """Removes and sets options of the database, all or nothing. Raises ``Invalid`` or ``NotFound``."""
+    """Remove and sets options of the database, all or nothing. Raise ``Invalid`` or ``NotFound``."""
     faults = list(_option_violations(updates, "/updates"))
     faults += [_illegal_text(f"/removals/{index}") for index, key in enumerate(removals) if not is_text(key)]
     if faults:

@@ -42,9 +42,9 @@ class FoundTable:
 def declared_tables(
     database: str, text: str, dialect: Dialect | None, bounds: CatalogBounds = DEFAULT_BOUNDS
 ) -> list[DeclaredTable]:
-    """The tables that ``text`` declares, in order; looks at nothing but the request.
+    """Return the tables that ``text`` declares, in order; looks at nothing but the request.
 
-    Raises ``Invalid`` with every fault of every statement.
+    Raise ``Invalid`` with every fault of every statement.
     """
     declared, faults = [], []
     statements = read_tables(text, dialect)
@@ -85,9 +85,9 @@ def create_declared(
     by: str = "",
     bounds: CatalogBounds = DEFAULT_BOUNDS,
 ) -> list[FoundTable]:
-    """All tables of ``declared``, in one transaction.
+    """Return all tables of ``declared``, in one transaction.
 
-    Raises ``NotFound`` for the database, ``AlreadyExists`` for a table without IF NOT EXISTS, and ``Conflict`` where
+    Raise ``NotFound`` for the database, ``AlreadyExists`` for a table without IF NOT EXISTS, and ``Conflict`` where
     there are too many tables.
     """
     with catalog.transaction() as repository:
@@ -97,7 +97,7 @@ def create_declared(
 
 
 def _there(repository: Repository, database: str, declared: DeclaredTable) -> FoundTable | None:
-    """The table that was there before, where the statement does not mind."""
+    """Return the table that was there before, where the statement does not mind."""
     if not declared.statement.if_not_exists:
         return None
     try:

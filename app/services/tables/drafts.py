@@ -71,7 +71,7 @@ class Verdict:
 
 
 def judged(draft: Draft, bounds: CatalogBounds = DEFAULT_BOUNDS) -> Verdict:
-    """What is to be said of ``draft``; looks at nothing but its text."""
+    """Return what is to be said of ``draft``; looks at nothing but its text."""
     try:
         return Verdict(tables=_declared(draft, bounds))
     except (Invalid, TooLarge) as invalid:
@@ -88,7 +88,9 @@ def judged(draft: Draft, bounds: CatalogBounds = DEFAULT_BOUNDS) -> Verdict:
 
 
 def body_of(draft: Draft) -> Mapping[str, Any]:
-    """The schema that a draft in JSON declares, alone or as a member of what creates a table. Raises ``Invalid``."""
+    """Return the schema that a draft in JSON declares, alone or as a member of what creates a table. Raise
+    ``Invalid``.
+    """
     parsed = parse_json(draft.text.encode("utf-8", "surrogatepass"))
     if isinstance(parsed, dict) and isinstance(parsed.get("schema"), dict):
         parsed = parsed["schema"]
@@ -98,7 +100,7 @@ def body_of(draft: Draft) -> Mapping[str, Any]:
 
 
 def _declared(draft: Draft, bounds: CatalogBounds) -> list[DraftTable]:
-    """Raises ``Invalid`` with every fault."""
+    """Raise ``Invalid`` with every fault."""
     if draft.kind is DraftKind.JSON:
         schema = validate_table(draft.name, body_of(draft), bounds.table)
         return [DraftTable(draft.name, schema, table_rules(schema), table_warnings(schema))]
@@ -114,7 +116,7 @@ def _declared(draft: Draft, bounds: CatalogBounds) -> list[DraftTable]:
 
 
 def _placed(draft: Draft, invalid: Invalid | TooLarge) -> list[Violation]:
-    """The faults, with the place of each in the text where it has one."""
+    """Return the faults, with the place of each in the text where it has one."""
     faults = list(invalid.violations) or [Violation("", FaultCode.JSON_INVALID, invalid.message)]
     if draft.kind is not DraftKind.JSON:
         return faults
@@ -123,8 +125,8 @@ def _placed(draft: Draft, invalid: Invalid | TooLarge) -> list[Violation]:
 
 
 def _mended(draft: Draft, faults: Sequence[Violation], bounds: CatalogBounds) -> Iterator[Repair | None]:
-    """Of each of the first faults the first text, of those that may mend it, that has fewer faults; of a long text
-    few are tried.
+    """Yield of each of the first faults the first text, of those that may mend it, that has fewer faults; of a long
+    text few are tried.
     """
     tries = MOST_READ_AGAIN // max(1, len(draft.text))
     for fault in faults[:MOST_MENDED]:

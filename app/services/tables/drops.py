@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 def drop_table(catalog: CatalogDatabase, warehouse: Warehouse, name: tuple[str, str], check: Check = no_check) -> None:
-    """Removes the table ``name`` (database, table), then its files. Raises ``NotFound``, and what ``check`` raises for
+    """Remove the table ``name`` (database, table), then its files. Raise ``NotFound``, and what ``check`` raises for
     a table that is not as the caller has seen it.
     """
     with catalog.transaction() as repository:
@@ -23,9 +23,9 @@ def drop_table(catalog: CatalogDatabase, warehouse: Warehouse, name: tuple[str, 
 
 
 def drop_database(catalog: CatalogDatabase, warehouse: Warehouse, name: str, *, cascade: bool) -> int:
-    """Removes the database ``name`` and says how many tables went with it: none, or with ``cascade`` all that it has.
+    """Remove the database ``name`` and says how many tables went with it: none, or with ``cascade`` all that it has.
 
-    All or nothing. Raises ``NotFound``, or ``Conflict`` when it has tables and ``cascade`` does not say that they may
+    All or nothing. Raise ``NotFound``, or ``Conflict`` when it has tables and ``cascade`` does not say that they may
     go.
     """
     with catalog.transaction() as repository:

@@ -49,9 +49,9 @@ class Guess:
 
 
 def guessed(name: str, sample: str) -> Guess:
-    """The table whose records ``sample`` shows: a list in JSON, ``{"records": […]}``, or one record a line.
+    """Return the table whose records ``sample`` shows: a list in JSON, ``{"records": […]}``, or one record a line.
 
-    Raises ``Invalid`` for what is no sample, or one of a table that there cannot be.
+    Raise ``Invalid`` for what is no sample, or one of a table that there cannot be.
     """
     records = _records(sample)
     _check_depth(records)
@@ -101,7 +101,7 @@ def _line(number: int, line: str) -> object:
 
 
 def _check_depth(records: Sequence[Mapping[str, Any]]) -> None:
-    """Raises ``Invalid`` for values that are nested deeper than any type."""
+    """Raise ``Invalid`` for values that are nested deeper than any type."""
     level: Sequence[Any] = records
     for _ in range(DEEPEST_TYPE + 1):
         level = [inner for one in level for inner in _inside(one)]
@@ -115,7 +115,7 @@ def _inside(value: object) -> Iterable[Any]:
 
 
 def _members(objects: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """The values of each member that are not null. Raises ``Invalid`` for more members than a guess has."""
+    """Return the values of each member that are not null. Raise ``Invalid`` for more members than a guess has."""
     found: dict[str, list[Any]] = {}
     for one in objects:
         for name, value in one.items():
@@ -134,7 +134,7 @@ def _column(name: str, values: Sequence[Any], records: int) -> GuessedColumn:
 
 
 def _type(values: Sequence[Any]) -> str:
-    """The narrowest type that takes all of them; STRING where there is none, or nothing to go by."""
+    """Return the narrowest type that takes all of them; STRING where there is none, or nothing to go by."""
     if not values:
         return Kind.STRING
     return next((found for guess in _GUESSES if (found := guess(values)) is not None), Kind.STRING)
@@ -190,7 +190,7 @@ def _list(values: Sequence[Any]) -> str | None:
 
 
 def _object(values: Sequence[Any]) -> str | None:
-    """A ROW of the members of all of them."""
+    """Return a ROW of the members of all of them."""
     if not all(isinstance(one, dict) and one for one in values):
         return None
     return f"ROW<{', '.join(f'{quote(name)} {_type(inner)}' for name, inner in _members(values).items())}>"
@@ -217,8 +217,8 @@ def _reads(read: Callable[[str], object], text: str) -> bool:
 
 
 def _key(columns: Sequence[GuessedColumn], records: Sequence[Mapping[str, Any]]) -> str:
-    """The first column that every record has and that is called like a key, else one whose values differ, else the
-    first.
+    """Return the first column that every record has and that is called like a key, else one whose values differ, else
+    the first.
     """
     whole = [
         one.name
@@ -231,7 +231,7 @@ def _key(columns: Sequence[GuessedColumn], records: Sequence[Mapping[str, Any]])
 
 
 def _options(records: Sequence[Mapping[str, Any]], key: str) -> dict[str, str]:
-    """A partial update where records of one key tell different columns."""
+    """Return a partial update where records of one key tell different columns."""
     again = any(count > 1 for count in Counter(str(record.get(key)) for record in records).values())
     told = {frozenset(name for name, value in record.items() if value is not None) for record in records}
     if not again or len(told) < 2:

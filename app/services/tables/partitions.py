@@ -35,9 +35,9 @@ class Partition:
 def list_partitions(
     repository: Repository, table: Table, request: PageRequest, pattern: str | None = None
 ) -> Page[Partition]:
-    """A page of the table's partitions with a name LIKE ``pattern``, in the order of their JSON.
+    """Return a page of the table's partitions with a name LIKE ``pattern``, in the order of their JSON.
 
-    A table without partition keys has none. Raises ``Invalid`` for the pattern.
+    A table without partition keys has none. Raise ``Invalid`` for the pattern.
     """
     wanted = like(pattern)
     runs = _runs_of(repository.snapshots.current(table.id))
@@ -47,7 +47,7 @@ def list_partitions(
 
 
 def _partition_name(name: str) -> str:
-    """A partition's name as Paimon spells it, ``day=2024-05-01/shop=b``, of the JSON of its values."""
+    """Return a partition's name as Paimon spells it, ``day=2024-05-01/shop=b``, of the JSON of its values."""
     values = json.loads(name).items()
     return "/".join(f"{column}={value if isinstance(value, str) else json.dumps(value)}" for column, value in values)
 
@@ -76,7 +76,7 @@ def drop_partitions(database: CatalogDatabase, name: tuple[str, str], specs: Seq
     columns, values as JSON or text) matches.
 
     Returns the dropped partitions as JSON texts. Staged batches stay staged: what they hold of a dropped partition
-    makes it anew. Raises ``Invalid`` with every fault of the specs.
+    makes it again. Raise ``Invalid`` with every fault of the specs.
     """
     with database.reading() as repository:
         table = repository.tables.get(*name)
@@ -125,7 +125,7 @@ def _drop(
 
 
 def _decoded_specs(schema: TableSchema, specs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The specs with their values as ``partition_text`` writes them."""
+    """Return the specs with their values as ``partition_text`` writes them."""
     faults: list[Violation] = []
     decoded: list[dict[str, Any]] = []
     for index, spec in enumerate(specs):

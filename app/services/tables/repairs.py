@@ -56,7 +56,7 @@ Tries = Callable[[str, Violation], Iterator[Repair]]
 
 
 def repairs_of(text: str, fault: Violation) -> Iterator[Repair]:
-    """What may mend ``fault`` of ``text``, the likeliest first."""
+    """Yield what may mend ``fault`` of ``text``, the likeliest first."""
     for tries in REPAIRS:
         yield from tries(text, fault)
 
@@ -88,7 +88,7 @@ def _respelt_value(text: str, fault: Violation) -> Iterator[Repair]:
 
 
 def _respelt_word(text: str, fault: Violation) -> Iterator[Repair]:
-    """A type or a column, at the place of the fault or after the bracket or quote that stands there."""
+    """Yield a type or a column, at the place of the fault or after the bracket or quote that stands there."""
     if fault.about.offset is None or fault.about.option:
         return
     line = text[fault.about.offset :].partition("\n")[0]
@@ -116,7 +116,7 @@ def _without_option(text: str, fault: Violation) -> Iterator[Repair]:
 
 
 def _with_key(text: str, fault: Violation) -> Iterator[Repair]:
-    """The first column as the primary key, in Flink's SQL."""
+    """Yield the first column as the primary key, in Flink's SQL."""
     first = _FIRST_COLUMN.search(text)
     if fault.code is not FaultCode.MISSING_PRIMARY_KEY or first is None:
         return
@@ -135,7 +135,7 @@ def _replaced(text: str, start: int, end: int, word: str) -> Repair:
 
 
 def _pair(text: str, key: str) -> re.Match[str] | None:
-    """An option and its value, in SQL or in JSON."""
+    """Return an option and its value, in SQL or in JSON."""
     quoted = rf"(?P<q>['\"])(?P<key>{re.escape(key)})(?P=q)\s*[=:]\s*(?P<v>['\"]?)(?P<value>[^'\"\n]*)(?P=v)"
     return re.search(quoted, text)
 
@@ -147,7 +147,7 @@ def _columns(text: str) -> list[str]:
 
 
 def _closing(text: str, place: int) -> int | None:
-    """Where the bracket closes that opens at ``place``."""
+    """Return where the bracket closes that opens at ``place``."""
     depth = 0
     for found in re.compile(r"'(?:[^']|'')*'|`[^`]*`|--[^\n]*|[()]").finditer(text, place):
         depth += {"(": 1, ")": -1}.get(found[0], 0)

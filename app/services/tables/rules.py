@@ -48,7 +48,7 @@ class TableRules:
 
 
 def table_rules(schema: TableSchema, set_aside: int = 0) -> TableRules:
-    """The rules of a valid schema, of whose batches so many are ``set_aside``."""
+    """Return the rules of a valid schema, of whose batches so many are ``set_aside``."""
     plan = compile_plan(schema)
     options = schema.parsed
     return TableRules(
@@ -77,7 +77,7 @@ def _kind_rule(plan: MergePlan, kind: RowKind) -> KindRule:
 
 
 def _of_which(refusal: Refusal) -> str:
-    """The records that are refused, in words."""
+    """Return the records that are refused, in words."""
     if not refusal.group:
         return f"naming {', '.join(refusal.naming)}"
     return f"with {', '.join(refusal.group)} set" + (f" and naming {refusal.naming[-1]}" if refusal.naming else "")

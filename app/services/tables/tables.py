@@ -59,9 +59,10 @@ def list_tables(
     table_type: str | None = None,
     among: Collection[str] | None = None,
 ) -> Page[str]:
-    """A page of the names of the database's tables with a name LIKE ``pattern`` and ``among`` those names, in order.
+    """Return a page of the names of the database's tables with a name LIKE ``pattern`` and ``among`` those names, in
+    order.
 
-    ``table_type`` is Paimon's option ``type``; all of Keyfold's tables have the type ``table``. Raises ``NotFound`` for
+    ``table_type`` is Paimon's option ``type``; all of Keyfold's tables have the type ``table``. Raise ``NotFound`` for
     the database, ``Invalid`` for the pattern.
     """
     found = repository.tables.names(
@@ -71,7 +72,9 @@ def list_tables(
 
 
 def detailed(repository: Repository, database: str, page: Page[str]) -> Page[Table]:
-    """The tables whose names a page of them has; fewer where their schemas would take more than ``MOST_PAGE_BYTES``."""
+    """Return the tables whose names a page of them has; fewer where their schemas would take more than
+    ``MOST_PAGE_BYTES``.
+    """
     sizes = repository.tables.schema_sizes(database, page.items)
     names = page.items[: fitting(sizes)]
     found = repository.tables.page(database, limit=len(names), among=names)
@@ -86,9 +89,10 @@ def create_table(
     by: str = "",
     bounds: CatalogBounds = DEFAULT_BOUNDS,
 ) -> Table:
-    """A new table with the schema that ``body`` (Paimon's JSON) declares, made by the bearer of the token ``by``.
+    """Return a new table with the schema that ``body`` (Paimon's JSON) declares, made by the bearer of the token
+    ``by``.
 
-    Raises ``Invalid`` with every fault of name, schema and options, ``NotFound`` for the database, ``AlreadyExists``,
+    Raise ``Invalid`` with every fault of name, schema and options, ``NotFound`` for the database, ``AlreadyExists``,
     and ``Conflict`` where there are too many tables.
     """
     schema = validate_table(name, body, bounds.table)  # before the transaction: compiling takes no lock
@@ -98,9 +102,9 @@ def create_table(
 
 
 def validate_table(name: str, body: Mapping[str, Any], bounds: SchemaBounds = DEFAULT_BOUNDS.table) -> TableSchema:
-    """The schema of a table to create; looks at nothing but the request.
+    """Return the schema of a table to create; looks at nothing but the request.
 
-    Raises ``Invalid`` with every fault of name, schema and options; pointers are into ``{identifier, schema}``. Of a
+    Raise ``Invalid`` with every fault of name, schema and options; pointers are into ``{identifier, schema}``. Of a
     schema beyond ``bounds`` nothing else is told, for it is not read.
     """
     _check_size(body, bounds)
@@ -140,7 +144,7 @@ def _own_options(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Viola
 
 
 def _read_schema(body: Mapping[str, Any], faults: list[Violation]) -> TableSchema | None:
-    """The schema, or None with all its ``faults``; columns at fault do not hide faults of the options."""
+    """Return the schema, or None with all its ``faults``; columns at fault do not hide faults of the options."""
     try:
         schema = TableSchema.from_json(body)
     except Invalid as invalid:
@@ -165,7 +169,7 @@ def _in_schema(violations: Iterable[Violation]) -> Iterator[Violation]:
 
 
 def _unreadable_options(body: Mapping[str, Any]) -> tuple[Violation, ...]:
-    """The options that are wrong whatever the columns' types and keys are.
+    """Return the options that are wrong whatever the columns' types and keys are.
 
     How options go with columns cannot be judged while the columns are wrong; only their names count here.
     """
@@ -179,7 +183,7 @@ def _unreadable_options(body: Mapping[str, Any]) -> tuple[Violation, ...]:
 
 
 def _text_violations(body: Mapping[str, Any], pointer: str) -> Iterator[Violation]:
-    """What should be text and is not, or is text that no catalog or answer can carry, anywhere in ``body``."""
+    """Yield what should be text and is not, or is text that no catalog or answer can carry, anywhere in ``body``."""
     unseen: list[tuple[str, About, Any]] = [(pointer, About(), body)]
     while unseen:
         where, about, value = unseen.pop()
@@ -196,7 +200,7 @@ def _text_violations(body: Mapping[str, Any], pointer: str) -> Iterator[Violatio
 
 
 def _about_member(about: About, key: str, of_schema: bool) -> About:
-    """What a member is about of an object that is about ``about``."""
+    """Return what a member is about of an object that is about ``about``."""
     if of_schema:
         return About(option="") if key == "options" else about
     return About(option=key) if about.option == "" else about
@@ -219,18 +223,18 @@ def _depth_violations(schema: TableSchema) -> Iterator[Violation]:
 
 
 def location_of(warehouse: Warehouse, table: Table) -> str:
-    """The URI of the folder of the table's files."""
+    """Return the URI of the folder of the table's files."""
     return warehouse.uri(*table_folder(table.id))
 
 
 def version_of(table: Table) -> str:
-    """A text that changes whenever what the catalog tells of the table does; merges change nothing of it."""
+    """Return a text that changes whenever what the catalog tells of the table does; merges change nothing of it."""
     told = (table.id, table.database, table.name, table.schema_id, table.updated_at, table.updated_by, __version__)
     return f"{table.schema_id}-{blake2b(repr(told).encode('utf-8', 'backslashreplace'), digest_size=8).hexdigest()}"
 
 
 def get_table_by_id(repository: Repository, table_id: str) -> Table:
-    """The table that has this id, whatever its name is now. Raises ``NotFound``."""
+    """Return the table that has this id, whatever its name is now. Raise ``NotFound``."""
     table = repository.tables.find(table_id)
     if table is None:
         raise not_found(Resource.TABLE, table_id, f"no table has the id {table_id!r}")
@@ -247,10 +251,11 @@ def alter_table(
     bounds: SchemaBounds = DEFAULT_BOUNDS.table,
     check: Check = no_check,
 ) -> Table:
-    """The table ``name`` (database, table) after all ``changes`` (Paimon's JSON) in their order, or none of them.
+    """Return the table ``name`` (database, table) after all ``changes`` (Paimon's JSON) in their order, or none of
+    them.
 
     ``check`` raises for a table that is not as the caller has seen it. ``validate_only`` stores nothing, and does not
-    mind staged batches: they may be merged a moment later. Raises ``Invalid`` with every fault of the request,
+    mind staged batches: they may be merged a moment later. Raise ``Invalid`` with every fault of the request,
     ``NotFound`` for database or table, ``AlreadyExists`` for a column, ``Conflict`` when another alter came first or
     batches are staged that the new schema folds differently.
     """
@@ -288,12 +293,12 @@ def _conflict(table: Table, reason: str, code: ErrorCode = ErrorCode.COMMIT_CONF
 
 
 def has_rows(repository: Repository, table: Table) -> bool:
-    """Whether the table ever accepted a batch."""
+    """Return whether the table ever accepted a batch."""
     return table.snapshot_id is not None or bool(repository.batches.page(table.id, limit=1))
 
 
 def _altered(repository: Repository, table: Table, changes: Sequence[object], bounds: SchemaBounds) -> TableSchema:
-    """The table's schema after ``changes``. Raises as ``alter_table`` does for the request."""
+    """Return the table's schema after ``changes``. Raise as ``alter_table`` does for the request."""
     highest_id = repository.tables.highest_field_id(table)
     filled = has_rows(repository, table)
     unstorable = [*_text_violations({"changes": list(changes)}, "")]
@@ -315,15 +320,15 @@ def _altered(repository: Repository, table: Table, changes: Sequence[object], bo
 
 
 def _elsewhere(faults: Iterable[Violation], told: Iterable[Violation]) -> Iterator[Violation]:
-    """The faults of places that ``told`` says nothing about."""
+    """Return the faults of places that ``told`` says nothing about."""
     places = {violation.pointer for violation in told}
     return (fault for fault in faults if fault.pointer not in places)
 
 
 def rename_table(repository: Repository, source: tuple[str, str], destination: tuple[str, str], by: str = "") -> Table:
-    """The table ``source`` (database, name) under its new name; its id and its files stay.
+    """Return the table ``source`` (database, name) under its new name; its id and its files stay.
 
-    Raises ``Invalid``, ``NotFound`` for the table or the new database, ``AlreadyExists``.
+    Raise ``Invalid``, ``NotFound`` for the table or the new database, ``AlreadyExists``.
     """
     faults = [*name_violations(destination[1], "/destination/object", "table")]
     if faults:

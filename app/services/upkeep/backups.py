@@ -39,9 +39,9 @@ class _RemovedError(Exception):
 
 
 def back_up(database: CatalogDatabase, warehouse: Warehouse, target: BackupFolder, version: str, told: Told) -> Backup:
-    """A new backup in ``target``; files that earlier ones have are not copied again.
+    """Return a new backup in ``target``; files that earlier ones have are not copied again.
 
-    What is damaged or missing is left out and told. Raises ``Unavailable`` when the catalog does not answer, or forgets
+    What is damaged or missing is left out and told. Raise ``Unavailable`` when the catalog does not answer, or forgets
     files faster than they are copied.
     """
     for _ in range(_TRIES):
@@ -96,7 +96,7 @@ def restore(
     """Put the backup ``name`` (the newest) back, into an empty warehouse and a catalog that does not exist yet, and
     bring the catalog to this version.
 
-    Raises ``Conflict`` where either holds anything, ``Invalid`` where the backup is incomplete, ``Unavailable`` where
+    Raise ``Conflict`` where either holds anything, ``Invalid`` where the backup is incomplete, ``Unavailable`` where
     the warehouse cannot be written.
     """
     names = source.names()

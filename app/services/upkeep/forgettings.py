@@ -37,7 +37,7 @@ def ask_to_forget(
 ) -> Forgetting:
     """Keys (JSON objects) are to be forgotten, of all records that were accepted until now.
 
-    ``reference`` is a name of the caller's own for the request: the keys are stored nowhere. Raises ``Invalid`` with
+    ``reference`` is a name of the caller's own for the request: the keys are stored nowhere. Raise ``Invalid`` with
     the faults of all keys, and ``Conflict`` where a Delta log that nobody writes any more keeps what it has.
     """
     faults = list(name_violations(reference, "/reference", "reference")) if reference is not None else []
@@ -59,7 +59,7 @@ def ask_to_forget(
 
 
 def list_forgettings(repository: Repository, table: Table, request: PageRequest) -> Page[Forgetting]:
-    """A page of the table's, newest first. Raises ``Invalid``."""
+    """Return a page of the table's, newest first. Raise ``Invalid``."""
     found = repository.forgettings.page(table.id, after=request.after, limit=request.and_one_more)
     return page_of(found, request, lambda one: one.id)
 
@@ -97,7 +97,7 @@ def _end(database: CatalogDatabase, warehouse: Warehouse, forgetting: Forgetting
 
 
 def _held(database: CatalogDatabase, warehouse: Warehouse, forgetting: Forgetting) -> Iterator[Remnant]:
-    """The older versions of the Delta log that keep files with the keys."""
+    """Yield the older versions of the Delta log that keep files with the keys."""
     try:
         held = release(database, warehouse, forgetting, partial(mark_run, warehouse)) if forgetting.held else ()
     except DamagedFile as error:
@@ -110,7 +110,7 @@ def _held(database: CatalogDatabase, warehouse: Warehouse, forgetting: Forgettin
 
 
 def _versions(repository: Repository, table_id: str, held: Sequence[int]) -> Remnant:
-    """The versions of ``held`` snapshots; a newer one is asked for where there is none."""
+    """Return the versions of ``held`` snapshots; a newer one is asked for where there is none."""
     retained = repository.tables.existing(table_id).schema.parsed["delta.log-retained"]
     versions = repository.delta.page(table_id)
     holding = [one for one in versions if one.snapshot_id in held]
@@ -124,7 +124,7 @@ def _versions(repository: Repository, table_id: str, held: Sequence[int]) -> Rem
 def _files(
     database: CatalogDatabase, warehouse: Warehouse, forgetting: Forgetting, grace: timedelta
 ) -> Iterator[Remnant]:
-    """The files from before that nothing names any more: whether they have the keys does not matter."""
+    """Yield the files from before that nothing names any more: whether they have the keys does not matter."""
     root = warehouse.path(*table_folder(forgetting.table_id))
     found = [one for one in entries(warehouse, root, recursive=True) if not one.is_folder]
     # What is named is read after the listing: what is named by then and was not listed is new.
@@ -141,7 +141,7 @@ def _is_from(entry: Entry, before: datetime) -> bool:
 
 
 def _is_left(path: Sequence[str], named: NamedOfTable) -> bool:
-    """Whether a file, by its path in the table's folder, is one that no snapshot and no batch names."""
+    """Return whether a file, by its path in the table's folder, is one that no snapshot and no batch names."""
     match path:
         case ["staging", name]:
             return name not in named.staging_files

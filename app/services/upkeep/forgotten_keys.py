@@ -106,7 +106,7 @@ class _Named:
 
 
 def _named(repository: Repository, table_id: str) -> _Named:
-    """Raises ``NotFound`` when the table is gone."""
+    """Raise ``NotFound`` when the table is gone."""
     table = repository.tables.existing(table_id)
     runs = repository.snapshots.every_run(table_id)
     unfiled = repository.history.unfiled(table_id)
@@ -162,7 +162,7 @@ class _Pass:
         self.asked: tuple[str, ...] = ()
 
     def run(self) -> bool:
-        """Whether the keys are forgotten. Raises ``DamagedFile`` and ``NotFound``."""
+        """Return whether the keys are forgotten. Raise ``DamagedFile`` and ``NotFound``."""
         while True:
             with self.database.reading() as repository:
                 running = repository.tasks.running(self.table_id)
@@ -205,7 +205,7 @@ class _Pass:
                 found.batches[batch.file] = batch_without(self.warehouse, batch, schema, sought)
 
     def _commit(self, repository: Repository) -> bool:
-        """Whether all that the catalog names was looked into; then what was found takes its place."""
+        """Return whether all that the catalog names was looked into; then what was found takes its place."""
         repository.tables.lock(self.table_id)
         named, found = _named(repository, self.table_id), self.found
         if tuple(one.id for one in named.pending) != self.asked or repository.tasks.running(self.table_id):
@@ -264,7 +264,7 @@ def release(
     database: CatalogDatabase, warehouse: Warehouse, forgetting: Forgetting, mark: Callable[[str, str], None]
 ) -> Sequence[int]:
     """Take the keys out of the older snapshots that held them for a Delta log, as soon as no version of the log names
-    their files; the numbers of those that still do. Raises ``DamagedFile``, and ``NotFound`` when the table is gone.
+    their files; the numbers of those that still do. Raise ``DamagedFile``, and ``NotFound`` when the table is gone.
     """
     table_id = forgetting.table_id
     with database.reading() as repository:

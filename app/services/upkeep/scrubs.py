@@ -60,7 +60,7 @@ def verify(database: CatalogDatabase, warehouse: Warehouse, read: Read | None = 
 
 
 def _check_file_of_catalog(database: CatalogDatabase) -> list[Finding]:
-    """What the database itself finds wrong."""
+    """Return what the database itself finds wrong."""
     try:
         return [Finding(None, DamagedCatalog(f"SQLite says: {fault}")) for fault in database.check_integrity()]
     except DamagedCatalog as damage:
@@ -68,7 +68,7 @@ def _check_file_of_catalog(database: CatalogDatabase) -> list[Finding]:
 
 
 def _check_rows(database: CatalogDatabase, table_id: str, name: str) -> list[Finding]:
-    """What the catalog says of a table and nobody stored."""
+    """Return what the catalog says of a table and nobody stored."""
     try:
         with database.reading(afresh=True) as repository:
             return [Finding(None, damage) for damage in repository.integrity.faults(table_id)]
@@ -93,7 +93,7 @@ def look_again(database: CatalogDatabase, warehouse: Warehouse) -> None:
 def _read(
     database: CatalogDatabase, warehouse: Warehouse, table_id: str, read: Read | None, only: Collection[str] = ()
 ) -> Iterator[Finding]:
-    """What is found of the files of a table, or of those whose paths are given."""
+    """Yield what is found of the files of a table, or of those whose paths are given."""
     with database.reading() as repository:
         files = named_files(repository, table_id)
         said = data_files(repository, table_id)
@@ -180,7 +180,7 @@ class Pace:
     def __call__(self, count: int) -> None:
         """Rest for as long as ``count`` bytes take. What was not read in the past is not made up for.
 
-        Raises ``Cancelled`` when it is time to stop.
+        Raise ``Cancelled`` when it is time to stop.
         """
         now = self._clock()
         self._due = max(self._due, now) + count / self._bytes_per_second

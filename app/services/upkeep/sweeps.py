@@ -124,7 +124,7 @@ def _forget_some(database: CatalogDatabase, table_id: str, before: datetime, key
 
 
 def every_table(database: CatalogDatabase) -> list[Table]:
-    """The tables of all databases by name, without those whose rows are damaged."""
+    """Return the tables of all databases by name, without those whose rows are damaged."""
     with database.reading() as repository:
         return repository.tables.every_intact()
 
@@ -154,7 +154,7 @@ def _expire(database: CatalogDatabase, table: Table, now: datetime, kept: int | 
 
 
 def mark_run(warehouse: Warehouse, table_id: str, run_id: str) -> None:
-    """Makes the folder of a run that nobody names any more young: readers of its snapshots have the grace to end."""
+    """Make the folder of a run that nobody names any more young: readers of its snapshots have the grace to end."""
     try:
         warehouse.filesystem.open_output_stream(warehouse.path(*data_file(table_id, run_id, EXPIRED_FILE))).close()
     except FileNotFoundError:
@@ -183,7 +183,7 @@ class NamedOfTable:
 
 
 def named_of_table(database: CatalogDatabase, table_id: str) -> NamedOfTable:
-    """What the catalog names of a table now."""
+    """Return what the catalog names of a table now."""
     with database.reading() as repository:
         if repository.tables.find(table_id) is None:
             return NamedOfTable(set(), set(), set(), set(), None, dropped=True)
@@ -279,7 +279,7 @@ def _newest_inside(warehouse: Warehouse, root: str) -> dict[tuple[str, ...], dat
 
 
 def is_garbage_run(folder: tuple[str, ...], named: NamedOfTable) -> bool:
-    """Whether nobody names the run of a folder, or of one partition's folder in one that is named."""
+    """Return whether nobody names the run of a folder, or of one partition's folder in one that is named."""
     if len(folder) == 1:
         return folder[0] not in named.run_folders
     partitioned = len(folder) == 2 and folder[1].startswith(PARTITION_FOLDER) and folder[0] in named.run_folders

@@ -94,7 +94,7 @@ _SCHEMA: Final = pa.schema(
 
 
 def checkpoint_name(version: int) -> str:
-    """The checkpoint of a version."""
+    """Return the checkpoint of a version."""
     return f"{version:020}.checkpoint.parquet"
 
 

@@ -42,7 +42,7 @@ class _Asked:
 
     @classmethod
     def of(cls, written: TableSchema) -> _Asked:
-        """Of a file that was written under this schema."""
+        """Return of a file that was written under this schema."""
         plan = compile_plan(written)
         return cls(
             plan.row.liveness is not Liveness.ALWAYS,
@@ -63,9 +63,9 @@ class _Facts:
 
 
 def added_files(warehouse: Warehouse, published: Published) -> dict[str, dict[str, Any]]:
-    """The ``add`` of every file that a version shows, by path below the table's folder.
+    """Return the ``add`` of every file that a version shows, by path below the table's folder.
 
-    Equal runs give equal actions, whoever makes them and whenever. Raises ``DamagedFile``, and ``Unfoldable`` where a
+    Equal runs give equal actions, whoever makes them and whenever. Raise ``DamagedFile``, and ``Unfoldable`` where a
     row has a total that its column cannot hold, which no commit lets through (decision 5).
     """
     found = {}
@@ -91,13 +91,15 @@ def _add(warehouse: Warehouse, published: Published, run: Run, file: DataFile, p
 
 
 def removed_file(action: Mapping[str, Any], at: int) -> dict[str, Any]:
-    """The ``remove`` of what an ``add`` added, at ``at`` (epoch milliseconds): file and deletion vector name it."""
+    """Return the ``remove`` of what an ``add`` added, at ``at`` (epoch milliseconds): file and deletion vector name
+    it.
+    """
     kept = {name: action[name] for name in ("path", "partitionValues", "size", "deletionVector") if name in action}
     return {**kept, "deletionTimestamp": at, "dataChange": True, "extendedFileMetadata": True}
 
 
 def _stats(facts: _Facts, rows: int, schema: TableSchema) -> dict[str, Any]:
-    """Of the columns that the table has now; the bounds are those of hidden rows too."""
+    """Return of the columns that the table has now; the bounds are those of hidden rows too."""
     names = schema.by_name
     return {
         "numRecords": rows,
@@ -138,7 +140,7 @@ def _all_null(parquet: pq.ParquetFile, name: str) -> bool:
 
 
 def _dead_rows(parquet: pq.ParquetFile) -> Iterator[int]:
-    """The places of the rows that no reader sees."""
+    """Yield the places of the rows that no reader sees."""
     if LIVE_COLUMN not in parquet.schema_arrow.names:
         yield from range(parquet.metadata.num_rows)
         return
@@ -150,8 +152,8 @@ def _dead_rows(parquet: pq.ParquetFile) -> Iterator[int]:
 
 
 def _chunks(metadata: pq.FileMetaData, name: str) -> Sequence[pq.Statistics]:
-    """The statistics of a column in each row group; none where it is nested, or a row group has none. Of `a.b` none: a
-    field `b` of a column `a` has the same path.
+    """Return the statistics of a column in each row group; none where it is nested, or a row group has none. Of `a.b`
+    none: a field `b` of a column `a` has the same path.
     """
     if "." in name:
         return ()
@@ -167,7 +169,7 @@ def _chunks(metadata: pq.FileMetaData, name: str) -> Sequence[pq.Statistics]:
 
 
 def _bounds(chunks: Sequence[pq.Statistics]) -> tuple[Any, Any] | None:
-    """The smallest and the largest value as JSON; None where they are not known, or long."""
+    """Return the smallest and the largest value as JSON; None where they are not known, or long."""
     valued = [chunk for chunk in chunks if chunk.num_values]
     if not valued or not all(chunk.has_min_max for chunk in valued):
         return None

@@ -29,7 +29,7 @@ _VECTORS: Final = "deletionVectors"
 
 
 def version_name(version: int) -> str:
-    """The file of a version."""
+    """Return the file of a version."""
     return f"{version:020}.json"
 
 
@@ -66,7 +66,7 @@ def metadata_of(published: Published) -> dict[str, Any]:
 def write_version(warehouse: Warehouse, published: Published, before: Published | None) -> None:
     """Add a version to the log, after ``before`` (None: it is the first, and says all); one that is there stays.
 
-    Raises ``DamagedFile``, ``Conflict`` where somebody else has written to the log, ``OSError``.
+    Raise ``DamagedFile``, ``Conflict`` where somebody else has written to the log, ``OSError``.
     """
     lines = [json.dumps(action, ensure_ascii=False) for action in _actions(warehouse, published, before)]
     content = "".join(f"{line}\n" for line in lines).encode()
@@ -108,7 +108,7 @@ def _commit_info(published: Published) -> dict[str, Any]:
 
 
 def _is_there(warehouse: Warehouse, segments: tuple[str, ...], published: Published) -> bool:
-    """Whether a file of the log is the version that the catalog has: of its snapshot, and of its very moment."""
+    """Return whether a file of the log is the version that the catalog has: of its snapshot, and of its very moment."""
     with warehouse.filesystem.open_input_stream(warehouse.path(*segments)) as source:
         first = source.read().split(b"\n", 1)[0]
     try:
@@ -119,7 +119,7 @@ def _is_there(warehouse: Warehouse, segments: tuple[str, ...], published: Publis
 
 
 def _create(warehouse: Warehouse, segments: tuple[str, ...], content: bytes) -> bool:
-    """Whether the file was not there, and is now, whole."""
+    """Return whether the file was not there, and is now, whole."""
     path = warehouse.path(*segments)
     if warehouse.local:
         aside = _written_aside(path, content)
@@ -152,7 +152,9 @@ def replace_file(warehouse: Warehouse, segments: tuple[str, ...], content: bytes
 
 
 def _written_aside(path: str, content: bytes) -> str:
-    """A durable file beside ``path`` that holds ``content``; readers of the log pass over names with a dot in front."""
+    """Return a durable file beside ``path`` that holds ``content``; readers of the log pass over names with a dot in
+    front.
+    """
     folder, name = os.path.split(path)
     if not os.path.isdir(folder):
         os.makedirs(folder, exist_ok=True)

@@ -29,7 +29,7 @@ def z85(content: bytes) -> str:
 
 
 def deletion_vector(places: Iterable[int]) -> dict[str, Any] | None:
-    """The vector that hides the rows at ``places``, each below 2^32; None if there are none."""
+    """Return the vector that hides the rows at ``places``, each below 2^32; None if there are none."""
     dead = BitMap(places)
     if not dead:
         return None

@@ -36,20 +36,22 @@ class ChangeFile:
 
 
 def files_of_changelog(table_id: str, snapshot_id: int, files: Sequence[ChangelogFile]) -> list[ChangeFile]:
-    """The files that a merge or compaction wrote as the changelog of its snapshot."""
+    """Return the files that a merge or compaction wrote as the changelog of its snapshot."""
     return [ChangeFile(file_of_changelog(table_id, snapshot_id, file), file.rows) for file in files]
 
 
 def files_of_runs(table_id: str, runs: Sequence[Run]) -> list[ChangeFile]:
-    """The files of ``runs``, whose state rows are taken for changes: +I where live, else -D (merge-semantics §8.1)."""
+    """Return the files of ``runs``, whose state rows are taken for changes: +I where live, else -D (merge-semantics
+    §8.1).
+    """
     return [ChangeFile(file_of_run(table_id, run.id, file), file.rows) for run in runs for file in run.files]
 
 
 def arrow_stream(
     columns: Sequence[Column], changes: Sequence[tuple[int, Sequence[tuple[RowKind, Mapping[str, Any]]]]]
 ) -> bytes:
-    """An Arrow stream of changes, a record batch for each part of ``changes``: the number of its snapshot, and rows
-    with their kinds.
+    """Return an Arrow stream of changes, a record batch for each part of ``changes``: the number of its snapshot, and
+    rows with their kinds.
     """
     sink = io.BytesIO()
     own = [pa.field("_kind", pa.string()), pa.field("_snapshot", pa.int64())]
@@ -71,9 +73,9 @@ def changes_in(
     start: int,
     most: int,
 ) -> Iterator[pa.RecordBatch]:
-    """The changes in ``files`` from number ``start`` (from 0) on, up to ``most`` and ``MOST_BYTES`` at a time: the row
-    kind, then the columns of ``schema``, found by their ids, and the words in which records tell what they name, where
-    the table's do. The files were written under the schema ``written``. Raises ``DamagedFile``.
+    """Yield the changes in ``files`` from number ``start`` (from 0) on, up to ``most`` and ``MOST_BYTES`` at a time:
+    the row kind, then the columns of ``schema``, found by their ids, and the words in which records tell what they
+    name, where the table's do. The files were written under the schema ``written``. Raise ``DamagedFile``.
     """
     for file in files:
         if start < file.rows:
@@ -100,7 +102,9 @@ def _changes_in(warehouse: Warehouse, file: ChangeFile, start: int, most: int) -
 
 
 def _as_of(batch: pa.RecordBatch, written: TableSchema, schema: TableSchema) -> pa.RecordBatch:
-    """The row kind and the columns of ``schema``; a job that began before an ALTER wrote them as they were then."""
+    """Return the row kind and the columns of ``schema``; a job that began before an ALTER wrote them as they were
+    then.
+    """
     places = {field_id(field): place for place, field in enumerate(batch.schema)}
     types = {column.id: column.type for column in written.columns}
     fields = [arrow_field(column) for column in schema.columns]
@@ -116,7 +120,7 @@ def _as_of(batch: pa.RecordBatch, written: TableSchema, schema: TableSchema) -> 
 
 
 def _word(batch: pa.RecordBatch, word: str) -> pa.Array:
-    """A word of the records; those that were merged before the table's told name all columns, as rows do."""
+    """Return a word of the records; those that were merged before the table's told name all columns, as rows do."""
     names = batch.schema.names
     if word in names:
         return batch.column(word)

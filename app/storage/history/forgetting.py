@@ -76,7 +76,9 @@ class Rewritten:
 
 
 def run_without(warehouse: Warehouse, table_id: str, run: Run, schema: TableSchema, sought: Sought) -> Rewritten | None:
-    """The run without the rows of the keys, in a folder of its own; None where it has none. Raises ``DamagedFile``."""
+    """Return the run without the rows of the keys, in a folder of its own; None where it has none. Raise
+    ``DamagedFile``.
+    """
     tokens = np.array(sorted(sought.tokens), np.int64)
     near = [one for one in run.files if ((tokens >= one.min_token) & (tokens <= one.max_token)).any()]
     holding = {one.name for one in near if _holds(warehouse, file_of_run(table_id, run.id, one), schema, sought)}
@@ -122,8 +124,8 @@ def changes_without(
     schema: TableSchema,
     sought: Sought,
 ) -> list[ChangelogFile] | None:
-    """The changelog of a snapshot without the changes of the keys, in a folder of its own; None where it has none.
-    Raises ``DamagedFile``.
+    """Return the changelog of a snapshot without the changes of the keys, in a folder of its own; None where it has
+    none. Raise ``DamagedFile``.
     """
     named = {one.name: file_of_changelog(table_id, snapshot_id, one) for one in files}
     holding = {name for name, one in named.items() if _holds(warehouse, one, schema, sought)}
@@ -148,7 +150,7 @@ def changes_without(
 def history_without(
     warehouse: Warehouse, table_id: str, file: HistoryFile, schema: TableSchema, sought: Sought
 ) -> HistoryFile | None:
-    """The history file without the records of the keys; None where it has none. Raises ``DamagedFile``."""
+    """Return the history file without the records of the keys; None where it has none. Raise ``DamagedFile``."""
     named = file_of_history(table_id, file)
     if not _holds(warehouse, named, schema, sought):
         return None
@@ -166,7 +168,7 @@ def history_without(
 
 
 def batch_without(warehouse: Warehouse, batch: Batch, schema: TableSchema, sought: Sought) -> Batch | None:
-    """The batch without the records of the keys, in a file of its own; None where it has none. Raises
+    """Return the batch without the records of the keys, in a file of its own; None where it has none. Raise
     ``DamagedFile``.
     """
     named = file_of_batch(batch)
@@ -184,7 +186,7 @@ def _holds(warehouse: Warehouse, file: NamedFile, schema: TableSchema, sought: S
 
 
 def _found(parquet: pq.ParquetFile, group: int, schema: TableSchema, sought: Sought) -> Mask:
-    """Which rows of a row group are of the keys."""
+    """Return which rows of a row group are of the keys."""
     names = _key_names(parquet, schema)
     rows = parquet.metadata.row_group(group).num_rows
     wanted = np.array(sorted(sought.tokens), np.int64)
@@ -209,13 +211,15 @@ def _found(parquet: pq.ParquetFile, group: int, schema: TableSchema, sought: Sou
 
 
 def _key_names(parquet: pq.ParquetFile, schema: TableSchema) -> list[str]:
-    """What the key columns are called in the file: a job that began before an ALTER wrote them as they were then."""
+    """Return what the key columns are called in the file: a job that began before an ALTER wrote them as they were
+    then.
+    """
     by_id = {field_id(field): field.name for field in parquet.schema_arrow}
     return [by_id.get(column.id, column.name) for column in schema.key_columns]
 
 
 def _near(parquet: pq.ParquetFile, group: int, tokens: npt.NDArray[np.int64]) -> bool:
-    """Whether the statistics of a row group, whose first column is the token, let it have one of ``tokens``."""
+    """Return whether the statistics of a row group, whose first column is the token, let it have one of ``tokens``."""
     statistics = parquet.metadata.row_group(group).column(0).statistics
     if statistics is None or not statistics.has_min_max or parquet.schema_arrow.names[0] != TOKEN_COLUMN:
         return True
@@ -225,7 +229,7 @@ def _near(parquet: pq.ParquetFile, group: int, tokens: npt.NDArray[np.int64]) ->
 def _write(
     warehouse: Warehouse, file: NamedFile, target: tuple[str, ...], schema: TableSchema, sought: Sought
 ) -> _Without:
-    """Writes ``file`` without the keys to ``target``, durably; a row group of what is left of each."""
+    """Write ``file`` without the keys to ``target``, durably; a row group of what is left of each."""
     path = warehouse.path(*target)
     _make_folder(warehouse, path.rpartition("/")[0])
     how = dict(_HOW[file.kind])
@@ -267,14 +271,14 @@ def _copied(
 
 
 def _live(table: pa.Table, found: Mask) -> int:
-    """How many of the rows that were found are seen by readers."""
+    """Return how many of the rows that were found are seen by readers."""
     if LIVE_COLUMN not in table.column_names:
         return int(found.sum())
     return int((table.column(LIVE_COLUMN).to_numpy(zero_copy_only=False).astype(np.bool_) & found).sum())
 
 
 def _ends(table: pa.Table) -> list[int]:
-    """The first and the last token, of rows that are sorted by it."""
+    """Return the first and the last token, of rows that are sorted by it."""
     if TOKEN_COLUMN not in table.column_names:
         return []
     tokens = table.column(TOKEN_COLUMN)
@@ -282,7 +286,7 @@ def _ends(table: pa.Table) -> list[int]:
 
 
 def _bring(warehouse: Warehouse, old: tuple[str, ...], new: tuple[str, ...], names: Sequence[str]) -> None:
-    """Has the files ``names`` of a folder in another one, too: on a disk they are linked."""
+    """Have the files ``names`` of a folder in another one, too: on a disk they are linked."""
 
     def bring(name: str) -> None:
         source, target = warehouse.path(*old, name), warehouse.path(*new, name)

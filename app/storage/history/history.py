@@ -62,8 +62,8 @@ CUT = Cut()
 def write_history(
     warehouse: Warehouse, table_id: str, batches: Sequence[Batch], schema: TableSchema, cut: Cut = CUT
 ) -> list[HistoryFile]:
-    """The records of ``batches``, which are in merge order and were written under ``schema``: in as many files as keep
-    small what is in memory. They are durable, and nobody names them yet. Raises ``DamagedFile`` and ``OSError``.
+    """Return the records of ``batches``, which are in merge order and were written under ``schema``: in as many files
+    as keep small what is in memory. They are durable, and nobody names them yet. Raise ``DamagedFile`` and ``OSError``.
     """
     written: list[HistoryFile] = []
     waiting: list[tuple[Batch, StagedRows]] = []
@@ -90,7 +90,7 @@ def write_history(
 def join_history(
     warehouse: Warehouse, table_id: str, parts: Sequence[HistoryFile], schema: TableSchema, cut: Cut = CUT
 ) -> HistoryFile:
-    """The records of ``parts``, which follow each other, in one file. Raises ``DamagedFile`` and ``OSError``."""
+    """Return the records of ``parts``, which follow each other, in one file. Raise ``DamagedFile`` and ``OSError``."""
     rows = pa.concat_tables([_all(warehouse, file_of_history(table_id, part), schema) for part in parts])
     snapshots = [number for part in parts for number in (part.first_snapshot, part.last_snapshot)]
     return _write(warehouse, table_id, schema, rows, parts[0].schema_id, snapshots, cut)
@@ -98,7 +98,7 @@ def join_history(
 
 def unpacked_bytes(warehouse: Warehouse, table_id: str, file: HistoryFile) -> int:
     """About what the records of a file take in memory: what they take in it before they are packed, and eight bytes for
-    each value, for nulls take none there. Raises ``DamagedFile``.
+    each value, for nulls take none there. Raise ``DamagedFile``.
     """
     with opened_parquet(warehouse, file_of_history(table_id, file)) as parquet:
         footer = parquet.metadata
@@ -107,7 +107,7 @@ def unpacked_bytes(warehouse: Warehouse, table_id: str, file: HistoryFile) -> in
 
 
 def all_there(warehouse: Warehouse, table_id: str, files: Sequence[HistoryFile]) -> bool:
-    """Whether no file is gone. Raises ``OSError``."""
+    """Return whether no file is gone. Raise ``OSError``."""
 
     def look(file: HistoryFile) -> bool:
         found = warehouse.filesystem.get_file_info(warehouse.path(*history_file(table_id, file.name)))
@@ -124,11 +124,11 @@ class Room:
     size_bytes: int
 
     def holds(self, found: NewestRecords) -> bool:
-        """Whether there was room for these."""
+        """Return whether there was room for these."""
         return len(found.records) <= self.records and self.size_bytes >= 0
 
     def less(self, found: NewestRecords) -> Room:
-        """What is left when these are there."""
+        """Return what is left when these are there."""
         return Room(self.records - len(found.records), self.size_bytes - found.size_bytes)
 
 
@@ -151,8 +151,8 @@ def key_records(
     wanted: Wanted,
     room: Room,
 ) -> list[NewestRecords]:
-    """The records of ``key`` in each of ``files``, which were written under the schemas beside them: of the ``wanted``
-    ones as many as there is room for. Raises ``DamagedFile``.
+    """Return the records of ``key`` in each of ``files``, which were written under the schemas beside them: of the
+    ``wanted`` ones as many as there is room for. Raise ``DamagedFile``.
     """
 
     def look(of: tuple[HistoryFile, TableSchema]) -> NewestRecords:
@@ -163,7 +163,7 @@ def key_records(
 
 
 def staged_key_records(warehouse: Warehouse, batch: Batch, schema: TableSchema, key: Key, room: Room) -> NewestRecords:
-    """The same of a staging file."""
+    """Return the same of a staging file."""
     found = (
         (staged_record(schema, batch.number, row), size)
         for rows in key_rows(warehouse, batch, schema, key, newest_first=True)
@@ -184,7 +184,7 @@ def _newest(found: Iterator[tuple[Record, int]], room: Room) -> NewestRecords:
 
 
 def _backwards(rows: pa.Table) -> Iterator[tuple[dict[str, Any], int]]:
-    """The rows from the last one on, each with what it takes; few are objects of Python at a time."""
+    """Yield the rows from the last one on, each with what it takes; few are objects of Python at a time."""
     for end in range(rows.num_rows, 0, -ROWS_AT_ONCE):
         start = max(0, end - ROWS_AT_ONCE)
         piece = rows.slice(start, end - start)
@@ -196,7 +196,7 @@ def _backwards(rows: pa.Table) -> Iterator[tuple[dict[str, Any], int]]:
 def _found(
     warehouse: Warehouse, file: NamedFile, schema: TableSchema, key: Key, wanted: Wanted
 ) -> Iterator[tuple[Record, int]]:
-    """The key's records from the newest on, each with what it takes."""
+    """Yield the key's records from the newest on, each with what it takes."""
     token = token_of(schema, key)
     with opened_parquet(warehouse, file) as parquet:
         for group in reversed(list(_groups(parquet, token))):
@@ -214,7 +214,7 @@ def _found(
 
 
 def _groups(parquet: pq.ParquetFile, token: int) -> Iterator[int]:
-    """The row groups that may have the token, which is the first column."""
+    """Yield the row groups that may have the token, which is the first column."""
     for group in range(parquet.num_row_groups):
         statistics = parquet.metadata.row_group(group).column(0).statistics
         if statistics.min <= token <= statistics.max:
@@ -234,7 +234,7 @@ def _all(warehouse: Warehouse, file: NamedFile, schema: TableSchema) -> pa.Table
 def _records_of(
     warehouse: Warehouse, batches: Sequence[Batch], schema: TableSchema, whole_bytes: int
 ) -> Iterator[tuple[Batch, StagedRows]]:
-    """The records of each batch in order, those of a large one in pieces."""
+    """Yield the records of each batch in order, those of a large one in pieces."""
     for start in range(0, len(batches), BATCHES_AT_ONCE):
         some = batches[start : start + BATCHES_AT_ONCE]
         small = [batch for batch in some if batch.size_bytes <= whole_bytes // BATCHES_AT_ONCE]
@@ -248,8 +248,8 @@ def _records_of(
 def _pieces(
     warehouse: Warehouse, batch: Batch, schema: TableSchema, whole_bytes: int, content: pa.Buffer | None
 ) -> Iterator[StagedRows]:
-    """The records of a batch, a row group at a time: few packed bytes may be many. ``content`` is its file, if that was
-    read.
+    """Yield the records of a batch, a row group at a time: few packed bytes may be many. ``content`` is its file, if
+    that was read.
     """
     file = file_of_batch(batch)
     if content is None and batch.size_bytes <= whole_bytes:
@@ -269,7 +269,7 @@ def _row_groups(parquet: pq.ParquetFile, schema: TableSchema) -> Iterator[Staged
 
 
 def _placed(schema: TableSchema, found: Sequence[tuple[Batch, StagedRows]]) -> pa.Table:
-    """The records of batches, with their tokens and the numbers of the batches."""
+    """Return the records of batches, with their tokens and the numbers of the batches."""
     records = pa.concat_tables([piece.rows for _, piece in found]).combine_chunks()
     numbers = np.repeat([batch.number for batch, _ in found], [len(piece.tokens) for _, piece in found])
     own = [pa.array(np.concatenate([piece.tokens for _, piece in found])), pa.array(numbers, pa.int64())]
@@ -303,7 +303,7 @@ def _write(
 
 
 def _stored(warehouse: Warehouse, path: str, schema: TableSchema, rows: pa.Table, cut: Cut) -> Checksums:
-    """Writes a file that is durable once it is there; what its bytes come to."""
+    """Write a file that is durable once it is there; what its bytes come to."""
     folder = path.rpartition("/")[0]
     if not warehouse.is_store:
         warehouse.filesystem.create_dir(folder)
@@ -336,7 +336,7 @@ def _encoded(file: Any, schema: TableSchema, rows: pa.Table, cut: Cut) -> Checks
 
 
 def _halved(rows: pa.Table, most_bytes: int) -> Iterator[pa.Table]:
-    """The rows in pieces that take ``most_bytes`` at most, or are one row."""
+    """Yield the rows in pieces that take ``most_bytes`` at most, or are one row."""
     if rows.nbytes <= most_bytes or rows.num_rows == 1:
         yield rows
         return

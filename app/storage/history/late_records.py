@@ -59,9 +59,9 @@ class LateInMerge:
 
 
 def count_late(warehouse: Warehouse, merged: Merged, lanes: Sequence[Lane], most_rows: int) -> LateInMerge:
-    """What of the batches came late, where at most about ``most_rows`` rows of older runs are read for it.
+    """Return what of the batches came late, where at most about ``most_rows`` rows of older runs are read for it.
 
-    Raises ``DamagedFile``.
+    Raise ``DamagedFile``.
     """
     touched = {run.partition for run in merged.newer}
     older = [run for run in merged.older if run.partition in touched]
@@ -82,8 +82,8 @@ class _Ordered:
     values: Amounts
 
     def before(self, keys: Numbers, places: Numbers) -> tuple[Numbers, Numbers]:
-        """Of the records at ``places``, those of a key in arrival order: the highest rank that an earlier one of the
-        same key has, and that older runs have; 0 for none.
+        """Return of the records at ``places``, those of a key in arrival order: the highest rank that an earlier one of
+        the same key has, and that older runs have; 0 for none.
         """
         order = np.argsort(keys[places], kind="stable")
         own, ranks = keys[places][order], self.ranks[places][order]
@@ -116,7 +116,7 @@ class _Records:
     def of(
         cls, warehouse: Warehouse, merged: Merged, lanes: Sequence[Lane], tokens: TokenRange, older: Sequence[Run]
     ) -> _Records:
-        """What is read of the files."""
+        """Return what is read of the files."""
         schema = merged.schema
         columns = pa.concat_tables(
             _staged(warehouse, batch, merged.schemas[batch.schema_id], schema, _needed(schema, lanes))
@@ -138,7 +138,7 @@ class _Records:
         return cls(schema, columns, keys, senders, sender, by_key <= tokens.last, order[at], found[1])
 
     def column(self, column: Column) -> pa.Array:
-        """The values of a column."""
+        """Return the values of a column."""
         return _whole(self.columns.column(column.name))
 
     @cached_property
@@ -148,19 +148,19 @@ class _Records:
         return np.asarray(kinds & 1, dtype=bool)
 
     def named(self, column: Column) -> Flags:
-        """The records that name a column."""
+        """Return the records that name a column."""
         words = self.columns.column(word_of(column)).to_numpy()
         return np.asarray(words & np.int64(bit_of(column)), dtype=bool)
 
     def taking(self, part: Participation) -> Flags:
-        """The records that take part in a rule."""
+        """Return the records that take part in a rule."""
         found = np.ones(len(self.keys), dtype=bool)
         for condition in part.conditions:
             found &= _MET[type(condition)](self, condition)
         return found
 
     def ordered(self, places: Sequence[OrderPlace], *, downwards: bool = False) -> _Ordered:
-        """The records by an order, whose places older runs have there."""
+        """Return the records by an order, whose places older runs have there."""
         count = len(self.keys)
         fields = [field for field, _, _ in places]
         both = [pa.concat_arrays([self.column(f.column), self.states[name, inner]]) for f, name, inner in places]
@@ -176,7 +176,7 @@ class _Records:
         return _Ordered(ranks[:count], older, values)
 
     def late(self, lane: Lane, weight: float) -> Mapping[str, LateRecords]:
-        """By sender what of the records is late in a lane, each counted ``weight`` times."""
+        """Return by sender what of the records is late in a lane, each counted ``weight`` times."""
         part = self.taking(lane.part)
         order = self.ordered(lane.places)
         places = np.flatnonzero(part & self.known[self.keys])
@@ -197,7 +197,7 @@ class _Records:
         }
 
     def _changing(self, lane: Lane, late: Numbers) -> Flags:
-        """Which of the records at ``late`` change a column of the lane all the same."""
+        """Return which of the records at ``late`` change a column of the lane all the same."""
         changing = np.zeros(len(self.keys), dtype=bool)
         for rule in lane.counted or ():
             changing |= self.taking(rule.part)
@@ -222,7 +222,7 @@ class _Late:
     idle: Flags | None
 
     def of(self, whose: Flags, records: int, lane: Lane, weight: float) -> LateRecords:
-        """What of them is late of one sender, who sent so many ``records``."""
+        """Return what of them is late of one sender, who sent so many ``records``."""
 
         def count(flags: Flags) -> int:
             return round(int(np.count_nonzero(flags & whose)) * weight)
@@ -257,14 +257,14 @@ _MET: Mapping[type[Condition], Callable[[_Records, Any], Flags]] = {
 
 
 def _places(lane: Lane) -> Iterator[OrderPlace]:
-    """All places in the order of older rows that tell whether a record is late, or changes something."""
+    """Yield all places in the order of older rows that tell whether a record is late, or changes something."""
     yield from lane.places
     for register in lane.kept or ():
         yield from register.order_places
 
 
 def _needed(schema: TableSchema, lanes: Sequence[Lane]) -> Sequence[Column]:
-    """The columns of records that are read."""
+    """Return the columns of records that are read."""
     found = {column.id: column for column in schema.key_columns}
     for lane in lanes:
         rules = (*(lane.kept or ()), *(lane.counted or ()))
@@ -309,7 +309,7 @@ def _staged(
 
 
 def _written(warehouse: Warehouse, merged: Merged) -> tuple[pa.Table, Tokens]:
-    """The keys of the merge and their tokens, as its own runs have them."""
+    """Return the keys of the merge and their tokens, as its own runs have them."""
     names = list(merged.schema.primary_key)
     fields = pa.schema([pa.field(column.name, arrow_type(column.type)) for column in merged.schema.key_columns])
     batches = [
@@ -323,7 +323,7 @@ def _written(warehouse: Warehouse, merged: Merged) -> tuple[pa.Table, Tokens]:
 
 
 def _numbered(schema: TableSchema, records: pa.Table, rows: pa.Table) -> tuple[Numbers, Numbers]:
-    """A number for each key, of records and of rows of runs."""
+    """Return a number for each key, of records and of rows of runs."""
     numbers = np.zeros(len(records) + len(rows), dtype=np.int64)
     for name in schema.primary_key:
         both = pa.concat_arrays([_whole(records.column(name)), _whole(rows.column(name))])
@@ -341,7 +341,7 @@ def _states(
     touched: Tokens,
     places: Mapping[tuple[str, str | None], OrderField],
 ) -> tuple[Tokens, Mapping[tuple[str, str | None], pa.Array]]:
-    """The tokens of older rows of the keys, and what these have in the ``places`` of orders."""
+    """Return the tokens of older rows of the keys, and what these have in the ``places`` of orders."""
     found: dict[tuple[str, str | None], list[pa.Array]] = {
         place: [pa.array([], arrow_type(field.column.type))] for place, field in places.items()
     }
@@ -363,13 +363,13 @@ def _states(
 
 
 def _state_columns(warehouse: Warehouse, table_id: str, run: Run) -> set[str]:
-    """What a run's files have."""
+    """Return what a run's files have."""
     with opened_parquet(warehouse, file_of_run(table_id, run.id, run.files[0])) as parquet:
         return set(parquet.schema_arrow.names)
 
 
 def _stored(batch: pa.RecordBatch, name: str, member: str | None, to_type: pa.DataType) -> pa.Array:
-    """A column of older rows, or a member of it; null where the run has none."""
+    """Return a column of older rows, or a member of it; null where the run has none."""
     if name not in batch.schema.names:
         return pa.nulls(len(batch), to_type)
     values = batch.column(name)

@@ -21,7 +21,7 @@ _UNITS = {Family.TIMESTAMP: 1e-6, Family.DATE: 86_400.0, Family.TIME: 1e-3}
 
 
 def ranks_of(values: pa.Array, field: OrderField) -> Numbers:
-    """The place of each value among all, from 1 on; 0 for null."""
+    """Return the place of each value among all, from 1 on; 0 for null."""
     family = field.column.type.family
     present = values.drop_null()
     if field.integral and family in CONVERTED:
@@ -43,7 +43,7 @@ def ranks_of(values: pa.Array, field: OrderField) -> Numbers:
 
 
 def joined_ranks(ranks: Sequence[Numbers]) -> Numbers:
-    """The places of all fields of an order as one, from 1 on."""
+    """Return the places of all fields of an order as one, from 1 on."""
     found = ranks[0]
     for later in ranks[1:]:
         found = np.unique(found * (int(later.max(initial=0)) + 1) + later, return_inverse=True)[1].reshape(-1)

@@ -40,7 +40,9 @@ class Known(Enum):
 
 
 def entries(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> pa.Array:
-    """The entries of state rows that were written under one plan, as another one shows them, which means the same."""
+    """Return the entries of state rows that were written under one plan, as another one shows them, which means the
+    same.
+    """
     keys, standings = _keys(batch, written, shown), _standings(batch, written, shown)
     live, unsettled = live_rows(batch, shown), unsettled_rows(batch, written)
     answered = pc.and_(live, pc.invert(unsettled))
@@ -77,7 +79,7 @@ def _left_to_state(row: pa.RecordBatch, written: MergePlan, shown: MergePlan) ->
 
 
 def live_rows(batch: pa.RecordBatch, shown: MergePlan) -> pa.Array:
-    """Which state rows are visible rows, as ``RowRule.is_live`` says it."""
+    """Return which state rows are visible rows, as ``RowRule.is_live`` says it."""
     if shown.row.liveness is Liveness.ALWAYS:
         return pa.array(np.ones(len(batch), dtype=bool))
     if LIVE_COLUMN not in batch.schema.names:
@@ -86,7 +88,7 @@ def live_rows(batch: pa.RecordBatch, shown: MergePlan) -> pa.Array:
 
 
 def unsettled_rows(batch: pa.RecordBatch, written: MergePlan) -> pa.Array:
-    """Which state rows hold a total outside its column's type."""
+    """Return which state rows hold a total outside its column's type."""
     found = pa.array(np.zeros(len(batch), dtype=bool))
     for bounds in written.totals:
         if bounds.carry in batch.schema.names:
@@ -106,7 +108,9 @@ def _keys(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> Parts:
 
 
 def _standings(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> Parts:
-    """What ends each entry where columns tell which row wins: their values, as the plan that shows them has them."""
+    """Return what ends each entry where columns tell which row wins: their values, as the plan that shows them has
+    them.
+    """
     if shown.whole is None or not shown.whole.columns:
         return []
     before = {column.id: column for column in written.schema.columns}
@@ -132,7 +136,7 @@ def _bodies(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> Part
 
 
 def _shown(batch: pa.RecordBatch, before: Column | None, column: Column, shown: MergePlan) -> Texts | str:
-    """The JSON texts of a column, as ``finish`` shows what Spark stored in a state row (``fold.shown_row``)."""
+    """Return the JSON texts of a column, as ``finish`` shows what Spark stored in a state row (``fold.shown_row``)."""
     missing = to_json(column.type.encoder(shown.read_defaults.get(column.name))).decode()
     if before is None:
         return missing
@@ -143,7 +147,7 @@ def _shown(batch: pa.RecordBatch, before: Column | None, column: Column, shown: 
 def _converted(
     batch: pa.RecordBatch, before: Column, column: Column, finish: Callable[[Any], Any], missing: str
 ) -> Texts:
-    """The JSON texts of what was stored as ``before``, as ``column`` has it."""
+    """Return the JSON texts of what was stored as ``before``, as ``column`` has it."""
     values = stored_values(batch, before)
     if finish is _as_it_is and same_type(before.type, column.type):
         return json_pieces(values, column.type, missing)
@@ -157,7 +161,7 @@ def _as_it_is(value: Any) -> Any:
 
 
 def stored_values(batch: pa.RecordBatch, column: Column) -> pa.Array:
-    """A column of state rows, in the type that Arrow has for it."""
+    """Return a column of state rows, in the type that Arrow has for it."""
     values = batch.column(column.name)
     return (
         values

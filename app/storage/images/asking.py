@@ -94,7 +94,7 @@ class Asking:
                 self._metrics.count(Counted.IMAGES_ASKED, "withdrawn")
 
     def settled(self, timeout: float) -> bool:
-        """Whether nothing is asked for any more, after at most ``timeout`` seconds."""
+        """Return whether nothing is asked for any more, after at most ``timeout`` seconds."""
         deadline = time.monotonic() + timeout
         while self._open and time.monotonic() < deadline:
             self._closed.wait(_LOOK_SECONDS)

@@ -75,7 +75,7 @@ class Container:
     """A file of an image, memory-mapped: rows by token, entries by row."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ``FileNotFoundError``, and ``Damaged`` when anything but the blocks is not what was written."""
+        """Raise ``FileNotFoundError``, and ``Damaged`` when anything but the blocks is not what was written."""
         with open(path, "rb") as file:
             self.size_bytes = os.fstat(file.fileno()).st_size
             if self.size_bytes < _FOOTER.size:
@@ -107,12 +107,12 @@ class Container:
         return self._mapped.size() >= self.size_bytes
 
     def rows_of(self, token: int) -> range:
-        """The rows that have the token."""
+        """Return the rows that have the token."""
         first = bisect_left(self._tokens, token)
         return self.rows_from(first) if first < self.rows and self._tokens[first] == token else range(0)
 
     def rows_from(self, first: int) -> range:
-        """The row ``first`` and the next ones that have the same token."""
+        """Return the row ``first`` and the next ones that have the same token."""
         tokens, last = self._tokens, first + 1
         token = tokens[first]
         while last < self.rows and tokens[last] == token:
@@ -128,7 +128,7 @@ class Container:
         return np.where(there, rows, -1)
 
     def entry(self, row: int) -> bytes:
-        """The entry that the row is in. Raises ``Damaged`` if its block is not what was written."""
+        """Return the entry that the row is in. Raise ``Damaged`` if its block is not what was written."""
         block = row // BLOCK_ROWS
         if not self._checked[block]:
             self._check(block)
@@ -136,7 +136,7 @@ class Container:
         return self._mapped[self._places[place] : self._places[place + 1]]
 
     def behind(self, rows: Int64s, heads: Sequence[bytes], read: ReadBytes | None = None) -> list[bytes | None]:
-        """What of each row's entry follows its head; None where it has another one. Raises as ``entry``, and
+        """Return what of each row's entry follows its head; None where it has another one. Raise as ``entry``, and
         ``TooMuchAtOnce``.
         """
         for block in np.unique(rows // BLOCK_ROWS).tolist():

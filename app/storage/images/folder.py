@@ -120,12 +120,12 @@ class Images:
             self._open.pop(place, None)
 
     def on_disk(self) -> tuple[int, int]:
-        """How many images this machine has, of what runs ever, and their bytes."""
+        """Return how many images this machine has, of what runs ever, and their bytes."""
         sizes = [one.size_bytes for one in stored_images(self.folder)]
         return len(sizes), sum(sizes)
 
     def progress(self, table_id: str, runs: Sequence[Run], plan: MergePlan) -> ImageProgress:
-        """How far the images are that answer ``runs`` as ``plan`` shows them."""
+        """Return how far the images are that answer ``runs`` as ``plan`` shows them."""
         names = [ImageName(table_id, run.id, file.name, plan.answer_form) for run in runs for file in run.files]
         sizes = [path.stat().st_size for path in (name.path(self.folder) for name in names) if path.exists()]
         return ImageProgress(len(names), len(sizes), sum(sizes))
@@ -133,8 +133,8 @@ class Images:
     def answer(
         self, table_id: str, run: Run, written: TableSchema, plan: MergePlan, token: int, key: bytes
     ) -> Answer | None:
-        """What a run that was written under ``written`` answers for ``key`` (``key_json``) as ``plan`` shows it, which
-        means the same; None where no image says it: then the state row does.
+        """Return what a run that was written under ``written`` answers for ``key`` (``key_json``) as ``plan`` shows it,
+        which means the same; None where no image says it: then the state row does.
         """
         for file in files_with(run, token):
             image = self._answers(table_id, run, file, written, plan)
@@ -161,7 +161,7 @@ class Images:
     ) -> list[Answer | bytes | None]:
         """As ``answer``, of many keys and their tokens; of a row the JSON alone, where nothing else decides.
 
-        Raises ``TooMuchAtOnce`` for more than may be ``read``.
+        Raise ``TooMuchAtOnce`` for more than may be ``read``.
         """
         found: list[Answer | bytes | None] = [ABSENT] * len(keys)
         for file, places in files_with_any(run, tokens):
@@ -181,8 +181,8 @@ class Images:
         plan: MergePlan,
         read: ReadBytes | None,
     ) -> Sequence[Answer | bytes | None]:
-        """What an image says of the keys, whose tokens are first in those of ``rows`` that are not negative; None of
-        each if there is no image, or it is damaged.
+        """Return what an image says of the keys, whose tokens are first in those of ``rows`` that are not negative;
+        None of each if there is no image, or it is damaged.
         """
         if image is None or rows is None:
             return [None] * len(keys)
@@ -202,7 +202,7 @@ class Images:
             return [None] * len(keys)
 
     def find(self, table_id: str, run: Run, token: int, key_names: tuple[str, ...], key: Key) -> StateRow | None:
-        """The state row of ``key`` in a run; None if the run has none."""
+        """Return the state row of ``key`` in a run; None if the run has none."""
         return self.find_all(table_id, run, [token], key_names, [key])[0]
 
     def find_all(
@@ -214,7 +214,7 @@ class Images:
         keys: Sequence[Key],
         read: ReadBytes | None = None,
     ) -> list[StateRow | None]:
-        """As ``find``, of many keys and their tokens: what of a file is needed is read once. Raises ``DamagedFile``,
+        """As ``find``, of many keys and their tokens: what of a file is needed is read once. Raise ``DamagedFile``,
         and ``TooMuchAtOnce`` for more than may be ``read``.
         """
         found: list[StateRow | None] = [None] * len(keys)
@@ -247,7 +247,7 @@ class Images:
         return self._opened(name, lambda: request_of(table_id, run.id, file, written, plan))
 
     def _opened(self, name: ImageName, request: Callable[[], ImageRequest]) -> Container | None:
-        """The image, if there is one; else it is asked for."""
+        """Return the image, if there is one; else it is asked for."""
         place = (name.run_id, name.file, name.form)
         image = self._open.get(place)
         if image is not None and not image.is_whole:
@@ -289,7 +289,7 @@ class Images:
 
 
 def _answer_in(image: Container, rows: Iterable[int], key: bytes, read: ReadBytes | None = None) -> Answer | None:
-    """What an image of answers says of ``key``, which may be that of one of ``rows``."""
+    """Return what an image of answers says of ``key``, which may be that of one of ``rows``."""
     for row in rows:
         entry = image.entry(row)
         if entry.startswith(key):
@@ -305,7 +305,7 @@ _CLOSED = ord("}")  # what ends a row's JSON
 
 
 def _said(entry: bytes, behind: int) -> Answer | None:
-    """What an entry says behind its key; None where only the state row tells."""
+    """Return what an entry says behind its key; None where only the state row tells."""
     known = entry[behind : behind + 1]
     if known == _ROW:
         if entry[-1] == _CLOSED:
@@ -318,7 +318,9 @@ def _said(entry: bytes, behind: int) -> Answer | None:
 
 
 def _read(path: Path) -> Container | None:
-    """The image in the file; None if there is none that can be read, and the file is removed if it is damaged."""
+    """Return the image in the file; None if there is none that can be read, and the file is removed if it is
+    damaged.
+    """
     try:
         return Container(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -47,7 +47,7 @@ ToTexts = Callable[[pa.Array, DataType], Texts]
 
 
 def json_texts(values: pa.Array, data_type: DataType, missing: str = "null") -> pa.Array:
-    """The JSON text of each value of ``data_type``; ``missing`` where there is none."""
+    """Return the JSON text of each value of ``data_type``; ``missing`` where there is none."""
     return json_pieces(values, data_type, missing).whole
 
 
@@ -99,7 +99,7 @@ def _text(values: pa.Array, _: DataType) -> Texts:
 
 
 def _content(texts: pa.Array) -> Any:
-    """The bytes of all texts."""
+    """Return the bytes of all texts."""
     _, places, content = texts.buffers()
     if content is None or not len(texts):
         return np.empty(0, dtype=np.uint8)
@@ -108,7 +108,9 @@ def _content(texts: pa.Array) -> Any:
 
 
 def _has_special(texts: pa.Array) -> bool:
-    """Whether any character needs an escape: most columns have none, and this is ten times as fast as to look which."""
+    """Return whether any character needs an escape: most columns have none, and this is ten times as fast as to look
+    which.
+    """
     read = _content(texts)
     return bool(((read < 0x20) | (read == 0x22) | (read == 0x5C)).any())
 
@@ -120,7 +122,7 @@ def _decimal(values: pa.Array, _: DataType) -> Texts:
 
 
 def _floating(values: pa.Array, _: DataType) -> Texts:
-    """Both write the fewest digits; Python has exponents from 1e16 on and below 1e-4, Arrow other ones."""
+    """Return both write the fewest digits; Python has exponents from 1e16 on and below 1e-4, Arrow other ones."""
     texts = pc.cast(values, TEXT)
     size = pc.abs(values)
     whole = pc.equal(pc.floor(values), values)
@@ -131,7 +133,7 @@ def _floating(values: pa.Array, _: DataType) -> Texts:
 
 
 def _outside(values: pa.Array, low: int, high: int) -> pa.Array | None:
-    """Which values are outside a range; None if there are none."""
+    """Return which values are outside a range; None if there are none."""
     ends = pc.min_max(values)
     least, most = ends["min"].as_py(), ends["max"].as_py()
     if least is None or (low <= least and most <= high):

@@ -21,7 +21,7 @@ _NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 def write_answers(source: pq.ParquetFile, path: Path, written: MergePlan, shown: MergePlan) -> None:
-    """The image of what lookups answer of the rows of a data file. Raises ``Damaged`` where they are not in order."""
+    """The image of what lookups answer of the rows of a data file. Raise ``Damaged`` where they are not in order."""
     tokens, places, end, most_odd = [_NO_ROWS], [np.zeros(1, dtype=np.int64)], 0, _MOST_ODD
     with open(path, "wb") as file:
         for batch in _batches(source):
@@ -36,7 +36,7 @@ def write_answers(source: pq.ParquetFile, path: Path, written: MergePlan, shown:
 
 
 def write_states(source: pq.ParquetFile, path: Path) -> None:
-    """The image of the state rows of a data file. Raises ``Damaged`` where they are not in order."""
+    """The image of the state rows of a data file. Raise ``Damaged`` where they are not in order."""
     tokens, places = [_NO_ROWS], [0]
     with open(path, "wb") as file:
         for batch in _blocks(source):
@@ -59,7 +59,7 @@ def _in_order(tokens: Int64s) -> Int64s:
 
 
 def _batches(source: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
-    """The rows of a data file, some megabytes at a time."""
+    """Yield the rows of a data file, some megabytes at a time."""
     metadata = source.metadata
     stored = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
     average = max(1, stored // max(1, metadata.num_rows))
@@ -69,7 +69,7 @@ def _batches(source: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
 
 
 def _blocks(source: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
-    """The rows of a data file, a block at a time."""
+    """Yield the rows of a data file, a block at a time."""
     rest: pa.Table | None = None
     for batch in _batches(source):
         read = pa.Table.from_batches([batch])

@@ -27,11 +27,11 @@ class ImageName:
     form: str
 
     def path(self, folder: Path) -> Path:
-        """Where the image is below the folder of images."""
+        """Return where the image is below the folder of images."""
         return folder / self.table_id / self.run_id / f"{self.file}.{self.form}{SUFFIX}"
 
     def request_path(self, folder: Path) -> Path:
-        """Where it is asked for."""
+        """Return where it is asked for."""
         return folder / WANTED / f"{self.table_id}.{self.run_id}.{self.file}.{self.form}.json"
 
 
@@ -62,7 +62,7 @@ class ImageRequest:
 
 
 def read_request(path: Path) -> ImageRequest:
-    """The request in a file. Raises ``FileNotFoundError``, and ``ValueError`` for a file that is none."""
+    """Return the request in a file. Raise ``FileNotFoundError``, and ``ValueError`` for a file that is none."""
     body = json.loads(path.read_text())
     try:
         name, file = ImageName(**body["image"]), _file_of(body["stored"])
@@ -72,7 +72,7 @@ def read_request(path: Path) -> ImageRequest:
 
 
 def request_of(table_id: str, run_id: str, file: DataFile, written: TableSchema, plan: MergePlan) -> ImageRequest:
-    """A request for the answers of ``plan``."""
+    """Return a request for the answers of ``plan``."""
     return ImageRequest(ImageName(table_id, run_id, file.name, plan.answer_form), file, written, plan.schema)
 
 

@@ -23,7 +23,7 @@ class Stored:
 
 
 def stored_images(folder: Path) -> Iterator[Stored]:
-    """Every image below the folder of images."""
+    """Yield every image below the folder of images."""
     for path in folder.glob(f"*/*/*{SUFFIX}"):
         try:
             found = path.stat()
@@ -44,7 +44,7 @@ class Room:
         self._free = -1
 
     def fits(self, needed: int) -> bool:
-        """Whether there is room for ``needed`` bytes, after the least recently used images have left for them.
+        """Return whether there is room for ``needed`` bytes, after the least recently used images have left for them.
 
         None leaves in vain, and none that was used lately.
         """
@@ -57,7 +57,7 @@ class Room:
         self._free -= size_bytes
 
     def _make(self, needed: int) -> int:
-        """The bytes that are free, ``needed`` ones if images can leave for them."""
+        """Return the bytes that are free, ``needed`` ones if images can leave for them."""
         images = sorted(stored_images(self._folder), key=lambda one: one.used_at)
         free = found = self._limit - sum(one.size_bytes for one in images)
         before = time.time() - self._recent_seconds

@@ -25,8 +25,8 @@ Candidate = tuple[int, StateRow]
 
 
 def rows_in_image(image: Container, tokens: Sequence[int], read: ReadBytes | None = None) -> Iterator[Candidate]:
-    """The rows of an image of state rows that have one of ``tokens``; a block is read once. Raises ``Damaged``, and
-    ``TooMuchAtOnce``.
+    """Yield the rows of an image of state rows that have one of ``tokens``; a block is read once. Raise ``Damaged``,
+    and ``TooMuchAtOnce``.
     """
     wanted: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for place, token in enumerate(tokens):
@@ -43,10 +43,10 @@ def rows_in_image(image: Container, tokens: Sequence[int], read: ReadBytes | Non
 def rows_in_parquet(
     warehouse: Warehouse, file: NamedFile, tokens: Sequence[int], read: ReadBytes | None = None
 ) -> Iterator[Candidate]:
-    """The rows of a data file that have one of ``tokens``, out of the row groups whose token range holds any.
+    """Yield the rows of a data file that have one of ``tokens``, out of the row groups whose token range holds any.
 
     Of a row group the tokens are read first: most runs of a table do not have the key, and all its columns take many
-    times as long. Raises ``DamagedFile``, and ``TooMuchAtOnce``.
+    times as long. Raise ``DamagedFile``, and ``TooMuchAtOnce``.
     """
     asked = np.array(tokens, dtype=np.int64)
     with opened_parquet(warehouse, file) as parquet:
@@ -70,7 +70,7 @@ def _matches(rows: pa.Table, asked: np.ndarray[Any, Any], places: Sequence[int])
 def _taken(
     rows: pa.Table | pa.RecordBatch, found: Sequence[tuple[int, int]], read: ReadBytes | None
 ) -> Iterator[Candidate]:
-    """A few rows are read one by one, each as one value: column by column takes twice as long."""
+    """Yield a few rows are read one by one, each as one value: column by column takes twice as long."""
     whole = rows.to_struct_array()
     for place, row in found:
         state = whole[row].as_py()
@@ -86,7 +86,7 @@ def _schema(serialized: bytes) -> pa.Schema:
 
 
 def _range(parquet: pq.ParquetFile, group: int) -> tuple[int, int]:
-    """The least and the largest token of a row group."""
+    """Return the least and the largest token of a row group."""
     statistics = parquet.metadata.row_group(group).column(0).statistics
     known = statistics is not None and statistics.has_min_max
     return (statistics.min, statistics.max) if known else (-(2**63), 2**63 - 1)

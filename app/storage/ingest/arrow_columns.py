@@ -89,12 +89,14 @@ TAKEN: Mapping[Family, Takes] = {
 
 
 def takes(source: pa.DataType, of: DataType) -> bool:
-    """Whether a column of type ``of`` takes values of the Arrow type ``source``. Dictionaries are decoded before."""
+    """Return whether a column of type ``of`` takes values of the Arrow type ``source``. Dictionaries are decoded
+    before.
+    """
     return bool(types.is_null(source)) or TAKEN[of.family](source, of)
 
 
 def read_column(of: DataType, array: pa.Array) -> Vector:
-    """The values of an Arrow column whose type ``takes`` knows."""
+    """Return the values of an Arrow column whose type ``takes`` knows."""
     if types.is_null(array.type):
         return Vector(pa.nulls(len(array), arrow_type(of)))
     return _READERS.get(of.family, nothing_known)(of, array)
@@ -146,7 +148,7 @@ def _read_time(of: DataType, array: pa.Array) -> Vector:
 
 
 def _whole(vector: Vector, unit: int) -> Vector:
-    """The vector with what is no multiple of ``unit`` among its suspects."""
+    """Return the vector with what is no multiple of ``unit`` among its suspects."""
     if unit == 1:
         return vector
     bits = 32 if types.is_int32(vector.array.type) else 64
@@ -169,7 +171,7 @@ _READERS: Mapping[Family, Callable[[DataType, pa.Array], Vector]] = {
 
 
 def json_values(array: pa.Array) -> Sequence[Any]:
-    """The values as JSON would have them, for a decoder to read."""
+    """Return the values as JSON would have them, for a decoder to read."""
     if types.is_temporal(array.type):
         return _temporal_texts(array)
     try:
@@ -179,8 +181,8 @@ def json_values(array: pa.Array) -> Sequence[Any]:
 
 
 def _json_of(value: pa.Scalar) -> Any:
-    """One value as JSON would have it, whatever is inside: in the place of what Python cannot hold is its text, which a
-    decoder refuses.
+    """Return one value as JSON would have it, whatever is inside: in the place of what Python cannot hold is its text,
+    which a decoder refuses.
     """
     if not value.is_valid:
         return None
@@ -206,7 +208,7 @@ def _temporal_texts(array: pa.Array) -> list[str | None]:
 
 
 def json_value(value: Any) -> Any:
-    """One value inside a nested one, or beside it, as JSON would have it."""
+    """Return one value inside a nested one, or beside it, as JSON would have it."""
     if isinstance(value, float):
         return value if value - value == 0 else {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     if isinstance(value, datetime):

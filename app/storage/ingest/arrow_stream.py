@@ -20,7 +20,7 @@ FAULTS = (pa.ArrowException, OSError, ValueError, KeyError, struct.error)
 
 
 def arrow_pieces(decoder: RecordDecoder, content: Content, bounds: Bounds) -> Iterator[Piece]:
-    """The records of an Arrow stream. Raises ``Invalid`` for what is no such stream, and ``TooLarge``."""
+    """Return the records of an Arrow stream. Raise ``Invalid`` for what is no such stream, and ``TooLarge``."""
     buffer = pa.py_buffer(content)
     source = pa.BufferReader(buffer)
     try:
@@ -47,7 +47,7 @@ def _batches(
 
 
 def _declared_rows(body: pa.Buffer) -> int:
-    """How many rows the record batches say they have, before any is decoded. Raises ``ValueError`` for compressed
+    """Return how many rows the record batches say they have, before any is decoded. Raise ``ValueError`` for compressed
     ones: they would say themselves how much memory to take.
     """
     rows = 0

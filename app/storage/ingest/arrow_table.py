@@ -26,7 +26,7 @@ from app.storage.ingest.vectors import NOWHERE, Places, Vector
 def table_pieces(
     decoder: RecordDecoder, schema: pa.Schema, batches: Iterable[pa.RecordBatch], bounds: Bounds
 ) -> Iterator[Piece]:
-    """The records of batches that are valid Arrow; small ones are joined, large ones cut. Raises ``TooLarge``."""
+    """Yield the records of batches that are valid Arrow; small ones are joined, large ones cut. Raise ``TooLarge``."""
     unfolded: Counter[str] = Counter()
     gathered: list[pa.RecordBatch] = []
     rows = held = size = 0
@@ -52,8 +52,8 @@ def _decode(decoder: RecordDecoder, schema: pa.Schema, batches: list[pa.RecordBa
 def _light(
     batches: Iterable[pa.RecordBatch], bounds: Bounds, unfolded: Counter[str]
 ) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """The batches that have rows, cut until none unfolds to more than a piece, with what they weigh. ``unfolded``
-    counts it by column. Raises ``TooLarge`` for a column that unfolds to more than a body, and for a row to more than a
+    """Yield the batches that have rows, cut until none unfolds to more than a piece, with what they weigh. ``unfolded``
+    counts it by column. Raise ``TooLarge`` for a column that unfolds to more than a body, and for a row to more than a
     record.
     """
     for batch in batches:
@@ -78,7 +78,7 @@ def _cut(batch: pa.RecordBatch, weight: int, bounds: Bounds) -> Iterator[tuple[p
 
 
 def check_columns(decoder: RecordDecoder, schema: pa.Schema) -> None:
-    """Raises ``Invalid`` for columns that the table does not have, or whose type it does not take."""
+    """Raise ``Invalid`` for columns that the table does not have, or whose type it does not take."""
     faults = name_faults(schema.names, decoder)
     for field in schema:
         column = decoder.plan.schema.by_name.get(field.name)
@@ -109,28 +109,28 @@ class SentArrays:
         self.odd_rows: Places = NOWHERE
 
     def sends(self, column: Column) -> bool:
-        """Whether the column was sent."""
+        """Return whether the column was sent."""
         return column.name in self._arrays
 
     def vector(self, column: Column) -> Vector:
-        """A column of the table that was sent."""
+        """Return a column of the table that was sent."""
         return read_column(column.type, self._arrays[column.name])
 
     def cells(self, column: Column, at: Places) -> Sequence[Any]:
-        """The values, each as JSON would have it."""
+        """Return the values, each as JSON would have it."""
         return json_values(self._arrays[column.name].take(pa.array(at)))
 
     def words(self, columns: Sequence[Column]) -> Words:
-        """Every row names the columns that were sent, nulls too."""
+        """Return every row names the columns that were sent, nulls too."""
         return words_of_columns(columns, self._arrays.keys(), self.rows)
 
     def kind_texts(self) -> pa.Array | None:
-        """The column ``_kind``; null is +I."""
+        """Return the column ``_kind``; null is +I."""
         kinds = self._arrays.get(KIND_MEMBER)
         return None if kinds is None else kinds.cast(pa.string()).fill_null("+I")
 
     def record(self, row: int) -> object:
-        """One row as a JSON object."""
+        """Return one row as a JSON object."""
         cells = {name: json_values(array.slice(row, 1))[0] for name, array in self._arrays.items()}
         if cells.get(KIND_MEMBER, "") is None:
             del cells[KIND_MEMBER]
@@ -138,8 +138,8 @@ class SentArrays:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.Array:
-    """The column in one piece, its dictionary or view resolved; it is known that it unfolds into no flood. Dictionaries
-    inside nested values are resolved by whoever reads these.
+    """Return the column in one piece, its dictionary or view resolved; it is known that it unfolds into no flood.
+    Dictionaries inside nested values are resolved by whoever reads these.
     """
     if types.is_string_view(column.type) or types.is_binary_view(column.type):
         column = column.cast(pa.string() if types.is_string_view(column.type) else pa.binary())

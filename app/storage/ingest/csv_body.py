@@ -34,7 +34,7 @@ _COMMA, _QUOTE, _LINE_FEED, _RETURN = 44, 34, 10, 13
 def csv_pieces(
     decoder: RecordDecoder, content: Content, bounds: Bounds, *, empty_absent: bool = False
 ) -> Iterator[Piece]:
-    """The records of a CSV body. Raises ``Invalid`` for what is no such body, and ``TooLarge``.
+    """Yield the records of a CSV body. Raise ``Invalid`` for what is no such body, and ``TooLarge``.
 
     ``empty_absent``: a record does not name the columns whose fields are empty.
     """
@@ -61,7 +61,7 @@ def csv_pieces(
 
 
 def _check_text(part: bytes, place: int, lines: int) -> None:
-    """Raises ``Invalid`` for what is no UTF-8, and for quotes inside fields; ``lines`` are before it in the body."""
+    """Raise ``Invalid`` for what is no UTF-8, and for quotes inside fields; ``lines`` are before it in the body."""
     try:
         part.decode()
     except UnicodeDecodeError as error:
@@ -76,7 +76,7 @@ def _decode(decoder: RecordDecoder, table: pa.Table, first: int, empty_absent: b
 
 
 def _end_of_record(part: bytes) -> int:
-    """The place after the last line break outside quotes, 0 if there is none."""
+    """Return the place after the last line break outside quotes, 0 if there is none."""
     if b'"' not in part:
         return part.rfind(b"\n") + 1
     data = np.frombuffer(part, np.uint8)
@@ -96,21 +96,21 @@ class SentCells:
         self.odd_rows: Places = NOWHERE
 
     def sends(self, column: Column) -> bool:
-        """Whether the column was sent."""
+        """Return whether the column was sent."""
         return column.name in self._texts
 
     def vector(self, column: Column) -> Vector:
-        """A column of the table that was sent."""
+        """Return a column of the table that was sent."""
         read = CELL_READERS.get(column.type.family, nothing_known)
         return read(column.type, self._texts[column.name])
 
     def cells(self, column: Column, at: Places) -> Sequence[Any]:
-        """The fields, each as JSON would have it."""
+        """Return the fields, each as JSON would have it."""
         texts = self._texts[column.name].take(pa.array(at)).to_pylist()
         return [_json_value(column, text) for text in texts]
 
     def words(self, columns: Sequence[Column]) -> Words:
-        """Every line names the columns of the header, empty fields too unless they are absent."""
+        """Return every line names the columns of the header, empty fields too unless they are absent."""
         words = words_of_columns(columns, self._texts.keys(), self.rows)
         if not self._empty_absent:
             return words
@@ -118,12 +118,12 @@ class SentCells:
         return without_nulls(columns, words, present)
 
     def kind_texts(self) -> pa.Array | None:
-        """The column ``_kind``; an empty field is +I."""
+        """Return the column ``_kind``; an empty field is +I."""
         texts = self._texts.get(KIND_MEMBER)
         return None if texts is None else texts.fill_null("+I")
 
     def record(self, row: int) -> object:
-        """One line as a JSON object."""
+        """Return one line as a JSON object."""
         cells = {name: texts[row].as_py() for name, texts in self._texts.items()}
         if self._empty_absent:
             cells = {name: text for name, text in cells.items() if text is not None}
@@ -136,7 +136,7 @@ class SentCells:
 
 
 def _json_value(column: Column, text: str) -> Any:
-    """A field as the decoder of its column reads it: nested types are JSON."""
+    """Return a field as the decoder of its column reads it: nested types are JSON."""
     if not column.type.nested:
         return column.type.entry.from_text(text)
     try:
@@ -154,7 +154,7 @@ def _options(body: bytes) -> csv.ReadOptions:
 
 
 def _header(body: bytes) -> Sequence[str]:
-    """The names of the header line."""
+    """Return the names of the header line."""
     text = io.StringIO(body[: _end_of_header(body)].decode("utf-8-sig"), newline="")
     try:
         names = next(text_csv.reader(text, strict=True), [])
@@ -166,7 +166,7 @@ def _header(body: bytes) -> Sequence[str]:
 
 
 def _end_of_header(body: bytes) -> int:
-    """Where the first line break outside quotes is."""
+    """Return where the first line break outside quotes is."""
     start = quotes = 0
     while (end := body.find(b"\n", start)) != -1:
         quotes += body.count(b'"', start, end)
@@ -186,14 +186,14 @@ class _Wrong:
     first: list[tuple[int, int, int]] = field(default_factory=list)
 
     def note(self, row: csv.InvalidRow) -> str:
-        """One more; it is skipped."""
+        """Return one more; it is skipped."""
         self.count += 1
         if len(self.first) < REPORTED_VIOLATIONS:
             self.first.append((row.number - 2, row.actual_columns, row.expected_columns))
         return "skip"
 
     def refuse(self, before: int) -> NoReturn:
-        """Raises ``Invalid`` with all of them; ``before`` records are before those of this part of the body."""
+        """Raise ``Invalid`` with all of them; ``before`` records are before those of this part of the body."""
         faults = []
         for place, actual, expected in self.first:
             message = f"record {before + place} has {actual} fields, the header {expected}"
@@ -206,7 +206,7 @@ class _Wrong:
 
 
 def _read(body: bytes, names: Sequence[str]) -> tuple[pa.Table, _Wrong]:
-    """The fields of a header and records, and the records that have more or fewer than the header."""
+    """Return the fields of a header and records, and the records that have more or fewer than the header."""
     wrong = _Wrong()
     convert = csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.string()),

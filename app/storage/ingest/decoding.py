@@ -49,27 +49,27 @@ class Sent(Protocol):
         """The records that have a fault no column shows: they are no objects, or name what is no column."""
 
     def sends(self, column: Column) -> bool:
-        """Whether any record may have a value for the column."""
+        """Return whether any record may have a value for the column."""
 
     def vector(self, column: Column) -> Vector:
-        """A column of the table that is sent."""
+        """Return a column of the table that is sent."""
 
     def cells(self, column: Column, at: Places) -> Sequence[Any]:
-        """What the decoder of ``column`` reads at the places ``at``, which are no nulls."""
+        """Return what the decoder of ``column`` reads at the places ``at``, which are no nulls."""
 
     def words(self, columns: Sequence[Column]) -> Words:
-        """Which of ``columns``, all those of the table, each record names."""
+        """Return which of ``columns``, all those of the table, each record names."""
 
     def kind_texts(self) -> pa.Array | None:
         """``_kind`` of each record, null where it is no text; None where no record has any."""
 
     def record(self, row: int) -> object:
-        """One record, as ``RecordDecoder`` reads it."""
+        """Return one record, as ``RecordDecoder`` reads it."""
 
 
 def decode_columns(decoder: RecordDecoder, sent: Sent, first: int = 0) -> DecodedRecords:
-    """The records to stage; ``first`` is the index in the request of the first of them. Raises ``Invalid`` with what
-    ``RecordDecoder`` says of every record at fault.
+    """Return the records to stage; ``first`` is the index in the request of the first of them. Raise ``Invalid`` with
+    what ``RecordDecoder`` says of every record at fault.
     """
     arrays: dict[str, pa.Array] = {}
     refused = [sent.odd_rows]
@@ -99,7 +99,9 @@ def decode_columns(decoder: RecordDecoder, sent: Sent, first: int = 0) -> Decode
 
 
 def _asked(plan: MergePlan, column: Column, nulls: Places, kinds: np.ndarray[Any, Any], words: Words) -> Places:
-    """Which of the places ``nulls`` of a NOT NULL column are at fault: not those of records that may leave it out."""
+    """Return which of the places ``nulls`` of a NOT NULL column are at fault: not those of records that may leave it
+    out.
+    """
     if column.name in plan.omissible:
         nulls = nulls[naming(words, column)[nulls]]
     if column.name in plan.unasked_of_retracts:
@@ -108,7 +110,7 @@ def _asked(plan: MergePlan, column: Column, nulls: Places, kinds: np.ndarray[Any
 
 
 def _refuse(decoder: RecordDecoder, sent: Sent, first: int, faulty: Places) -> NoReturn:
-    """Raises ``Invalid`` with what ``RecordDecoder`` says of the ``faulty`` records: of as many of them as are read
+    """Raise ``Invalid`` with what ``RecordDecoder`` says of the ``faulty`` records: of as many of them as are read
     again in a moment.
     """
     read = faulty[: max(REPORTED_VIOLATIONS, _READ_AGAIN // len(decoder.columns))]
@@ -156,7 +158,7 @@ def _staged(
 def _settled(
     plan: MergePlan, column: Column, decode: Callable[[Any], Any], sent: Sent
 ) -> tuple[pa.Array, Places, Places]:
-    """The column as it is staged, where the decoder refuses its values, and where it refuses its nulls."""
+    """Return the column as it is staged, where the decoder refuses its values, and where it refuses its nulls."""
     vector = sent.vector(column)
     padded = column.name in plan.required_columns and column.type.family in (Family.TEXT, Family.FLOATING)
     suspects = present(vector.array) if padded else NOWHERE
@@ -194,7 +196,7 @@ def _exactly(
 
 
 def _kinds(decoder: RecordDecoder, sent: Sent, arrays: Mapping[str, pa.Array]) -> np.ndarray[Any, Any]:
-    """The number of each record's row kind, ``_NO_KIND`` where it has none."""
+    """Return the number of each record's row kind, ``_NO_KIND`` where it has none."""
     column = decoder.plan.row_kind_column
     texts = sent.kind_texts() if column is None else arrays[column]
     if texts is None:
@@ -217,7 +219,7 @@ def _never_folded(
     arrays: Mapping[str, pa.Array],
     words: Words,
 ) -> Places:
-    """Where the plan refuses a record (merge-semantics A.7)."""
+    """Return where the plan refuses a record (merge-semantics A.7)."""
     found = np.zeros(len(kinds), bool)
     for refusal in plan.refusals:
         mask = kinds == int(refusal.kind)
@@ -235,7 +237,7 @@ def _never_folded(
 def _looked_at(
     plan: MergePlan, kinds: np.ndarray[Any, Any], arrays: Mapping[str, pa.Array]
 ) -> Iterator[tuple[int, Record]]:
-    """The records as rules see them that look at single values: bitmaps and sketches are read one by one."""
+    """Yield the records as rules see them that look at single values: bitmaps and sketches are read one by one."""
     names = sorted({column.name for rule in plan.faulting for column in rule.columns})
     if not names:
         return

@@ -24,7 +24,9 @@ _NOTHING = type(None)
 
 
 def decode_records(decoder: RecordDecoder, records: Sequence[object], first: int = 0) -> DecodedRecords:
-    """The records of a JSON body to stage, from the index ``first`` on. Raises ``Invalid`` as ``decoder`` does."""
+    """Return the records of a JSON body to stage, from the index ``first`` on. Raise ``Invalid`` as ``decoder``
+    does.
+    """
     return decode_columns(decoder, SentObjects(records, decoder.names), first)
 
 
@@ -61,20 +63,20 @@ class SentObjects:
         return frozenset().union(*self._objects)
 
     def sends(self, column: Column) -> bool:
-        """Whether any record has such a member."""
+        """Return whether any record has such a member."""
         return column.name in self._members
 
     def vector(self, column: Column) -> Vector:
-        """A column of the table that any record has as a member."""
+        """Return a column of the table that any record has as a member."""
         name = column.name
         return read_list(column.type, [record.get(name) for record in self._objects])
 
     def cells(self, column: Column, at: Places) -> Sequence[Any]:
-        """The members themselves."""
+        """Return the members themselves."""
         return [self._objects[row].get(column.name) for row in at.tolist()]
 
     def words(self, columns: Sequence[Column]) -> Words:
-        """A record names the columns that it has as members."""
+        """Return a record names the columns that it has as members."""
         return words_of_members(columns, self._objects)
 
     def kind_texts(self) -> pa.Array | None:
@@ -86,12 +88,12 @@ class SentObjects:
         return pa.array([kind if isinstance(kind, str) and kind.isascii() else None for kind in kinds], pa.string())
 
     def record(self, row: int) -> object:
-        """One record, as it was sent."""
+        """Return one record, as it was sent."""
         return self.records[row]
 
 
 def read_list(of: DataType, values: list[Any]) -> Vector:
-    """The JSON values of a column."""
+    """Return the JSON values of a column."""
     types = set(map(type, values)) - {_NOTHING}
     try:
         if not types:

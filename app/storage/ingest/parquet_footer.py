@@ -38,7 +38,7 @@ class Footer:
 
 
 def read_footer(body: Content) -> Footer:
-    """The footer of a Parquet file, and the headers of all its pages. Raises ``ValueError`` where it contradicts
+    """Return the footer of a Parquet file, and the headers of all its pages. Raise ``ValueError`` where it contradicts
     itself.
     """
     if len(body) < 12 or body[:4] != _MAGIC or body[-4:] != _MAGIC:
@@ -92,7 +92,7 @@ def _width(element: Members) -> int:
 
 
 def _pages(body: Content, chunk: Members, budget: _Budget) -> Iterator[tuple[int, int]]:
-    """Of each page how many bytes it says it has once it is decompressed, and how many values."""
+    """Yield of each page how many bytes it says it has once it is decompressed, and how many values."""
     if not chunk[7]:
         return  # a column without values may have no page, and then lies nowhere
     start = min(offset for offset in (chunk.get(11), chunk[9]) if offset)
@@ -131,7 +131,7 @@ class _Compact:
         self.budget = budget
 
     def struct(self, depth: int = 0) -> Members:
-        """The members of the struct that begins here."""
+        """Return the members of the struct that begins here."""
         if depth > _DEEPEST:
             raise ValueError("it is nested too deeply")
         members: Members = {}

@@ -37,8 +37,8 @@ def decoding() -> Iterator[None]:
 
 
 def decoded_pieces(pieces: Iterable[Piece]) -> Iterator[DecodedRecords]:
-    """The records of the pieces up to the first fault. Raises ``Invalid`` with the faults of all pieces at the end, or
-    of those up to the ten-thousandth fault. Few pieces of a process are decoded at a time.
+    """Yield the records of the pieces up to the first fault. Raise ``Invalid`` with the faults of all pieces at the
+    end, or of those up to the ten-thousandth fault. Few pieces of a process are decoded at a time.
     """
     faults = _Faults()
     rest = iter(pieces)
@@ -80,7 +80,7 @@ def _nulls(column: Any) -> np.ndarray[Any, Any]:
 
 
 def _next(rest: Iterator[Piece], faults: _Faults) -> tuple[DecodedRecords | None, bool]:
-    """The records of the next piece, unless they have faults, and whether there was a piece."""
+    """Return the records of the next piece, unless they have faults, and whether there was a piece."""
     piece = next(rest, None)
     if piece is None:
         return None, False
@@ -116,8 +116,8 @@ class _Faults:
 
 
 def text_pieces(content: Content, bounds: Bounds, end_of: Callable[[bytes], int]) -> Iterator[tuple[int, bytes]]:
-    """The body cut where records end, each piece with its place; one at least. ``end_of`` is the place after the last
-    record that ends in a part, 0 if none does. Raises ``TooLarge`` for a record that must not be held whole.
+    """Yield the body cut where records end, each piece with its place; one at least. ``end_of`` is the place after the
+    last record that ends in a part, 0 if none does. Raise ``TooLarge`` for a record that must not be held whole.
     """
     place, size = 0, bounds.piece_bytes
     while place < len(content) or place == 0:

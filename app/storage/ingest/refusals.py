@@ -10,20 +10,20 @@ from app.core.plan.records.record_decoder import REPORTED_VIOLATIONS, RecordDeco
 
 
 def unreadable(what: str, error: object, fix: str) -> Invalid:
-    """The body is not what its media type says."""
+    """Return the body is not what its media type says."""
     message = f"the body is not {what}: {error}"[:500]
     return Invalid(message, violations=[Violation("", FaultCode.UNREADABLE_BODY, message, fix)])
 
 
 def column_fault(name: str, code: FaultCode, message: str, fix: str) -> Violation:
-    """The fault of a whole column."""
+    """Return the fault of a whole column."""
     name = cut(name)
     return Violation(f"/columns/{escape_pointer(name)}", code, message, fix, column=name)
 
 
 def name_faults(names: Sequence[str], decoder: RecordDecoder) -> list[Violation]:
-    """The columns of a body that the table does not have, or that are there twice: the first ones, for a body may have
-    millions.
+    """Return the columns of a body that the table does not have, or that are there twice: the first ones, for a body
+    may have millions.
     """
     faults: list[Violation] = []
     seen: set[str] = set()
@@ -43,7 +43,7 @@ def name_faults(names: Sequence[str], decoder: RecordDecoder) -> list[Violation]
 
 
 def refuse_columns(faults: Sequence[Violation]) -> None:
-    """Raises ``Invalid`` if there are any."""
+    """Raise ``Invalid`` if there are any."""
     if faults:
         message = f"{len(faults)} fault(s) in the columns; nothing was stored"
         code = ErrorCode.INVALID_RECORDS

@@ -77,7 +77,7 @@ def _date_text(of: DataType, texts: pa.Array) -> Vector:
 
 
 def within(vector: Vector, first: object, last: object) -> Vector:
-    """The vector with what is before ``first`` or after ``last`` among its suspects."""
+    """Return the vector with what is before ``first`` or after ``last`` among its suspects."""
     array = vector.array
     outside = pc.or_(pc.less(array, pa.scalar(first, array.type)), pc.greater(array, pa.scalar(last, array.type)))
     if not pc.any(outside).as_py():
@@ -98,7 +98,7 @@ def _cast(of: DataType, texts: pa.Array, pattern: str) -> Vector:
 
 
 def _cast_to(target: pa.DataType, texts: pa.Array, pattern: str) -> Vector:
-    """What is spelled like ``pattern`` as ``target``; where pyarrow refuses one of them, all are suspects."""
+    """Return what is spelled like ``pattern`` as ``target``; where pyarrow refuses one of them, all are suspects."""
     plain = pc.match_substring_regex(texts, f"^(?:{pattern})$")
     odd = places(pc.invert(plain))
     spelled = pc.if_else(plain, texts, None) if len(odd) else texts

@@ -13,8 +13,8 @@ from pyarrow import types
 
 
 def decoded_type(source: pa.DataType) -> pa.DataType:
-    """The type without its dictionaries, nested ones included. Those of other values than plain ones stay, and no
-    column takes them.
+    """Return the type without its dictionaries, nested ones included. Those of other values than plain ones stay, and
+    no column takes them.
     """
     if types.is_dictionary(source):
         value = source.value_type
@@ -73,7 +73,7 @@ def _is_bytes(source: pa.DataType) -> bool:
 
 
 def _viewed_bytes(array: pa.Array) -> int:
-    """What the views say they are long; each is 16 bytes and begins with its length."""
+    """Return what the views say they are long; each is 16 bytes and begins with its length."""
     views = array.buffers()[1]
     if views is None:
         return 0
@@ -82,7 +82,7 @@ def _viewed_bytes(array: pa.Array) -> int:
 
 
 def _inside(array: pa.Array) -> Iterator[pa.Array]:
-    """The arrays directly inside a nested one, as far as its rows reach into them."""
+    """Yield the arrays directly inside a nested one, as far as its rows reach into them."""
     source = array.type
     if types.is_struct(source):
         yield from (array.field(place) for place in range(source.num_fields))

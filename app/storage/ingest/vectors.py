@@ -29,19 +29,19 @@ class Vector:
 
 
 def places(mask: pa.Array) -> Places:
-    """Where ``mask`` is true; a null is not."""
+    """Return where ``mask`` is true; a null is not."""
     known = pc.fill_null(mask, False) if mask.null_count else mask
     found: Places = np.flatnonzero(known.to_numpy(zero_copy_only=False))
     return found
 
 
 def present(array: pa.Array) -> Places:
-    """Where ``array`` is not null."""
+    """Return where ``array`` is not null."""
     return places(array.is_valid()) if array.null_count else np.arange(len(array))
 
 
 def nothing_known(of: DataType, array: pa.Array) -> Vector:
-    """A vector whose every value is a suspect."""
+    """Return a vector whose every value is a suspect."""
     return Vector(pa.nulls(len(array), arrow_type(of)), present(array))
 
 

@@ -81,7 +81,7 @@ MANIFEST: Final[dict[str, Any]] = {
 
 
 def data_file_record(name: str, size_bytes: int, rows: int, schema_id: int, at_millis: int) -> Mapping[str, Any]:
-    """The entry of a manifest that adds a data file in the one bucket of a table without keys."""
+    """Return the entry of a manifest that adds a data file in the one bucket of a table without keys."""
     meta = {
         "_FILE_NAME": name,
         "_FILE_SIZE": size_bytes,
@@ -104,7 +104,7 @@ def data_file_record(name: str, size_bytes: int, rows: int, schema_id: int, at_m
 
 
 def manifest_record(name: str, size_bytes: int, files: int, schema_id: int) -> Mapping[str, Any]:
-    """The entry of a manifest list for a manifest that adds ``files`` data files."""
+    """Return the entry of a manifest list for a manifest that adds ``files`` data files."""
     return {
         "_VERSION": 2,
         "_FILE_NAME": name,

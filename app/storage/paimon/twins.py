@@ -71,12 +71,12 @@ _ANY: Final = re.compile(r"(?:list|delta|manifest|rows)-([0-9]+)-([0-9]+)(?:\.pa
 
 
 def whole_twins(warehouse: Warehouse, table_id: str) -> list[Twin]:
-    """The twins of the table that are there, the newest first."""
+    """Return the twins of the table that are there, the newest first."""
     return _found(warehouse, table_id, _LIST)
 
 
 def begun_twins(warehouse: Warehouse, table_id: str) -> list[Twin]:
-    """The twins that have any file at all, the newest first."""
+    """Return the twins that have any file at all, the newest first."""
     return _found(warehouse, table_id, _ANY)
 
 
@@ -89,7 +89,7 @@ def _found(warehouse: Warehouse, table_id: str, pattern: re.Pattern[str]) -> lis
 def keep_twins(
     warehouse: Warehouse, table_id: str, kept: Collection[Twin], gone: Collection[Twin], before: datetime
 ) -> int:
-    """Removes the files of the twins that are ``gone``, and of those that no twin in ``kept`` names the ones from
+    """Remove the files of the twins that are ``gone``, and of those that no twin in ``kept`` names the ones from
     before that moment: begun by a worker that died, or left by a client. Says how many.
 
     A twin that is in neither is being written: it began after somebody looked.
@@ -114,9 +114,9 @@ def write_twin(
     batches: Iterable[pa.RecordBatch],
     at_millis: int,
 ) -> int:
-    """Writes the rows that ``batches`` have, all columns of ``schema``, as ``twin``, and says how many there are.
+    """Write the rows that ``batches`` have, all columns of ``schema``, as ``twin``, and says how many there are.
 
-    What was begun before is written anew. Raises what reading and writing raise; then the twin is not whole.
+    What was begun before is written again. Raise what reading and writing raise; then the twin is not whole.
     """
     rows, size = _write_rows(warehouse, twin_file(table_id, "bucket-0", twin.data_name), schema.columns, batches)
     _write(warehouse, twin_file(table_id, "schema", twin.schema_name), _schema_text(twin, schema, at_millis))
@@ -145,14 +145,14 @@ def _schema_text(twin: Twin, schema: TableSchema, at_millis: int) -> bytes:
 
 
 def twin_fields(schema: TableSchema) -> list[dict[str, Any]]:
-    """The columns of a twin as Paimon's JSON; its rows have the defaults in them already."""
+    """Return the columns of a twin as Paimon's JSON; its rows have the defaults in them already."""
     return [{key: told for key, told in column.to_json().items() if key != "defaultValue"} for column in schema.columns]
 
 
 def _write_rows(
     warehouse: Warehouse, segments: Sequence[str], columns: Sequence[Column], batches: Iterable[pa.RecordBatch]
 ) -> tuple[int, int]:
-    """How many rows and bytes the data file came to."""
+    """Return how many rows and bytes the data file came to."""
     rows, of = 0, shown_schema(columns)
 
     def write(file: Any) -> None:
@@ -167,7 +167,7 @@ def _write_rows(
 
 
 def _groups(batches: Iterable[pa.RecordBatch], of: pa.Schema) -> Iterator[pa.Table]:
-    """The rows in tables of about one row group."""
+    """Yield the rows in tables of about one row group."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch)
@@ -191,7 +191,7 @@ def _write(warehouse: Warehouse, segments: Sequence[str], content: bytes) -> Non
 
 
 def _written(warehouse: Warehouse, segments: Sequence[str], write: Callable[[Any], object]) -> int:
-    """How many bytes the file has that ``write`` wrote: it is there whole and for good, or not at all."""
+    """Return how many bytes the file has that ``write`` wrote: it is there whole and for good, or not at all."""
     path = warehouse.path(*segments)
     if warehouse.is_store:  # what is put there is there whole
         with warehouse.filesystem.open_output_stream(path) as file:

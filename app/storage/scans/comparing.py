@@ -78,13 +78,13 @@ class Sides:
         return {run.id for run in self.before} & {run.id for run in self.after}
 
     def touched(self, warehouse: Warehouse, tokens: TokenRange) -> Tokens:
-        """The tokens in ``tokens`` whose keys may have changed, in ascending order. Raises ``DamagedFile``."""
+        """Return the tokens in ``tokens`` whose keys may have changed, in ascending order. Raise ``DamagedFile``."""
         batches = (part for run in self.apart for part in batches_of(warehouse, self.table_id, run, tokens, ()))
         found = [tokens_in(batch) for batch in batches]
         return np.unique(np.concatenate(found)) if found else _NONE
 
     def rows_to_read(self, warehouse: Warehouse, tokens: TokenRange, touched: Tokens) -> int:
-        """State rows in the row groups that may hold one of ``touched``. Raises ``DamagedFile``."""
+        """State rows in the row groups that may hold one of ``touched``. Raise ``DamagedFile``."""
         wanted = partial(may_hold, touched)
         found = 0
         for file in (file for run in self.alike for file in files_of_run(self.table_id, run)):
@@ -95,9 +95,9 @@ class Sides:
 
 
 def differences(source: Source, sides: Sides, tokens: TokenRange, touched: Tokens) -> Iterator[Difference]:
-    """What the keys whose token is ``touched``, those of ``tokens`` in ascending order, showed and show.
+    """Yield what the keys whose token is ``touched``, those of ``tokens`` in ascending order, showed and show.
 
-    Raises ``DamagedFile``.
+    Raise ``DamagedFile``.
     """
     runs = [*sides.apart, *sides.alike]
     apart = {run.id for run in sides.apart}
@@ -119,8 +119,8 @@ def differences(source: Source, sides: Sides, tokens: TokenRange, touched: Token
 
 
 def _count(tokens: Sequence[Tokens]) -> int:
-    """How many keys some runs hold, by their tokens; each run holds a key once, and keys that share a token are told
-    apart as far as a run holds them both.
+    """Return how many keys some runs hold, by their tokens; each run holds a key once, and keys that share a token are
+    told apart as far as a run holds them both.
     """
     if len(tokens) < 2:
         return sum(map(len, tokens))
@@ -176,7 +176,7 @@ def _difference(source: Source, keys: int, before: _Shown, after: _Shown) -> Dif
 
 
 def _paired(schema: TableSchema, before: _Shown, after: _Shown) -> tuple[Tokens, Tokens]:
-    """The places of the rows whose key is on both sides, in the one and in the other."""
+    """Return the places of the rows whose key is on both sides, in the one and in the other."""
     if _once(before.tokens) and _once(after.tokens):
         _, one, other = np.intersect1d(before.tokens, after.tokens, assume_unique=True, return_indices=True)
         if all(_same(before.take(one), after.take(other), name) for name in schema.primary_key):

@@ -19,7 +19,7 @@ from app.files.reading import Wanted
 
 
 def matching(batch: pa.RecordBatch, conditions: Sequence[Condition]) -> pa.Array:
-    """Which rows meet all ``conditions``, of which there is one at least; null for no."""
+    """Return which rows meet all ``conditions``, of which there is one at least; null for no."""
     found = None
     for condition in conditions:
         met = _MEANINGS[condition.operator](batch.column(condition.column.name), condition)
@@ -45,7 +45,7 @@ def _like(values: pa.Array, condition: Condition) -> pa.Array:
 
 
 def like_regex(pattern: str) -> str:
-    """The regular expression of the same texts."""
+    """Return the regular expression of the same texts."""
     parts = [
         "." if one["one"] else ".*" if one["any"] else _literal(one["taken"] or one["text"])
         for one in _PARTS.finditer(pattern)
@@ -90,8 +90,8 @@ _TOLD = (Family.INTEGER, Family.DATE, Family.TEXT)  # whose statistics compare a
 
 
 def group_filter(conditions: Sequence[Condition], written: MergePlan, shown: MergePlan) -> Wanted | None:
-    """What tells row groups that hold no row to be shown that meets the conditions, by their statistics; None where
-    nothing tells.
+    """Return what tells row groups that hold no row to be shown that meets the conditions, by their statistics; None
+    where nothing tells.
 
     Only for runs whose rows are shown as they are: a state that is left out may hide an older one.
     """

@@ -80,20 +80,20 @@ class Part:
         return int(self.tokens[-1])
 
     def of_token(self, token: int) -> int:
-        """How many rows have the token."""
+        """Return how many rows have the token."""
         return int(np.count_nonzero(self.tokens == token))
 
     def first(self, count: int) -> Part:
-        """The first ``count`` rows."""
+        """Return the first ``count`` rows."""
         return Part(self.tokens[:count], self.batch.slice(0, count))
 
 
 def rows_of_partition(
     source: Source, runs: Sequence[Run], staged: StagedKeys, first: int, skip: int, last: int
 ) -> Iterator[Part]:
-    """The rows of a partition, whose ``runs`` are given oldest first, from the token ``first`` to ``last`` without the
-    first ``skip`` of the token ``first``. A part may be empty: then as many rows were looked at as one has, and none is
-    wanted. Raises ``DamagedFile``.
+    """Yield the rows of a partition, whose ``runs`` are given oldest first, from the token ``first`` to ``last``
+    without the first ``skip`` of the token ``first``. A part may be empty: then as many rows were looked at as one has,
+    and none is wanted. Raise ``DamagedFile``.
     """
     walked = _partition(source, runs, staged.within(first, last), TokenRange(first, last))
     for tokens, batch in _behind(_met(source, walked), first, skip):
@@ -104,7 +104,7 @@ _Walked = Iterator[tuple[Tokens, pa.RecordBatch]]
 
 
 def _met(source: Source, walked: _Walked) -> _Walked:
-    """The rows that meet the conditions, with the columns that are answered."""
+    """Yield the rows that meet the conditions, with the columns that are answered."""
     names = [column.name for column in source.columns]
     for tokens, batch in walked:
         if not source.conditions:
@@ -139,7 +139,7 @@ FoundRows = Sequence[tuple[int, Rows]]
 
 
 def _pieces(found: FoundRows, staged: StagedKeys) -> Iterator[tuple[FoundRows, StagedKeys]]:
-    """A window cut into several where more is staged than one may take."""
+    """Yield a window cut into several where more is staged than one may take."""
     for bound in [*staged.pieces(WINDOW_BYTES), None]:
         now, staged = staged.split(bound)
         halves = [(number, rows.split(bound)) for number, rows in found]
@@ -148,7 +148,7 @@ def _pieces(found: FoundRows, staged: StagedKeys) -> Iterator[tuple[FoundRows, S
 
 
 def _alone(source: Source, runs: Sequence[Run], staged: StagedKeys) -> tuple[Any, Any]:
-    """The columns and row groups to read: all, unless one run alone says what is shown."""
+    """Return the columns and row groups to read: all, unless one run alone says what is shown."""
     if len(runs) != 1 or len(staged.tokens) or runs[0].schema_id not in source.readable:
         return None, None
     written, shown = compile_plan(source.schemas[runs[0].schema_id]), source.shown
@@ -157,8 +157,8 @@ def _alone(source: Source, runs: Sequence[Run], staged: StagedKeys) -> tuple[Any
 
 
 def rows_of_window(source: Source, found: FoundRows, staged: StagedKeys) -> _Walked:
-    """All rows of a window, by token; those of one token in the order of their runs, the combined ones last. ``found``
-    is what each run has in it, oldest first, with the number of the run's schema.
+    """Yield all rows of a window, by token; those of one token in the order of their runs, the combined ones last.
+    ``found`` is what each run has in it, oldest first, with the number of the run's schema.
     """
     shared = _shared([rows.tokens for _, rows in found], staged.tokens)
     pieces: list[tuple[Tokens, pa.RecordBatch]] = []
@@ -185,12 +185,12 @@ def rows_of_window(source: Source, found: FoundRows, staged: StagedKeys) -> _Wal
 
 
 def _shared(tokens: Sequence[Tokens], staged: Tokens) -> Tokens:
-    """The tokens that several runs have, and those that are staged."""
+    """Return the tokens that several runs have, and those that are staged."""
     return staged if len(tokens) < 2 else np.union1d(shared_tokens(tokens), staged)
 
 
 def _apart(schema: TableSchema, rows: Rows, shared: Tokens) -> Any:
-    """Which rows do not pass through."""
+    """Return which rows do not pass through."""
     settled = np.asarray(passing(rows.batch, compile_plan(schema)))
     if not len(shared):
         return ~settled
@@ -207,7 +207,7 @@ def _passed(source: Source, schema: TableSchema, rows: Rows, passes: Any) -> tup
 
 
 def keys_of(schema: TableSchema, states: Sequence[Mapping[str, Any]]) -> Iterator[Key]:
-    """The key of each state."""
+    """Yield the key of each state."""
     columns = schema.key_columns
     floating = any(column.type.family is Family.FLOATING for column in columns)
     for state in states:
@@ -216,7 +216,7 @@ def keys_of(schema: TableSchema, states: Sequence[Mapping[str, Any]]) -> Iterato
 
 
 def _one_nan(key: Key) -> Key:
-    """The key with one and the same NaN, as which a dictionary finds it."""
+    """Return the key with one and the same NaN, as which a dictionary finds it."""
     return tuple(_NAN if value != value else value for value in key)
 
 

@@ -17,15 +17,15 @@ from app.storage.images.answers import live_rows, stored_values, unsettled_rows
 
 
 def passing(batch: pa.RecordBatch, written: MergePlan) -> pa.Array:
-    """Which state rows say by themselves what is shown: those with no total outside its column's type."""
+    """Return which state rows say by themselves what is shown: those with no total outside its column's type."""
     return pc.invert(unsettled_rows(batch, written))
 
 
 def shown_batch(
     batch: pa.RecordBatch, written: MergePlan, shown: MergePlan, columns: Sequence[Column]
 ) -> tuple[pa.Array, pa.RecordBatch]:
-    """Which state rows are live, and ``columns`` of ``shown`` of those; they were written under a plan that means the
-    same.
+    """Return which state rows are live, and ``columns`` of ``shown`` of those; they were written under a plan that
+    means the same.
     """
     live = live_rows(batch, shown)
     kept = batch if live.true_count == len(batch) else batch.filter(live)
@@ -41,7 +41,7 @@ def rows_batch(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> 
 
 
 def needed_columns(written: MergePlan, columns: Sequence[Column]) -> Sequence[str] | None:
-    """What of a state row is read to show ``columns``; None for all of it."""
+    """Return what of a state row is read to show ``columns``; None for all of it."""
     if written.totals:
         return None  # those outside their type are finished by the whole state row
     before = {column.id: column.name for column in written.schema.columns}
@@ -50,7 +50,7 @@ def needed_columns(written: MergePlan, columns: Sequence[Column]) -> Sequence[st
 
 
 def shown_schema(columns: Sequence[Column]) -> pa.Schema:
-    """What ``shown_batch`` gives."""
+    """Return what ``shown_batch`` gives."""
     return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])
 
 

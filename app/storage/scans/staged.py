@@ -31,12 +31,12 @@ class StagedKeys:
         return cls(_NONE, _NONE, _NONE, {})
 
     def within(self, first: int, last: int) -> StagedKeys:
-        """Those whose token is from ``first`` to ``last``."""
+        """Return those whose token is from ``first`` to ``last``."""
         start = int(np.searchsorted(self.tokens, np.int64(first)))
         return self._slice(start, int(np.searchsorted(self.tokens, np.int64(last), side="right")))
 
     def split(self, bound: int | None) -> tuple[StagedKeys, StagedKeys]:
-        """Those before the token ``bound``, all for None, and the others."""
+        """Return those before the token ``bound``, all for None, and the others."""
         count = len(self.tokens) if bound is None else int(np.searchsorted(self.tokens, np.int64(bound)))
         return self._slice(0, count), self._slice(count, len(self.tokens))
 
@@ -54,13 +54,13 @@ class StagedKeys:
         return StagedKeys(self.tokens[start:end], self.numbers[start:end], self.rows[start:end], self.batches)
 
     def keys(self, schema: TableSchema) -> Iterator[tuple[int, Key]]:
-        """The token and the key of each record."""
+        """Yield the token and the key of each record."""
         for token, number, row in zip(self.tokens.tolist(), self.numbers.tolist(), self.rows.tolist(), strict=True):
             yield token, _key_at(schema, self.batches[number], row)
 
 
 def staged_keys(schema: TableSchema, index: StagedIndex) -> Mapping[str | None, StagedKeys]:
-    """The records of ``index`` by partition of the table, whose schema is ``schema``."""
+    """Return the records of ``index`` by partition of the table, whose schema is ``schema``."""
     if not index.segments:
         return {}
     tokens, numbers, rows = (

@@ -52,8 +52,8 @@ def _text_bytes(values: pa.Array) -> int:
 
 
 def pieces(batches: Iterable[pa.RecordBatch], most_bytes: int = PIECE_BYTES) -> Iterator[pa.RecordBatch]:
-    """The same rows, as many at a time as take about ``most_bytes`` as text; of no rows none, so that who waits sees
-    that it goes on.
+    """Yield the same rows, as many at a time as take about ``most_bytes`` as text; of no rows none, so that who waits
+    sees that it goes on.
     """
     for batch in batches:
         count = max(1, len(batch) * most_bytes // max(1, text_bytes(batch)))
@@ -67,7 +67,7 @@ def _ndjson(columns: Sequence[Column], batches: Iterable[pa.RecordBatch], intege
 
 
 def _objects(columns: Sequence[Column], batch: pa.RecordBatch, integers: Integers) -> pa.Array:
-    """A line for each row: its JSON object, as a lookup answers it."""
+    """Return a line for each row: its JSON object, as a lookup answers it."""
     parts: list[pa.Array | str] = []
     literal = "{"
     for column, values in zip(columns, batch.columns, strict=True):
@@ -78,7 +78,7 @@ def _objects(columns: Sequence[Column], batch: pa.RecordBatch, integers: Integer
 
 
 def _content(lines: pa.Array) -> bytes:
-    """All texts, one behind the other."""
+    """Return all texts, one behind the other."""
     _, places, content = lines.buffers()
     edges = memoryview(places).cast("q")
     return bytes(memoryview(content)[edges[lines.offset] : edges[lines.offset + len(lines)]])
@@ -100,7 +100,7 @@ def _quoted_name(name: str) -> str:
 
 
 def _cells(values: pa.Array, column: Column) -> pa.Array:
-    """The fields of RFC 4180: null is an empty one, text is quoted, what is nested is its JSON.
+    """Return the fields of RFC 4180: null is an empty one, text is quoted, what is nested is its JSON.
 
     The JSON of any other value is a field as it stands: what quotes it there quotes it here.
     """

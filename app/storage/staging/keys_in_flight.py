@@ -52,7 +52,9 @@ class KeysInFlight:
             return True
 
     def _take_of_all(self, place: int) -> bool:
-        """Where the file cannot be locked every key is free: the catalog takes one of two requests in any case."""
+        """Return where the file cannot be locked every key is free: the catalog takes one of two requests in any
+        case.
+        """
         if self._path is None:
             return True
         try:

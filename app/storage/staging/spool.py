@@ -41,7 +41,7 @@ class Room:
             self._memory += size
 
     def take_disk(self, size: int) -> None:
-        """As ``take_memory``, of the disk. Raises ``Unavailable`` where there is no room for more."""
+        """As ``take_memory``, of the disk. Raise ``Unavailable`` where there is no room for more."""
         with self._lock:
             if size > 0 and self._disk + size > self._disk_bytes:
                 raise _no_room(f"{self._disk_bytes} bytes of bodies are on the disk")
@@ -65,7 +65,7 @@ class Spool:
         self.size = 0
 
     def add(self, part: bytes) -> None:
-        """The next part, in memory: ``spill`` it when it is ``due``. Raises ``Unavailable`` where there is neither
+        """The next part, in memory: ``spill`` it when it is ``due``. Raise ``Unavailable`` where there is neither
         memory nor a file for it.
         """
         self._pending += part
@@ -88,7 +88,7 @@ class Spool:
         return len(self._pending) > most or (bool(self._noted) and self._room.short_of_memory)
 
     def spill(self) -> None:
-        """Write to the file what is in memory. Raises ``Unavailable`` when there is no room for it."""
+        """Write to the file what is in memory. Raise ``Unavailable`` when there is no room for it."""
         self._room.take_disk(len(self._pending))
         try:
             if self._file is None:
@@ -102,7 +102,7 @@ class Spool:
         self._note(0)
 
     def content(self) -> Content:
-        """The whole body. Raises ``Unavailable`` as ``spill`` does."""
+        """Return the whole body. Raise ``Unavailable`` as ``spill`` does."""
         if self._file is None:
             return bytes(self._pending)
         self.spill()

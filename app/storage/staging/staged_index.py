@@ -32,12 +32,12 @@ class StagedBatch:
     tokens: Tokens
 
     def record(self, row: int) -> tuple[TableSchema, Record]:
-        """The record in a row."""
+        """Return the record in a row."""
         values = {name: self.rows.column(name)[row].as_py() for name in self.rows.column_names}
         return self.schema, staged_record(self.schema, self.number, values)
 
     def is_of(self, key: Key, row: int) -> bool:
-        """Whether the record in a row is of the key."""
+        """Return whether the record in a row is of the key."""
         return same_key(tuple(self.rows.column(name)[row].as_py() for name in self.schema.primary_key), key)
 
     @property
@@ -57,7 +57,7 @@ class _Segment:
 
     @classmethod
     def of(cls, tokens: Tokens, batches: Tokens, rows: Tokens) -> _Segment:
-        """The places, those of a token given in arrival order."""
+        """Return the places, those of a token given in arrival order."""
         order = np.argsort(tokens, kind="stable")
         return cls(_numbers(tokens[order]), batches[order], rows[order])
 
@@ -65,7 +65,7 @@ class _Segment:
         return len(self.tokens)
 
     def only(self, numbers: Collection[int]) -> _Segment:
-        """The places in the batches ``numbers``."""
+        """Return the places in the batches ``numbers``."""
         kept = np.isin(self.batches, list(numbers))
         return _Segment(_numbers(np.asarray(self.tokens)[kept]), self.batches[kept], self.rows[kept])
 
@@ -75,19 +75,19 @@ class _Segment:
         return _Segment.of(tokens, batches, np.concatenate([self.rows, later.rows]))
 
     def holds(self, token: int) -> bool:
-        """Whether a record has the token."""
+        """Return whether a record has the token."""
         first = bisect_left(self.tokens, token)
         return first < len(self.tokens) and self.tokens[first] == token
 
     def places(self, token: int) -> Iterator[tuple[int, int]]:
-        """The (batch number, row) of each record with the token."""
+        """Yield the (batch number, row) of each record with the token."""
         first = bisect_left(self.tokens, token)
         for place in range(first, bisect_right(self.tokens, token, lo=first)):
             yield int(self.batches[place]), int(self.rows[place])
 
 
 def _numbers(tokens: Tokens) -> memoryview[int]:
-    """The same numbers for ``bisect``, which reads them faster so than from the array."""
+    """Return the same numbers for ``bisect``, which reads them faster so than from the array."""
     return memoryview(tokens.data).cast("B").cast("q")
 
 
@@ -109,11 +109,11 @@ class StagedIndex:
         return sum(batch.size_bytes for batch in self.batches.values())
 
     def holds(self, token: int) -> bool:
-        """Whether a key with the token may have records."""
+        """Return whether a key with the token may have records."""
         return any(segment.holds(token) for segment in self.segments)
 
     def records(self, token: int, key: Key) -> Iterator[tuple[TableSchema, Record]]:
-        """The key's records in arrival order, each with the schema that it was written under."""
+        """Yield the key's records in arrival order, each with the schema that it was written under."""
         for segment in self.segments:
             for number, row in segment.places(token):
                 batch = self.batches[number]
@@ -121,7 +121,7 @@ class StagedIndex:
                     yield batch.record(row)
 
     def without(self, numbers: Collection[int]) -> StagedIndex:
-        """What is left when the batches ``numbers`` have gone."""
+        """Return what is left when the batches ``numbers`` have gone."""
         left = {number: batch for number, batch in self.batches.items() if number not in numbers}
         if len(left) == len(self.batches):
             return self
@@ -146,6 +146,6 @@ def load_bounded_batch(warehouse: Warehouse, batch: Batch, schema: TableSchema, 
 
 
 def load_batch(warehouse: Warehouse, batch: Batch, schema: TableSchema) -> StagedBatch:
-    """The batch in memory. Raises ``DamagedFile``; ``missing`` also where the batch has left the staging area."""
+    """Return the batch in memory. Raise ``DamagedFile``; ``missing`` also where the batch has left the staging area."""
     read = read_batch(warehouse, batch, schema)
     return StagedBatch(batch.number, schema, read.rows, read.tokens)

@@ -115,8 +115,8 @@ def write_pieces(
 def _written(
     name: str, file: Any, schema: TableSchema, first: DecodedRecords, rest: Iterable[DecodedRecords]
 ) -> Staged:
-    """What was written to the open ``file``. It is summed up before it reaches the disk: what the disk makes of it is
-    found out by whoever reads it.
+    """Return what was written to the open ``file``. It is summed up before it reaches the disk: what the disk makes of
+    it is found out by whoever reads it.
     """
     summed = SummedSink(file)
     with io.BufferedWriter(summed, BLOCK_BYTES) as sink:  # Parquet comes in many small pieces
@@ -128,7 +128,7 @@ def _written(
 def _write_all(
     sink: io.BufferedWriter[SummedSink], schema: TableSchema, first: DecodedRecords, rest: Iterable[DecodedRecords]
 ) -> tuple[int, int]:
-    """How many records were written to ``sink``, and how many were ignored."""
+    """Yield how many records were written to ``sink``, and how many were ignored."""
     written = ignored = 0
 
     def counted() -> Iterator[DecodedRecords]:
@@ -200,7 +200,7 @@ def delete_batch(warehouse: Warehouse, table_id: str, name: str) -> None:
 
 
 def staged_files(warehouse: Warehouse, table_id: str, names: Sequence[str]) -> set[str]:
-    """Which of the staging files are (still) there. Raises ``OSError``."""
+    """Return which of the staging files are (still) there. Raise ``OSError``."""
 
     def is_there(name: str) -> bool:
         path = warehouse.path(*staging_file(table_id, name))
@@ -251,7 +251,7 @@ def staged_rows(schema: TableSchema, read: pa.Table) -> StagedRows:
 def read_key_records(
     warehouse: Warehouse, batch: Batch, schema: TableSchema, key: tuple[object, ...]
 ) -> Iterator[Record]:
-    """The records of one key in a batch, in the order they were posted. Raises ``DamagedFile``."""
+    """Yield the records of one key in a batch, in the order they were posted. Raise ``DamagedFile``."""
     for rows in key_rows(warehouse, batch, schema, key):
         for values in rows.to_pylist():
             yield staged_record(schema, batch.number, values)
@@ -260,8 +260,8 @@ def read_key_records(
 def key_rows(
     warehouse: Warehouse, batch: Batch, schema: TableSchema, key: tuple[object, ...], *, newest_first: bool = False
 ) -> Iterator[pa.Table]:
-    """The rows of one key in a batch, a row group at a time, in the order they were posted: of the others in these row
-    groups only the keys are decoded, and none becomes an object of Python. Raises ``DamagedFile``.
+    """Yield the rows of one key in a batch, a row group at a time, in the order they were posted: of the others in
+    these row groups only the keys are decoded, and none becomes an object of Python. Raise ``DamagedFile``.
     """
     file = file_of_batch(batch)
     content = read_whole(warehouse, file)
@@ -276,7 +276,7 @@ def key_rows(
 
 
 def rows_of_key(rows: pa.Table, schema: TableSchema, key: tuple[object, ...]) -> pa.BooleanArray:
-    """Which of the ``rows`` are of the key, as ``same_key`` has it."""
+    """Return which of the ``rows`` are of the key, as ``same_key`` has it."""
     of = staging_schema(schema)
     found = np.ones(rows.num_rows, bool)
     for name, value in zip(schema.primary_key, key, strict=True):
@@ -292,7 +292,7 @@ def rows_of_key(rows: pa.Table, schema: TableSchema, key: tuple[object, ...]) ->
 
 
 def staged_record(schema: TableSchema, batch_number: int, row: Mapping[str, Any]) -> Record:
-    """The record in a row of a staging file that was written under ``schema``."""
+    """Return the record in a row of a staging file that was written under ``schema``."""
     values = {column.name: row[column.name] for column in schema.columns}
     placed = arrival(batch_number, row[POSITION_COLUMN])
     return Record(RowKind(row[KIND_COLUMN]), values, placed, names_in(schema, row))

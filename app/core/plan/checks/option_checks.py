@@ -29,7 +29,7 @@ CHECKS: tuple[Check, ...] = (
 
 
 def check_options(schema: TableSchema) -> list[Violation]:
-    """The faults of the options as a whole, the first thousand of them; what could not be read at all is not looked at
-    again.
+    """Return the faults of the options as a whole, the first thousand of them; what could not be read at all is not
+    looked at again.
     """
     return [*islice((fault for check in CHECKS for fault in check(schema, schema.parsed)), MOST_FAULTS)]

@@ -12,23 +12,26 @@ from app.core.types.values import ValueFault
 
 
 def default_value(column: Column, text: str) -> Any:
-    """The value of a default's text: optional single quotes stripped, then read as the column's type (§1.4 point 2).
+    """Return the value of a default's text: optional single quotes stripped, then read as the column's type (§1.4 point
+    2).
 
-    Raises ``ValueFault`` for a text that is no such value.
+    Raise ``ValueFault`` for a text that is no such value.
     """
     stripped = text[1:-1] if len(text) >= 2 and text[0] == text[-1] == "'" else text
     return column.type.text_decoder(stripped)
 
 
 def defaults_of(schema: TableSchema, options: TableOptions) -> dict[str, Any]:
-    """The default of each column that has one; the option goes before the schema's."""
+    """Return the default of each column that has one; the option goes before the schema's."""
     texts = {column.name: column.default for column in schema.columns if column.default is not None}
     texts |= {name: text for (name, suffix), text in options.fields.items() if suffix == "default-value"}
     return {name: default_value(schema.by_name[name], text) for name, text in texts.items()}
 
 
 def row_kind_default(schema: TableSchema, options: TableOptions) -> str | None:
-    """The DEFAULT of the row kind field (§7); ``default-value`` is only shown and says no row kind (§1.4 point 2)."""
+    """Return the DEFAULT of the row kind field (§7); ``default-value`` is only shown and says no row kind (§1.4 point
+    2).
+    """
     name = options["rowkind.field"]
     column = None if name is None else schema.by_name[name]
     return None if column is None or column.default is None else default_value(column, column.default)

@@ -31,13 +31,13 @@ class ColumnFunction:
 
 
 def has_functions(engine: MergeEngine) -> bool:
-    """Whether columns are folded by functions under this merge engine."""
+    """Return whether columns are folded by functions under this merge engine."""
     return engine in _ENGINE_FUNCTIONS
 
 
 def function_of(schema: TableSchema, options: TableOptions, column: str) -> ColumnFunction | None:
-    """The function that folds the column; None if the merge engine alone does, and for columns that say the key or
-    the order of records.
+    """Return the function that folds the column; None if the merge engine alone does, and for columns that say the key
+    or the order of records.
     """
     if not has_functions(options.engine) or column in schema.primary_key or _orders(options, column):
         return None
@@ -51,7 +51,7 @@ def function_of(schema: TableSchema, options: TableOptions, column: str) -> Colu
 
 
 def stored_otherwise(schema: TableSchema, options: TableOptions, column: str) -> AggregateFunction | None:
-    """The function of the column if the column of a compacted run holds another value than is shown."""
+    """Return the function of the column if the column of a compacted run holds another value than is shown."""
     used = function_of(schema, options, column)
     return None if used is None or used.entry is None or used.entry.shown_as_stored else used.entry
 

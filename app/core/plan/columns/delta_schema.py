@@ -44,7 +44,9 @@ DELTA_TYPES: Mapping[Kind, DeltaType | None] = {
 
 
 def delta_type(data_type: DataType) -> Any:
-    """The type as a Delta schema has it. Raises ``ValueError`` where Delta has none; ``DELTA_CHECKS`` refuses those."""
+    """Return the type as a Delta schema has it. Raise ``ValueError`` where Delta has none; ``DELTA_CHECKS`` refuses
+    those.
+    """
     of_kind = DELTA_TYPES[data_type.kind]
     if of_kind is None:
         raise ValueError(f"Delta has no type for {data_type.base_sql}")
@@ -58,5 +60,5 @@ def _struct(fields: Iterator[tuple[str, DataType]]) -> dict[str, Any]:
 
 
 def delta_schema(schema: TableSchema) -> dict[str, Any]:
-    """The visible columns of a table that publishes, as Delta's ``schemaString`` says them."""
+    """Return the visible columns of a table that publishes, as Delta's ``schemaString`` says them."""
     return _struct((column.name, column.type) for column in schema.columns)

@@ -59,12 +59,12 @@ class Shown:
         return {column.name: encoder_of(column.type, self.integers) for column in wanted}
 
     def row(self, values: Mapping[str, Any], written: TableSchema) -> Row:
-        """The values of a row under ``written`` as they are shown: columns are found by id."""
+        """Return the values of a row under ``written`` as they are shown: columns are found by id."""
         named = values if written is self.schema else renamed(values, written, self.schema)
         return {name: encode(named[name]) for name, encode in self.encoders.items()}
 
     def key(self, key: Key) -> Row:
-        """The key as an object of its columns."""
+        """Return the key as an object of its columns."""
         columns = zip(self.schema.key_columns, key, strict=True)
         return {column.name: encoder_of(column.type, self.integers)(value) for column, value in columns}
 
@@ -84,7 +84,7 @@ class ToldFold:
         self.plan, self.state, self.shown, self.strict = plan, state, shown, strict
 
     def visible(self) -> Row | None:
-        """The row now, as JSON; None where there is none."""
+        """Return the row now, as JSON; None where there is none."""
         return self._seen()[0]
 
     def check(self, key: Mapping[str, Any]) -> None:
@@ -96,7 +96,7 @@ class ToldFold:
                 raise overflow(bounds.column, key, endless=carried == bounds.endless)
 
     def _seen(self) -> tuple[Row | None, frozenset[str]]:
-        """The row, and the columns of which it has no value for now."""
+        """Return the row, and the columns of which it has no value for now."""
         if self.state is None:
             return None, frozenset()
         outside: frozenset[str] = frozenset()

@@ -59,7 +59,7 @@ class Step:
     _of_registers: dict[int, Met] = field(default_factory=dict)
 
     def of_register(self, rule: Register) -> Met:
-        """How the register meets the record."""
+        """Return how the register meets the record."""
         known = self._of_registers.get(id(rule))
         if known is None:
             known = self._of_registers[id(rule)] = self._met(rule)
@@ -86,7 +86,7 @@ class Explanation:
 
 
 def order_words(order: Order) -> str:
-    """An order in words."""
+    """Return an order in words."""
     fields = [field.column.name + (" descending" if field.descending else "") for field in order.fields]
     floors = sorted({f"cut to the {field.floor.lower()}" for field in order.fields if field.floor})
     flag = ["retracts before adds"] if order.flag else []
@@ -94,8 +94,9 @@ def order_words(order: Order) -> str:
 
 
 def depends_on_arrival(plan: MergePlan, rule: Rule) -> bool:
-    """Whether arrival decides more than ties; where groups remove rows it does in every column: what arrives before a
-    removal is gone, what arrives after it is not (merge-semantics A.8). So it does where a record may come too late.
+    """Return whether arrival decides more than ties; where groups remove rows it does in every column: what arrives
+    before a removal is gone, what arrives after it is not (merge-semantics A.8). So it does where a record may come too
+    late.
     """
     if plan.replay is not None and (plan.replay.listed or plan.replay.late):
         return True
@@ -178,7 +179,7 @@ def _outcome(rule: Register, column: Column, record: Record, *, accepted: bool) 
 
 
 def _late(rule: Sum | Union | Stepwise, step: Step) -> bool:
-    """Whether the record is older than what its sequence group holds."""
+    """Return whether the record is older than what its sequence group holds."""
     if not rule.part.group or step.before is None:
         return False
     register = step.plan.group_registers.get(rule.part.group)
@@ -225,7 +226,7 @@ EXPLANATIONS: Mapping[type[Rule], Explanation] = {
 
 
 def row_words(plan: MergePlan) -> str:
-    """When the row exists."""
+    """Return when the row exists."""
     replay = plan.replay
     late = f"; records {_too_late(replay.late)}" if replay is not None and replay.late else ""
     return _row_words(plan, replay) + late
@@ -254,7 +255,7 @@ _LIVENESS_WORDS = {
 
 
 def column_words(plan: MergePlan, column: Column) -> str:
-    """The rule of a column in words."""
+    """Return the rule of a column in words."""
     if column.name in plan.schema.primary_key:
         return "primary key"
     rule = plan.rule_of[column.name]
@@ -262,8 +263,8 @@ def column_words(plan: MergePlan, column: Column) -> str:
 
 
 def _in_its_place(replay: Replay, before: Mapping[str, Any] | None, record: Record) -> Reason | None:
-    """What a record comes to that belongs before others, in a row that every -D removes in the middle of its history;
-    None where each column has a reason of its own.
+    """Return what a record comes to that belongs before others, in a row that every -D removes in the middle of its
+    history; None where each column has a reason of its own.
     """
     if before is None or replay.listed or replay.order.by_arrival:
         return None

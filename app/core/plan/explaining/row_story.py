@@ -58,5 +58,5 @@ class RowStory(ToldFold):
         self._begin(self.plan, None, {})
 
     def sources(self) -> Sources:
-        """Where the values came from that the state row holds."""
+        """Return where the values came from that the state row holds."""
         return sources(self.plan, self._before, self._records, self.state, self._origin, self._known)

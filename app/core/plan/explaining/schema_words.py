@@ -13,7 +13,9 @@ NEW_RULES = "the rules changed: the row that was shown is the first record of th
 
 
 def changes_in_words(old: TableSchema, new: TableSchema) -> list[str]:
-    """What a row may show otherwise under ``new`` than under ``old``; nothing where only other options differ."""
+    """Return what a row may show otherwise under ``new`` than under ``old``; nothing where only other options
+    differ.
+    """
     return [*_columns(old, new), *([] if same_fold(old, new) else [NEW_RULES]), *_defaults(old, new)]
 
 

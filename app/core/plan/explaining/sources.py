@@ -28,7 +28,7 @@ class Source:
     arrivals: tuple[int, ...] = ()
 
     def joined(self, arrivals: Collection[int]) -> Source:
-        """The same and more records."""
+        """Return the same and more records."""
         return Source(self.start, tuple(sorted({*self.arrivals, *arrivals})))
 
 
@@ -40,7 +40,7 @@ _Fold = Callable[[Any, Column, _Before, Sequence[Record], Source], Source]
 
 
 def _kept(rule: Register, _column: Column, before: _Before, records: Sequence[Record], origin: Source) -> Source:
-    """Of the record that wins over all others."""
+    """Return of the record that wins over all others."""
     state, found = before, origin
     for record in records:
         lifted = rule.lift(record)
@@ -77,7 +77,7 @@ FOLDS: Mapping[type[Rule], _Fold] = {
 
 
 def said_at_start(plan: MergePlan, state: Mapping[str, Any] | None) -> Sources:
-    """The sources of a state row of which nothing else is known."""
+    """Return the sources of a state row of which nothing else is known."""
     if state is None:
         return {}
     said = {name for rule in plan.rules for name in rule.said(state)}
@@ -92,8 +92,9 @@ def sources(
     origin: Sources,
     known: Collection[int],
 ) -> Sources:
-    """The sources of the values of ``after``, which is the state row ``before`` (None: nothing), whose values are of
-    ``origin``, with ``records`` folded on top in turn. ``known`` are the arrivals of all records that can be told.
+    """Return the sources of the values of ``after``, which is the state row ``before`` (None: nothing), whose values
+    are of ``origin``, with ``records`` folded on top in turn. ``known`` are the arrivals of all records that can be
+    told.
     """
     if after is None:
         return {}

@@ -11,10 +11,11 @@ from app.core.table.schema import Column, TableSchema
 
 
 def readable_as(written: TableSchema, now: TableSchema) -> bool:
-    """Whether who reads a run that was written under ``written`` by the names and types of ``now`` gets its values.
+    """Return whether who reads a run that was written under ``written`` by the names and types of ``now`` gets its
+    values.
 
     Columns are found by name: one that was added is null where its name is new, one that was dropped is not asked for;
-    one that was renamed or widened, or took the name of another, must be written anew.
+    one that was renamed or widened, or took the name of another, must be written again.
     """
     return same_fold(written, now) and all(_found(written, column) for column in now.columns)
 
@@ -27,13 +28,13 @@ def _found(written: TableSchema, column: Column) -> bool:
 
 
 def whole_runs(runs: Sequence[Run]) -> tuple[Run, ...] | None:
-    """The runs of a snapshot that are the whole of it: one of each partition; None where one has several."""
+    """Return the runs of a snapshot that are the whole of it: one of each partition; None where one has several."""
     return tuple(runs) if len({run.partition for run in runs}) == len(runs) else None
 
 
 def full_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """What the last full compaction left, whatever was merged on top meanwhile: the oldest run of each partition, where
-    a full compaction made it.
+    """Return what the last full compaction left, whatever was merged on top meanwhile: the oldest run of each
+    partition, where a full compaction made it.
     """
     oldest: dict[str | None, Run] = {}
     for run in runs:

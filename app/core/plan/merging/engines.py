@@ -48,7 +48,7 @@ class Refusal:
         return not (self.group or self.naming)
 
     def refuses(self, record: Record) -> bool:
-        """Whether the record can never be folded."""
+        """Return whether the record can never be folded."""
         touching = not self.group or any(record.values[name] is not None for name in self.group)
         return record.kind is self.kind and touching and all(record.names(name) for name in self.naming)
 
@@ -66,7 +66,7 @@ class EnginePlan:
 
 
 def dropped_kinds(options: FoldingOptions) -> frozenset[RowKind]:
-    """The row kinds that are never staged."""
+    """Return the row kinds that are never staged."""
     if options["ignore-delete"]:
         return RETRACTS
     return frozenset({RowKind.UPDATE_BEFORE}) if options["ignore-update-before"] else frozenset()
@@ -90,14 +90,14 @@ def _refuse_retracts(
 
 
 def _told(options: FoldingOptions) -> bool:
-    """Whether a column that a record does not name is left as it is (A.12)."""
+    """Return whether a column that a record does not name is left as it is (A.12)."""
     return options["record.absent-columns"] is AbsentColumns.UNCHANGED
 
 
 def _function_rule(
     column: Column, used: ColumnFunction, options: FoldingOptions, order: Order, group: Group | None
 ) -> tuple[Rule, bool]:
-    """The rule of a function used on a column, and whether it takes retracts."""
+    """Return the rule of a function used on a column, and whether it takes retracts."""
     function = used.entry
     assert function is not None, "check_options refuses unknown functions"
     ignore_retract = options.of_field(column.name, "ignore-retract")
@@ -112,7 +112,9 @@ def _function_rule(
 
 
 def _called(function: AggregateFunction, column: Column, options: FoldingOptions) -> tuple[Any, ...]:
-    """What tells uses of functions apart: name, own options (nested fields by id), how it rounds in its column."""
+    """Return what tells uses of functions apart: name, own options (nested fields by id), how it rounds in its
+    column.
+    """
     ids = {field.name: field.id for field in (column.type.element.fields if column.type.element else ())}
     parsed = options.of_function(column.name)
     if function.name == "merge_map_with_keytime" and not parsed["ts-field"]:
@@ -149,7 +151,7 @@ def _partial_update(schema: TableSchema, options: FoldingOptions, order: Order, 
 
 
 def _free_columns(schema: TableSchema, free: list[Column], options: FoldingOptions, order: Order) -> list[Rule]:
-    """The columns in no group: of each the latest value that is not null, or the latest that a record names.
+    """Return the columns in no group: of each the latest value that is not null, or the latest that a record names.
 
     One whose function is last_non_null_value skips a null that a record names (merge-semantics A.12).
     """
@@ -168,8 +170,8 @@ def _named_columns(columns: list[Column], order: Order) -> list[Rule]:
 
 
 def _naming(column: Column, order: Order) -> Participation:
-    """The adds that name the column. The first field of an order needs no more than a value: a record that names it as
-    null sorts before all others.
+    """Return the adds that name the column. The first field of an order needs no more than a value: a record that names
+    it as null sorts before all others.
     """
     if order.fields and order.fields[0].column == column:
         return kept_records(adds_only=True, not_null=column)
@@ -177,8 +179,8 @@ def _naming(column: Column, order: Order) -> Participation:
 
 
 def _removal_groups(options: FoldingOptions, rules: list[Rule]) -> tuple[Register, ...]:
-    """The registers of the groups that ``remove-record-on-sequence-group`` lists, by any of their ordering fields
-    (§4.4).
+    """Return the registers of the groups that ``remove-record-on-sequence-group`` lists, by any of their ordering
+    fields (§4.4).
     """
     names = set(options["partial-update.remove-record-on-sequence-group"])
     groups = [
@@ -190,8 +192,8 @@ def _removal_groups(options: FoldingOptions, rules: list[Rule]) -> tuple[Registe
 def _removing(
     schema: TableSchema, rules: list[Rule], refusals: list[Refusal], order: Order, removes: bool, *, told: bool
 ) -> EnginePlan:
-    """The plan of a table in which, if ``removes``, a -D removes what comes before it: by arrival, or else in the
-    log.
+    """Return the plan of a table in which, if ``removes``, a -D removes what comes before it: by arrival, or else in
+    the log.
     """
     if removes and not order.by_arrival:
         replay = Replay(schema.value_columns, tuple(rules), order, told=told)
@@ -202,7 +204,7 @@ def _removing(
 def _group_rules(
     schema: TableSchema, options: FoldingOptions, sequence: SequenceGroup, order: Order
 ) -> tuple[list[Rule], list[Refusal]]:
-    """A sequence group: its ordering fields and plain columns, one rule per aggregated column (§4)."""
+    """Return a sequence group: its ordering fields and plain columns, one rule per aggregated column (§4)."""
     group = Group(tuple(schema.by_name[name] for name in sequence.ordering), named=_told(options))
     group_order = Order(tuple(OrderField(column) for column in group.ordering)).then(order)
     followers = [schema.by_name[name] for name in sequence.followers]
@@ -220,8 +222,8 @@ def _group_rules(
 
 
 def _plain_columns(group: Group, plain: list[Column], order: Order) -> list[Rule]:
-    """The ordering fields of a group and its columns without a function: one register for all of them; or one for each
-    column, that keeps the order it was set with, where records tell what they name (A.12).
+    """Return the ordering fields of a group and its columns without a function: one register for all of them; or one
+    for each column, that keeps the order it was set with, where records tell what they name (A.12).
     """
     together = group.ordering if group.named else (*group.ordering, *plain)
     rules: list[Rule] = [Register(together, order, part=kept_records(group=group), clears=True)]
@@ -256,8 +258,8 @@ def _aggregation(schema: TableSchema, options: FoldingOptions, order: Order, may
 
 
 def _sequence_columns(sequence: tuple[Column, ...], options: FoldingOptions, order: Order) -> list[Rule]:
-    """The sequence fields: those of the latest record; but for the first field, which orders itself, each of the latest
-    that names it, where records tell.
+    """Return the sequence fields: those of the latest record; but for the first field, which orders itself, each of the
+    latest that names it, where records tell.
     """
     if not _told(options):
         return [Register(sequence, order)]

@@ -35,7 +35,8 @@ _WORDS = ("columns", "column", "meaning")
 
 
 def same_fold(old: TableSchema, new: TableSchema) -> bool:
-    """Whether the state that runs hold under ``old`` means the same under ``new``, for all columns that both have.
+    """Return whether the state that runs hold under ``old`` means the same under ``new``, for all columns that both
+    have.
 
     It compares what the options come to (the plans), so no option can be forgotten; types may be wider.
     """
@@ -67,13 +68,13 @@ def remembering(old: TableSchema, new: TableSchema) -> TableSchema:
 
 
 def same_types(old: TableSchema, new: TableSchema) -> bool:
-    """Whether the columns that both have are of the same type, so that state needs no conversion."""
+    """Return whether the columns that both have are of the same type, so that state needs no conversion."""
     types = {column.id: column.type for column in old.columns}
     return all(same_type(types[column.id], column.type) for column in new.columns if column.id in types)
 
 
 def _same_state(old: MergePlan, new: MergePlan) -> bool:
-    """Whether runs of ``old`` hold what ``new`` must know of the columns that both have.
+    """Return whether runs of ``old`` hold what ``new`` must know of the columns that both have.
 
     A column that comes or goes may change that for others: one that refuses retracts keeps all rows alive.
     """
@@ -107,7 +108,7 @@ def _column_meanings(plan: MergePlan) -> dict[int, Any]:
 
 
 def _rule_meaning(rule: Rule) -> tuple[Any, ...]:
-    """The settings of a rule, columns by id; a function is told by ``called``, not by its code."""
+    """Return the settings of a rule, columns by id; a function is told by ``called``, not by its code."""
     settings = {
         field.name: getattr(rule, field.name)
         for field in fields(rule)  # type: ignore[arg-type]  # every rule is a dataclass
@@ -121,7 +122,7 @@ def _is_code(value: Any) -> bool:
 
 
 def _meaning(value: Any) -> Any:
-    """A setting with columns by id, whatever they are called and however wide they are."""
+    """Return a setting with columns by id, whatever they are called and however wide they are."""
     if isinstance(value, Column):
         return value.id
     if isinstance(value, OrderField):
@@ -136,7 +137,9 @@ def _meaning(value: Any) -> Any:
 
 
 def renamed(values: Mapping[str, Any], old: TableSchema, new: TableSchema) -> State:
-    """The columns of a record or row of ``old`` under the names and types of ``new``; those that it lacks are null."""
+    """Return the columns of a record or row of ``old`` under the names and types of ``new``; those that it lacks are
+    null.
+    """
     before = {column.id: column for column in old.columns}
     return {
         column.name: widened(values.get(before[column.id].name), before[column.id].type, column.type)
@@ -147,7 +150,9 @@ def renamed(values: Mapping[str, Any], old: TableSchema, new: TableSchema) -> St
 
 
 def renamed_record(record: Record, old: TableSchema, new: TableSchema) -> Record:
-    """A record of ``old`` under the names and types of ``new``; of the columns that ``old`` lacks it names none."""
+    """Return a record of ``old`` under the names and types of ``new``; of the columns that ``old`` lacks it names
+    none.
+    """
     named = None
     if new.tells_named:
         told = {column.id for column in old.columns if record.names(column.name)}
@@ -160,7 +165,7 @@ class RunSteps(ABC, Generic[Stored, Rows]):
 
     @abstractmethod
     def read(self, written: MergePlan, run: Stored, plan: MergePlan) -> Rows:
-        """What a run holds that was written under ``written``, as state of ``plan``, which means the same."""
+        """Return what a run holds that was written under ``written``, as state of ``plan``, which means the same."""
 
     @abstractmethod
     def combined(self, plan: MergePlan, rows: Sequence[Rows]) -> Rows:
@@ -214,14 +219,14 @@ class _StateRow(RunSteps[Mapping[str, Any], Mapping[str, Any] | None]):
 
 
 def combined_row(plan: MergePlan, stored: Sequence[tuple[MergePlan, Mapping[str, Any]]]) -> Mapping[str, Any] | None:
-    """The state row of one key under ``plan``, of its state rows in the runs that have it, oldest first, each with the
-    plan that the run was written under; None if nothing is known of the key.
+    """Return the state row of one key under ``plan``, of its state rows in the runs that have it, oldest first, each
+    with the plan that the run was written under; None if nothing is known of the key.
     """
     return combined_runs(plan, stored, _StateRow()) if stored else None
 
 
 def converted(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> State:
-    """A state row of ``old`` under the names and types of ``new``, whose meaning is the same (``same_fold``)."""
+    """Return a state row of ``old`` under the names and types of ``new``, whose meaning is the same (``same_fold``)."""
     sources = sources_of(old, new)
     values = {
         name: widened(state.get(sources[name][0]), sources[name][1], data_type) if name in sources else None
@@ -243,14 +248,16 @@ def sources_of(old: MergePlan, new: MergePlan) -> dict[str, tuple[str, DataType]
 
 
 def _retotalled(old: MergePlan, new: MergePlan) -> list[tuple[Sum, Sum]]:
-    """The sums of widened columns, before and after: a total that left the old type may be inside the new one."""
+    """Return the sums of widened columns, before and after: a total that left the old type may be inside the new
+    one.
+    """
     before = {rule.column.id: rule for rule in old.rules if isinstance(rule, Sum)}
     pairs = [(before[rule.column.id], rule) for rule in new.rules if isinstance(rule, Sum) and rule.column.id in before]
     return [(one, other) for one, other in pairs if not same_type(one.column.type, other.column.type)]
 
 
 def carried_over(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> State | None:
-    """What a state row of ``old`` is under ``new``: the row it shows as a first record.
+    """Return what a state row of ``old`` is under ``new``: the row it shows as a first record.
 
     A row that it does not show is its removal, where that hides what sorts before it (``removing``), else None.
     """
@@ -274,8 +281,8 @@ def _said(plan: MergePlan, state: Mapping[str, Any]) -> frozenset[str]:
 
 
 def removing(old: MergePlan, new: MergePlan) -> tuple[Replay, Replay] | None:
-    """The replays of both plans if a removal hides the same older records under either: the order of rows, and what
-    removes them, did not change (merge-semantics A.10).
+    """Return the replays of both plans if a removal hides the same older records under either: the order of rows, and
+    what removes them, did not change (merge-semantics A.10).
     """
     found = [next((rule for rule in plan.rules if isinstance(rule, Replay)), None) for plan in (old, new)]
     before, after = found
@@ -286,6 +293,6 @@ def removing(old: MergePlan, new: MergePlan) -> tuple[Replay, Replay] | None:
 
 
 def key_names(old: MergePlan, new: MergePlan) -> list[tuple[str, str]]:
-    """The key columns' names under ``new`` and ``old``."""
+    """Return the key columns' names under ``new`` and ``old``."""
     before = {column.id: column.name for column in old.schema.columns}
     return [(column.name, before[column.id]) for column in new.schema.key_columns]

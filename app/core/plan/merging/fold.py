@@ -11,7 +11,7 @@ from app.core.table.records import Record
 
 
 def lift(plan: MergePlan, record: Record, touched: int | None = None) -> State:
-    """The state row of one record: key columns, value columns, hidden columns.
+    """Return the state row of one record: key columns, value columns, hidden columns.
 
     ``touched`` is when a merge folds it (epoch seconds); None where nothing is stored.
     """
@@ -23,12 +23,12 @@ def lift(plan: MergePlan, record: Record, touched: int | None = None) -> State:
 
 
 def combine(plan: MergePlan, older: Mapping[str, Any], newer: Mapping[str, Any]) -> State:
-    """The state row of both; every record of ``newer`` arrived after every record of ``older``. Associative."""
+    """Return the state row of both; every record of ``newer`` arrived after every record of ``older``. Associative."""
     return dict(_combined(plan, [older, newer]))
 
 
 def combine_all(plan: MergePlan, states: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The state row of all ``states``, oldest first, folded once; None if there are none."""
+    """Return the state row of all ``states``, oldest first, folded once; None if there are none."""
     present = list(states)
     return _combined(plan, present) if present else None
 
@@ -48,7 +48,7 @@ def _combined(plan: MergePlan, states: Sequence[Mapping[str, Any]]) -> Mapping[s
 
 
 def compacted(plan: MergePlan, state: Mapping[str, Any], now: int, *, oldest: bool) -> Mapping[str, Any] | None:
-    """What a compaction at ``now`` (epoch seconds) keeps of a state row; None if it forgets the row (§10 Q2).
+    """Return what a compaction at ``now`` (epoch seconds) keeps of a state row; None if it forgets the row (§10 Q2).
 
     ``oldest``: nothing older lies below, so a hidden row may go, and what can change no more is settled.
     """
@@ -60,13 +60,15 @@ def compacted(plan: MergePlan, state: Mapping[str, Any], now: int, *, oldest: bo
 
 
 def finish(plan: MergePlan, state: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The row as it is shown: ``visible_row`` with nulls replaced by read defaults (A.6); None if there is no row."""
+    """Return the row as it is shown: ``visible_row`` with nulls replaced by read defaults (A.6); None if there is no
+    row.
+    """
     row = visible_row(plan, state)
     return None if row is None else _with_defaults(plan, row)
 
 
 def shown_row(plan: MergePlan, folded: Mapping[str, Any]) -> dict[str, Any]:
-    """The row as ``finish`` shows it, of the visible columns that a run stores in a state row that is live.
+    """Return the row as ``finish`` shows it, of the visible columns that a run stores in a state row that is live.
 
     They are final but for what a union says of its state (§5.7) and for read defaults.
     """
@@ -83,7 +85,7 @@ def _with_defaults(plan: MergePlan, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def visible_row(plan: MergePlan, state: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The folded row in column order; None if there is no row."""
+    """Return the folded row in column order; None if there is no row."""
     if not plan.row.is_live(state):
         return None
     visible: dict[str, Any] = {name: state[name] for name in plan.schema.primary_key}
@@ -93,5 +95,7 @@ def visible_row(plan: MergePlan, state: Mapping[str, Any]) -> dict[str, Any] | N
 
 
 def fold(plan: MergePlan, records: Iterable[Record], touched: int | None = None) -> Mapping[str, Any] | None:
-    """The state row of the records of one key in arrival order; None if there are none. ``touched`` as in ``lift``."""
+    """Return the state row of the records of one key in arrival order; None if there are none. ``touched`` as in
+    ``lift``.
+    """
     return combine_all(plan, (lift(plan, record, touched) for record in records))

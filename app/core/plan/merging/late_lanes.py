@@ -64,7 +64,7 @@ class Lane:
 
 
 def lanes_of(plan: MergePlan) -> Sequence[Lane]:
-    """The lanes of a table: none where arrival alone orders its records."""
+    """Return the lanes of a table: none where arrival alone orders its records."""
     found = [
         _lane(plan, group, register, [rule for rule in plan.column_rules if rule.part.group == group])
         for group, register in plan.group_registers.items()

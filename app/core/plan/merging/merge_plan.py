@@ -89,7 +89,7 @@ class MergePlan:
         return tuple(bounds for rule in self.rules for bounds in rule.bounds)
 
     def refusal_of(self, record: Record) -> Refusal | None:
-        """Why a record can never be folded, None if it can."""
+        """Return why a record can never be folded, None if it can."""
         for refusal in self.refusals:
             if refusal.refuses(record):
                 return refusal
@@ -159,9 +159,9 @@ class MergePlan:
 
 
 def compile_plan(schema: TableSchema) -> MergePlan:
-    """The merge plan of a valid schema, compiled once and kept as long as the schema is.
+    """Return the merge plan of a valid schema, compiled once and kept as long as the schema is.
 
-    Raises ``Invalid`` with every fault of the options at once (merge-semantics §6).
+    Raise ``Invalid`` with every fault of the options at once (merge-semantics §6).
     """
     plan: MergePlan | None = schema.worked_out.get("plan")
     if plan is None:
@@ -177,7 +177,7 @@ def _compile(schema: TableSchema) -> MergePlan:
 
 
 def _folding_plan(schema: TableSchema, options: FoldingOptions) -> MergePlan:
-    """All of the plan that says what stored state means: of the options it can read only those that fold."""
+    """Return all of the plan that says what stored state means: of the options it can read only those that fold."""
     order = _row_order(schema, options)
     dropped = dropped_kinds(options)
     accepts_retracts = options.engine is not MergeEngine.FIRST_ROW and dropped != RETRACTS
@@ -198,8 +198,8 @@ def _folding_plan(schema: TableSchema, options: FoldingOptions) -> MergePlan:
 
 
 def _with_doors(plan: MergePlan, options: TableOptions) -> MergePlan:
-    """The plan with how records come in, how rows are shown and how long dead rows are kept, which no stored state
-    depends on.
+    """Return the plan with how records come in, how rows are shown and how long dead rows are kept, which no stored
+    state depends on.
     """
     defaults = defaults_of(plan.schema, options)
     at_write = options.engine in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW)
@@ -216,7 +216,7 @@ def _with_doors(plan: MergePlan, options: TableOptions) -> MergePlan:
 
 
 def _row_rule(plan: EnginePlan, order: Order, never_retracts: bool) -> RowRule:
-    """The rule of the row."""
+    """Return the rule of the row."""
     # A log may hold removals of before ignore-delete was set (A.10).
     removes_inside = any(isinstance(rule, Replay) for rule in plan.rules)
     liveness = Liveness.ALWAYS if never_retracts and not removes_inside else plan.liveness

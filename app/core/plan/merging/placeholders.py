@@ -99,7 +99,7 @@ class Placeholder:
         raise NotByForm("a hash")
 
     def _other(self, other: object) -> Term | Constant:
-        """What it is compared to, if both sort alike."""
+        """Return what it is compared to, if both sort alike."""
         if self._type.family not in ORDERED and not isinstance(self.term, Ranked):
             self._refused()
         if isinstance(other, Placeholder):
@@ -164,7 +164,7 @@ class Placeholder:
     __ror__ = __or__
 
     def get(self, name: str, default: object = None) -> Placeholder | None:
-        """A member of a ROW."""
+        """Return a member of a ROW."""
         if self._type.family is not Family.ROW or default is not None:
             self._refused()
         types = [field.type for field in self._type.fields if field.name == name]
@@ -215,7 +215,7 @@ class _Bits:
 
 
 def _known(term: Term, data_type: DataType, answers: Answers) -> Placeholder | None:
-    """The value of ``term``, once it was told whether it is null."""
+    """Return the value of ``term``, once it was told whether it is null."""
     question = IsNull(term)
     if question not in answers:
         raise Unanswered(question)
@@ -260,8 +260,8 @@ class Step:
         return {}
 
     def outcome(self, answers: tuple[tuple[Question, bool], ...]) -> Outcome | Question | NotByForm | None:
-        """What the step makes of all rows of which the ``answers`` are true (None: they go), the next question to be
-        answered, or why whole columns cannot tell. Each is worked out once.
+        """Return what the step makes of all rows of which the ``answers`` are true (None: they go), the next question
+        to be answered, or why whole columns cannot tell. Each is worked out once.
         """
         if answers not in self._outcomes:
             self._outcomes[answers] = self._worked_out(dict(answers))
@@ -340,7 +340,7 @@ def _combined(plan: MergePlan, part: Combine, older: Mapping[str, Any], newer: M
 
 
 def compact_step(plan: MergePlan, now: int, *, oldest: bool) -> Step:
-    """What a compaction keeps of a state row, as ``fold.compacted`` says it of a plan that does not settle."""
+    """Return what a compaction keeps of a state row, as ``fold.compacted`` says it of a plan that does not settle."""
 
     def kept(state: Mapping[str, Any]) -> State | None:
         replaced = plan.row.aged(state, now)
@@ -367,7 +367,7 @@ def combines_by_columns(plan: MergePlan, rule: Rule) -> bool:
 
 
 def _is_told(step: Step, carries: frozenset[str]) -> bool:
-    """Whether it tells of rows whose totals all are in their ranges, where ``carries`` hold nothing."""
+    """Return whether it tells of rows whose totals all are in their ranges, where ``carries`` hold nothing."""
     answers: tuple[tuple[Question, bool], ...] = ()
     while True:
         outcome = step.outcome(answers)

@@ -67,7 +67,7 @@ class WholeRow:
 
 
 def whole_row(rules: Sequence[Rule], row: RowRule, value_columns: Sequence[Column]) -> WholeRow | None:
-    """The rule of a plan if one state row wins whole; None where answers are made of several rows.
+    """Return the rule of a plan if one state row wins whole; None where answers are made of several rows.
 
     What else a state row holds than the visible columns and whether it is live must then decide nothing.
     """

@@ -16,12 +16,12 @@ _CELL = 8  # bytes of a number, a null, an element
 
 
 def to_json(value: Any) -> bytes:
-    """A JSON value as answers spell it. Raises ``ValueError`` for NaN, which types encode as text."""
+    """Return a JSON value as answers spell it. Raise ``ValueError`` for NaN, which types encode as text."""
     return _ENCODER.encode(value).encode()
 
 
 def row_json(schema: TableSchema, row: Mapping[str, Any]) -> bytes:
-    """A row, by column name, as a JSON object of all columns."""
+    """Return a row, by column name, as a JSON object of all columns."""
     return to_json({name: encode(row[name]) for name, encode in schema.encoders})
 
 
@@ -37,7 +37,7 @@ def weight(value: Any) -> int:
 
 
 def tag_of(body: bytes) -> str:
-    """What tells an answer from any other one: equal bytes have equal tags, however they were made."""
+    """Return what tells an answer from any other one: equal bytes have equal tags, however they were made."""
     return xxhash.xxh3_128_hexdigest(body)
 
 
@@ -53,7 +53,7 @@ def key_texts(schema: TableSchema, keys: Sequence[Key]) -> list[list[bytes]]:
 
 
 def joined_keys(texts: Sequence[Sequence[bytes]]) -> list[bytes]:
-    """``key_texts`` as JSON arrays: equal for equal keys, and never the beginning of another key's."""
+    """Return ``key_texts`` as JSON arrays: equal for equal keys, and never the beginning of another key's."""
     if len(texts) == 1:
         return [b"[%b]" % text for text in texts[0]]
     return [b"[" + b",".join(parts) + b"]" for parts in zip(*texts, strict=True)]

@@ -21,14 +21,14 @@ Change = Callable[[Any], Any]
 
 
 def integers_of(schema: TableSchema, asked: Integers | None) -> Integers:
-    """How an answer spells BIGINT: as the request says, or else the table's ``lookup.integers``."""
+    """Return how an answer spells BIGINT: as the request says, or else the table's ``lookup.integers``."""
     chosen: Integers = asked or schema.parsed["lookup.integers"]
     return chosen
 
 
 @lru_cache(maxsize=4096)
 def as_text(data_type: DataType) -> Change | None:
-    """A function from a value's JSON form to the one with BIGINT as text; None where no BIGINT is inside."""
+    """Return a function from a value's JSON form to the one with BIGINT as text; None where no BIGINT is inside."""
     if data_type.kind is Kind.BIGINT:
         return lambda shown: None if shown is None else str(shown)
     if not any(map(as_text, data_type.nested)):
@@ -67,19 +67,19 @@ _INSIDE: Mapping[Kind, Callable[[DataType], Change]] = {
 
 
 def encoder_of(data_type: DataType, integers: Integers) -> Change:
-    """A function from a value of the type (or None) to its JSON form."""
+    """Return a function from a value of the type (or None) to its JSON form."""
     change = as_text(data_type) if integers is Integers.TEXT else None
     encode = data_type.encoder
     return encode if change is None else lambda value: change(encode(value))
 
 
 def row_as_text(schema: TableSchema, row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row's JSON object, of some columns, with BIGINT as text."""
+    """Return a row's JSON object, of some columns, with BIGINT as text."""
     return {name: (as_text(schema.by_name[name].type) or _same)(shown) for name, shown in row.items()}
 
 
 def body_as_text(schema: TableSchema, body: bytes) -> bytes:
-    """The same of a row's finished JSON."""
+    """Return the same of a row's finished JSON."""
     if not any(as_text(column.type) for column in schema.columns):
         return body
     return to_json(row_as_text(schema, json.loads(body)))

@@ -85,8 +85,8 @@ class _Faults:
 
 
 def invalid_records(told: Sequence[Violation], total: int, *, more: bool = False) -> Invalid:
-    """The refusal of records with ``total`` faults, of which the first are ``told``; with ``more`` there may be more,
-    for the others were not looked for.
+    """Return the refusal of records with ``total`` faults, of which the first are ``told``; with ``more`` there may be
+    more, for the others were not looked for.
     """
     message = f"{'at least ' if more else ''}{total} fault(s) in the records; nothing was stored"
     return Invalid(message, code=ErrorCode.INVALID_RECORDS, violations=told, total_violations=total)
@@ -110,7 +110,7 @@ class RecordDecoder:
         self.names = frozenset({column.name for column in plan.schema.columns} | {KIND_MEMBER})
 
     def decode(self, records: Iterable[object]) -> DecodedRecords:
-        """The records to stage. Raises ``Invalid`` naming row, column and reason of the first hundred faults, and
+        """Return the records to stage. Raise ``Invalid`` naming row, column and reason of the first hundred faults, and
         their number.
         """
         decoded = self.decode_at(enumerate(records))
@@ -118,7 +118,7 @@ class RecordDecoder:
         return decoded
 
     def decode_at(self, records: Iterable[tuple[int, object]]) -> DecodedRecords:
-        """The same for some records of a request, each with its index in it."""
+        """Return the same for some records of a request, each with its index in it."""
         schema = self.plan.schema
         kept = _Kept({column.name: [] for column in schema.columns}, {word: [] for word in named_words(schema)})
         faults = _Faults()
@@ -136,7 +136,7 @@ class RecordDecoder:
         return DecodedRecords(kept.columns, kept.kinds, kept.positions, kept.ignored, kept.words)
 
     def named(self, raw: Collection[str]) -> frozenset[str] | None:
-        """The columns that a record with these members names; None where records do not tell."""
+        """Return the columns that a record with these members names; None where records do not tell."""
         return frozenset(raw) & self.names if self.plan.schema.tells_named else None
 
     def _values(self, row: int, raw: dict[str, Any], faults: _Faults) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class RecordDecoder:
         return values
 
     def _unasked(self, column: Column, raw: Mapping[str, Any]) -> bool:
-        """Whether the record is a retract that may leave the column out (merge-semantics A.14)."""
+        """Return whether the record is a retract that may leave the column out (merge-semantics A.14)."""
         if column.name not in self.plan.unasked_of_retracts or raw.get(column.name) is not None:
             return False
         own = self.plan.row_kind_column
@@ -172,7 +172,7 @@ class RecordDecoder:
         return kind is not None and not kind.add
 
     def _refuse_unknown(self, row: int, unknown: AbstractSet[str], raw: Mapping[str, Any], faults: _Faults) -> None:
-        """Notes the members of ``raw`` that are no columns, in their order, as far as they are told."""
+        """Note the members of ``raw`` that are no columns, in their order, as far as they are told."""
         told = 0
         for name in raw:
             if faults.full:
@@ -186,7 +186,9 @@ class RecordDecoder:
         faults.total += len(unknown) - told
 
     def _kind(self, row: int, raw: Mapping[str, Any], values: Mapping[str, Any], faults: _Faults) -> RowKind | None:
-        """The row kind: of ``rowkind.field`` where the table has one (§7), else of ``_kind``; +I if there is none."""
+        """Return the row kind: of ``rowkind.field`` where the table has one (§7), else of ``_kind``; +I if there is
+        none.
+        """
         column = self.plan.row_kind_column
         if column is None:
             text, where = raw.get(KIND_MEMBER, "+I"), KIND_MEMBER
@@ -202,7 +204,7 @@ class RecordDecoder:
         return kind
 
     def kind_of(self, text: object) -> RowKind | None:
-        """The row kind that ``rowkind.field`` or ``_kind`` says with ``text``, None if it says none."""
+        """Return the row kind that ``rowkind.field`` or ``_kind`` says with ``text``, None if it says none."""
         if self.plan.row_kind_column is not None:
             text = self.plan.row_kind_default if text is None else text
             return KINDS_BY_TEXT.get(text.upper()) if isinstance(text, str) else None
@@ -236,7 +238,7 @@ def other_name(known: Collection[str], name: str) -> str:
 
 
 def _column_decoder(plan: MergePlan, column: Column) -> Callable[[Any], Any]:
-    """Reads one column: its default before the null check (§1.4), what padding needs (§3.4), key values in their one
+    """Read one column: its default before the null check (§1.4), what padding needs (§3.4), key values in their one
     form.
     """
     decode = column.type.decoder
@@ -252,7 +254,7 @@ def _column_decoder(plan: MergePlan, column: Column) -> Callable[[Any], Any]:
 
 
 def _short(value: Any) -> Any:
-    """A key that rows can be asked for by: their URL holds it."""
+    """Return a key that rows can be asked for by: their URL holds it."""
     size = len(value.encode() if isinstance(value, str) else value or b"")
     if size > LONGEST_KEY:
         message = f"a key of {size} bytes, {LONGEST_KEY} are possible"

@@ -49,7 +49,7 @@ class Condition:
 
 
 def parse_filters(schema: TableSchema, texts: Sequence[str]) -> tuple[Condition, ...]:
-    """The conditions, all of which a row must meet. Raises ``Invalid`` with every fault."""
+    """Return the conditions, all of which a row must meet. Raise ``Invalid`` with every fault."""
     if len(texts) > MOST_CONDITIONS:
         message = f"{len(texts)} filters are more than {MOST_CONDITIONS}"
         fault = Violation("/filter", FaultCode.OUT_OF_RANGE, message, "use in, or fewer of them")

@@ -128,7 +128,9 @@ class Replay(Rule):
         return self._replayed(states[0].get(BASE), [entry for state in known for entry in state[LOG] or ()])
 
     def _replayed(self, base: Mapping[str, Any] | None, log: Sequence[Mapping[str, Any]]) -> State:
-        """The state that holds ``base`` and ``log`` without what came too late, and the columns that they come to."""
+        """Return the state that holds ``base`` and ``log`` without what came too late, and the columns that they come
+        to.
+        """
         log = self.late.on_time(log, self._sequence(self.late), ARRIVAL_COLUMN) if self.late else log
         row = ReplayedRow(self, base, log)
         if not self.listed:
@@ -146,7 +148,7 @@ class Replay(Rule):
         return tuple(column.name for column in self.columns)
 
     def row(self, state: Mapping[str, Any]) -> ReplayedRow:
-        """What ``state`` comes to, replayed once more."""
+        """Return what ``state`` comes to, replayed once more."""
         return ReplayedRow(self, state.get(BASE), state[LOG] or ())
 
     def settled(self, state: Mapping[str, Any]) -> State:
@@ -168,11 +170,11 @@ class Replay(Rule):
         return self._replayed(state.get(BASE), state[LOG] or ())
 
     def inner_state(self, state: Mapping[str, Any]) -> State:
-        """What the rules inside hold after the log of ``state``."""
+        """Return what the rules inside hold after the log of ``state``."""
         return self.row(state).state
 
     def removal(self, state: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """A log entry that removes the row of ``state`` as the -D did that last removed it; None if none did."""
+        """Return a log entry that removes the row of ``state`` as the -D did that last removed it; None if none did."""
         row = self.row(state)
         if row.removed_at is None:
             return None
@@ -191,7 +193,7 @@ class Replay(Rule):
         return {**found, **accepted}
 
     def removed(self, removal: Mapping[str, Any]) -> State:
-        """The state of a row of which nothing is known but the log entry of its last removal."""
+        """Return the state of a row of which nothing is known but the log entry of its last removal."""
         return self._replayed(None, [{**removal, **dict.fromkeys(self.words, ALL_NAMED)}])
 
     def said(self, state: Mapping[str, Any]) -> frozenset[str]:
@@ -206,20 +208,22 @@ class Replay(Rule):
         return tuple((column, _telling(rule, column)) for rule in self.rules for column in rule.columns)
 
     def closed_groups(self, state: Mapping[str, Any], record: Record) -> set[tuple[str, ...]]:
-        """The groups that a removal closed to a record that is older (merge-semantics A.8)."""
+        """Return the groups that a removal closed to a record that is older (merge-semantics A.8)."""
         return self.row(state).closed_to(record)
 
     def highest(self, state: Mapping[str, Any]) -> Any:
-        """The highest sequence that came to the log of ``state``, along that of ``late``; None where none did."""
+        """Return the highest sequence that came to the log of ``state``, along that of ``late``; None where none
+        did.
+        """
         return highest_of(state[LOG] or (), self._sequence(self.late)) if self.late is not None else None
 
     def comes_late(self, state: Mapping[str, Any], record: Record) -> bool:
-        """Whether the record comes too late for what ``state`` holds."""
+        """Return whether the record comes too late for what ``state`` holds."""
         late = self.late
         return late is not None and late.is_closed(self.highest(state), record.values[late.column.name])
 
     def removes(self, inner: Mapping[str, Any] | None, record: Record) -> bool:
-        """Whether a record removes a row whose rules hold ``inner``."""
+        """Return whether a record removes a row whose rules hold ``inner``."""
         if record.kind is not RowKind.DELETE:
             return False
         before = inner if inner is not None else {n: v for rule in self.rules for n, v in rule.empty.items()}
@@ -231,8 +235,8 @@ class Replay(Rule):
 
 
 def _telling(rule: Rule, column: Column) -> tuple[str, ...]:
-    """The columns of which one that is not null shows that records said something of ``column``; none where they always
-    did. What the rules inside hold beside them is in the log alone.
+    """Return the columns of which one that is not null shows that records said something of ``column``; none where they
+    always did. What the rules inside hold beside them is in the log alone.
     """
     within = set(rule.part.group) <= {own.name for own in rule.columns}
     if rule.part.group and (within or not rule.may_be_unsaid):
@@ -241,7 +245,7 @@ def _telling(rule: Rule, column: Column) -> tuple[str, ...]:
 
 
 def _id_of(name: str) -> int:
-    """A field id of a hidden column in a base: its name decides, whatever columns come and go."""
+    """Return a field id of a hidden column in a base: its name decides, whatever columns come and go."""
     return -1 - int.from_bytes(name.encode())
 
 

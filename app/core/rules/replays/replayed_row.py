@@ -114,7 +114,7 @@ class ReplayedRow:
         return ranks
 
     def _high(self, register: Register) -> Any:
-        """The group's sequence in the base."""
+        """Return the group's sequence in the base."""
         names = register.part.group
         return _rank(register, [self._kept.get(self.rule.members[name]) for name in names])
 
@@ -152,7 +152,7 @@ class ReplayedRow:
         return folded if before is None else rule.combine(before, folded)
 
     def folded_by(self, rule: Rule) -> LogRecords:
-        """The records that a rule folds, in merge order."""
+        """Return the records that a rule folds, in merge order."""
         stale = self._stale.get(rule.part.group)
         places = range(len(self._left))
         return self._left.at([place for place in places if place not in stale]) if stale else self._left
@@ -165,17 +165,19 @@ class ReplayedRow:
         return [entry for entry in log if entry[ARRIVAL_COLUMN] in kept]
 
     def holds(self, arrival: int) -> bool:
-        """Whether the record of this arrival came, in merge order, after the last removal."""
+        """Return whether the record of this arrival came, in merge order, after the last removal."""
         return any(entry[ARRIVAL_COLUMN] == arrival for entry in self._left.entries)
 
     def begins_with_removal(self, rule: Rule) -> bool | None:
-        """Whether what a rule holds before these is of the last -D that removed the row; None if it holds nothing."""
+        """Return whether what a rule holds before these is of the last -D that removed the row; None if it holds
+        nothing.
+        """
         if self.before(rule) is None:
             return None
         return self._removal is not None
 
     def before(self, rule: Rule) -> State | None:
-        """What a rule holds before the first of the records that are left; None if nothing."""
+        """Return what a rule holds before the first of the records that are left; None if nothing."""
         if self._removal is not None:
             accepted = any(self.rule.listed[i] is rule for i in self.tombstones)
             return rule.lift(self._records.record(self._removal)) if accepted else None
@@ -192,7 +194,7 @@ class ReplayedRow:
         return {**values, LIVE_COLUMN: self.live, REMOVED_AT: self.removed_at, **tombstones}
 
     def closed_to(self, record: Record) -> set[tuple[str, ...]]:
-        """The groups whose removal is younger than the record."""
+        """Return the groups whose removal is younger than the record."""
         closed = set()
         for i, tombstone in self.tombstones.items():
             register = self.rule.listed[i]
@@ -203,7 +205,7 @@ class ReplayedRow:
 
 
 def _highest(high: Any, ranks: Sequence[Any]) -> Any:
-    """The highest of ``high`` and ``ranks``, None among them being nothing."""
+    """Return the highest of ``high`` and ``ranks``, None among them being nothing."""
     return max((rank for rank in (high, *ranks) if rank is not None), default=None)
 
 
@@ -217,7 +219,7 @@ def _in_merge_order(rule: ReplayRules, log: Sequence[Mapping[str, Any]]) -> Sequ
 
 
 def _rank(register: Register, values: Sequence[Any]) -> Any:
-    """What sorts the values of a group's ordering fields; None if all are null."""
+    """Return what sorts the values of a group's ordering fields; None if all are null."""
     if len(values) == 1:  # by far the most
         return None if values[0] is None else register.order.fields[0].column.type.entry.rank(values[0])
     fields = register.order.fields[: len(values)]

@@ -343,7 +343,7 @@ FIELD_OPTIONS: Mapping[str, Option] = {option.key: option for option in _FIELD_O
 
 
 def find_option(key: str) -> Option | None:
-    """The option called ``key``, also by an older key or as one of Paimon's own; None if there is none."""
+    """Return the option called ``key``, also by an older key or as one of Paimon's own; None if there is none."""
     known = TABLE_OPTIONS.get(FALLBACK_KEYS.get(key, key))
     if known is None and is_foreign(key):
         return Option(key, str.strip, None, "Paimon's own", effect=False)

@@ -69,18 +69,18 @@ _CALLBACK = re.compile(r"tag\.callback\..+\.param")
 
 
 def is_foreign(key: str) -> bool:
-    """Whether the key is of a family that says how Paimon itself works."""
+    """Return whether the key is of a family that says how Paimon itself works."""
     return key.startswith(FOREIGN_FAMILIES)
 
 
 def missing_feature(key: str) -> str | None:
-    """What the key is of, where that is something which Paimon has and Keyfold has not."""
+    """Return what the key is of, where that is something which Paimon has and Keyfold has not."""
     found = _OF_FEATURE.match(key)
     return FEATURES[found[1]] if found else None
 
 
 def is_misspelt(key: str) -> bool:
-    """Whether a key that is no option of Keyfold's is one misspelt: of a family of which Keyfold carries options out,
-    and not one of those that Paimon has there.
+    """Return whether a key that is no option of Keyfold's is one misspelt: of a family of which Keyfold carries options
+    out, and not one of those that Paimon has there.
     """
     return key.startswith(OWN_FAMILIES) and key not in PAIMONS_OWN and not _CALLBACK.fullmatch(key)

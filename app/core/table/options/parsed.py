@@ -60,16 +60,16 @@ class TableOptions:
         return self.values.get(key, entry.default)
 
     def given(self, key: str) -> bool:
-        """Whether the table sets the option."""
+        """Return whether the table sets the option."""
         return self._seen(TABLE_OPTIONS[key]).key in self.values
 
     def of_field(self, column: str, suffix: str) -> Any:
-        """The value of ``fields.<column>.<suffix>``, its default if it is not set."""
+        """Return the value of ``fields.<column>.<suffix>``, its default if it is not set."""
         entry = self._seen(FIELD_OPTIONS[suffix])
         return self.fields.get((column, suffix), entry.default)
 
     def of_function(self, column: str) -> dict[str, Any]:
-        """The column's options that are its function's own; ``given`` holds the suffixes that the table sets."""
+        """Return the column's options that are its function's own; ``given`` holds the suffixes that the table sets."""
         own = {suffix: self.of_field(column, suffix) for suffix, entry in FIELD_OPTIONS.items() if entry.of_function}
         return own | {"given": self._given_of_columns.get(column, frozenset())}
 
@@ -93,7 +93,7 @@ class TableOptions:
         return self.declared_groups
 
     def group_of(self, column: str) -> SequenceGroup | None:
-        """The sequence group that the column is in, as an ordering or as a protected column."""
+        """Return the sequence group that the column is in, as an ordering or as a protected column."""
         return self._groups_by_column.get(column)
 
     @cached_property
@@ -125,17 +125,19 @@ class FoldingOptions(TableOptions):
 
 
 def field_key(column: str, suffix: str) -> str:
-    """The key of a column's option."""
+    """Return the key of a column's option."""
     return f"fields.{column}.{suffix}"
 
 
 def option_violation(key: str, code: FaultCode, message: str, fix: str, *columns: str) -> Violation:
-    """A fault of the option ``key``; ``columns`` are those that it cannot go with."""
+    """Return a fault of the option ``key``; ``columns`` are those that it cannot go with."""
     return Violation(f"/options/{escape_pointer(key)}", code, message, fix, about=About(key, columns))
 
 
 def parse_options(options: Mapping[str, str], columns: Collection[str]) -> TableOptions:
-    """The options of a table with these columns, as typed values. Only its schema asks (``TableSchema.parsed``)."""
+    """Return the options of a table with these columns, as typed values. Only its schema asks
+    (``TableSchema.parsed``).
+    """
     faults: list[Violation] = []
     values: dict[str, Any] = {}
     groups: list[SequenceGroup] = []
@@ -149,7 +151,7 @@ def parse_options(options: Mapping[str, str], columns: Collection[str]) -> Table
 
 
 def misspelt_options(keys: Iterable[str]) -> list[Violation]:
-    """The ``keys`` that are neither Keyfold's nor Paimon's in a family of which Keyfold carries options out.
+    """Return the ``keys`` that are neither Keyfold's nor Paimon's in a family of which Keyfold carries options out.
 
     Asked where an option is set: a table that has such an option already goes on without it.
     """
@@ -186,7 +188,7 @@ def _read_table_option(key: str, text: str, values: dict[str, Any], faults: list
 def _read_value(
     option: Option, place: Any, key: str, text: str, values: dict[Any, Any], faults: list[Violation]
 ) -> None:
-    """Puts the value at ``place``; ``key`` is what the request calls the option."""
+    """Put the value at ``place``; ``key`` is what the request calls the option."""
     try:
         values[place] = option.parse(text)
     except ValueError as error:
@@ -195,7 +197,7 @@ def _read_value(
 
 
 def _did_you_mean(word: str, known: Iterable[str], before: Sequence[Violation]) -> str:
-    """The fix of a wrong name; ``before`` are the faults found so far, of which the first ones alone are worth a
+    """Return the fix of a wrong name; ``before`` are the faults found so far, of which the first ones alone are worth a
     search.
     """
     near = nearest(word, known) if len(before) < MOST_HINTS else None

@@ -18,14 +18,14 @@ def boolean(text: str) -> bool:
 
 
 def whole_number(text: str) -> int:
-    """A whole number."""
+    """Return a whole number."""
     if not re.fullmatch(r"\s*[+-]?\d+\s*", text):
         raise ValueError("write a whole number")
     return int(text)
 
 
 def count(text: str) -> int:
-    """A whole number from 1 to 2147483647."""
+    """Return a whole number from 1 to 2147483647."""
     number = whole_number(text)
     if not 1 <= number < 2**31:
         raise ValueError("write a whole number from 1 to 2147483647")
@@ -48,7 +48,7 @@ _UNITS = {
 
 
 def duration(text: str) -> timedelta:
-    """A time with its unit; milliseconds without one."""
+    """Return a time with its unit; milliseconds without one."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)", text.strip().lower())
     unit = (match[2] or "ms") if match else ""
     seconds = _UNITS.get(unit, _UNITS.get(unit.removesuffix("s")))
@@ -61,7 +61,7 @@ def duration(text: str) -> timedelta:
 
 
 def horizon(text: str) -> int | timedelta:
-    """A whole number from 0 on, or a time with its unit: a distance of numbers, or of times."""
+    """Return a whole number from 0 on, or a time with its unit: a distance of numbers, or of times."""
     if not re.fullmatch(r"\s*[0-9]+\s*", text):
         try:
             return duration(text if re.search("[a-z]", text.lower()) else "")
@@ -73,7 +73,7 @@ def horizon(text: str) -> int | timedelta:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """The comma-separated names of an option value; white space around a name is dropped (§10 Q27)."""
+    """Return the comma-separated names of an option value; white space around a name is dropped (§10 Q27)."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
@@ -94,7 +94,7 @@ def size(text: str) -> int:
 
 
 def percent(text: str) -> int:
-    """A whole number of percent, not below 0."""
+    """Return a whole number of percent, not below 0."""
     number = whole_number(text)
     if not 0 <= number < 2**31:
         raise ValueError("write a whole number of percent, not below 0")
@@ -105,7 +105,7 @@ _LETTERS: Mapping[str, str] = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H",
 
 
 def time_format(formatter: str) -> str:
-    """A Java date pattern as Python's."""
+    """Return a Java date pattern as Python's."""
     parts = re.findall(r"'([^']*)'|([A-Za-z])(\2*)|([^A-Za-z']+)", formatter)
     if unknown := [letter + more for _, letter, more, _ in parts if letter and letter + more not in _LETTERS]:
         raise ValueError(f"write it with {', '.join(_LETTERS)} and text in quotes, not {unknown[0]}")
@@ -133,7 +133,7 @@ _SPELLED: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def spelled_duration(time: timedelta) -> str:
-    """A time as ``duration`` reads it, in the largest unit of which it is a whole number."""
+    """Return a time as ``duration`` reads it, in the largest unit of which it is a whole number."""
     millis = time // timedelta(milliseconds=1)
     return next(
         (f"{millis // 1000 // by} {unit}" for by, unit in _SPELLED if millis % (1000 * by) == 0), f"{millis} ms"

@@ -89,13 +89,13 @@ class Forgetting:
 
 
 def prints_of(schema: TableSchema, keys: Sequence[Key], salt: str) -> list[KeyPrint]:
-    """What each of ``keys`` (values in primary-key order) is known by."""
+    """Return what each of ``keys`` (values in primary-key order) is known by."""
     tokens = tokens_of(schema, keys)
     return [KeyPrint(token, _digest(schema, key, salt)) for token, key in zip(tokens, keys, strict=True)]
 
 
 def _digest(schema: TableSchema, key: Key, salt: str) -> str:
-    """Of the bytes that Spark hashes, which are the same wherever two values are one key; a null has none."""
+    """Return of the bytes that Spark hashes, which are the same wherever two values are one key; a null has none."""
     digest = hashlib.blake2b(digest_size=16, key=bytes.fromhex(salt))
     for column, (data_type, entry, _), value in zip(schema.key_columns, schema.key_types, key, strict=True):
         if value is None or entry.hashed is None:
@@ -118,5 +118,5 @@ class Sought:
         return {one.token for forgetting in self.forgettings for one in forgetting.prints}
 
     def has(self, schema: TableSchema, key: Key) -> bool:
-        """Whether ``key``, whose token is one of ``tokens``, is one of them."""
+        """Return whether ``key``, whose token is one of ``tokens``, is one of them."""
         return any(prints_of(schema, [key], forgetting.salt)[0] in forgetting.prints for forgetting in self.forgettings)

@@ -44,7 +44,8 @@ def kept_next(
     size_after: Callable[[int], int],
     restored: Sequence[Base] = (),
 ) -> Kept:
-    """What is to be kept from ``now`` on, when the table shows the snapshot ``current``; ``begun`` is when it was made.
+    """Return what is to be kept from ``now`` on, when the table shows the snapshot ``current``; ``begun`` is when it
+    was made.
 
     ``size_after`` says how many bytes came into snapshots after a number. A base is taken after each half of the
     window, or of the bytes, so that what is kept reaches back between one and one and a half windows. ``restored`` are
@@ -75,15 +76,15 @@ def _is_due(last: Base, current: Base, now: datetime, retention: Retention, size
 
 
 def _few(bases: Sequence[Base]) -> tuple[Base, ...]:
-    """The first, from which all is explained, and the last ones: those between are to begin from later."""
+    """Return the first, from which all is explained, and the last ones: those between are to begin from later."""
     return tuple(bases) if len(bases) <= MOST_BASES else (bases[0], *bases[1 - MOST_BASES :])
 
 
 def joined(
     files: Sequence[HistoryFile], bases: Sequence[int], unpacked: Callable[[HistoryFile], int], most_bytes: int
 ) -> Iterator[Sequence[HistoryFile]]:
-    """Which of ``files`` (oldest first) become one: neighbours of one schema, none of which came before a base that
-    another came after, and that take ``most_bytes`` at most as they are ``unpacked`` in memory.
+    """Yield which of ``files`` (oldest first) become one: neighbours of one schema, none of which came before a base
+    that another came after, and that take ``most_bytes`` at most as they are ``unpacked`` in memory.
 
     A file is joined with the one before it once it has half as many records, so that each record is written again a few
     times only, and there are few files.

@@ -32,7 +32,7 @@ class LateRecords:
     steps: tuple[int, ...] = ()
 
     def __add__(self, other: LateRecords) -> LateRecords:
-        """Both together. Lanes whose measure changed have other steps: then the later ones stand."""
+        """Return both together. Lanes whose measure changed have other steps: then the later ones stand."""
         nothing = (self.changed_nothing, other.changed_nothing)
         largest = [one.largest for one in (self, other) if one.largest is not None]
         alike = len(self.steps) == len(other.steps)
@@ -58,5 +58,5 @@ class LateRecords:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> LateRecords:
-        """What ``to_json`` gave."""
+        """Return what ``to_json`` gave."""
         return cls(**{**body, "steps": tuple(body["steps"])})

@@ -63,7 +63,7 @@ class Overdue:
 
 
 def overdue(wait: Wait, now: datetime, *, spark_answers: bool) -> Overdue | None:
-    """Whether the table is overdue ``now``. A batch of the future was accepted before the clock was set back."""
+    """Return whether the table is overdue ``now``. A batch of the future was accepted before the clock was set back."""
     by: timedelta = now - wait.oldest_accepted_at - wait.table.schema.parsed["merge.max-staleness"]
     return Overdue(wait.table, by, _reason(wait, spark_answers)) if by > ALLOWANCE else None
 

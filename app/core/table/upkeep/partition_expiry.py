@@ -19,7 +19,8 @@ def expired(
     changed_at: datetime | None,
     now: datetime,
 ) -> bool:
-    """Whether a partition with these values (as JSON), last merged into at ``changed_at``, is outdated at ``now``.
+    """Return whether a partition with these values (as JSON), last merged into at ``changed_at``, is outdated at
+    ``now``.
 
     One whose values say no time is kept.
     """
