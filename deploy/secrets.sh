@@ -11,6 +11,7 @@ random() { od -An -N32 -tx1 /dev/urandom | tr -d ' \n'; }
 token=$(random)
 cat >.env <<END
 POSTGRES_PASSWORD=$(random)
+GRAFANA_PASSWORD=$(random)
 SPARK_TOKEN=$token
 END
 cat >spark-defaults.conf <<END

@@ -89,8 +89,9 @@ def test_the_proxy_calls_the_services_and_is_trusted_by_them() -> None:
     for name in ("api-1", "api-2"):
         assert settings_of(name).trusted_proxies == str(ipaddress.ip_network(front["subnet"]))
         assert settings_of(name).asks_for_tokens
-    outside = [name for name, one in SERVICES.items() if "ports" in one]
-    assert outside == ["proxy"]
+    ports = {name: one["ports"] for name, one in SERVICES.items() if "ports" in one}
+    assert ports.keys() == {"proxy", "grafana"}
+    assert all(port.startswith("127.0.0.1:") for port in ports["grafana"]), "only this machine reaches it"
     assert [name for name, one in SERVICES.items() if "front" in one.get("networks", ())] == ["api-1", "api-2", "proxy"]
 
 
@@ -115,15 +116,43 @@ def test_spark_is_of_the_version_and_set_up_as_the_page_of_deployment_says() -> 
 def test_the_commands_of_the_page_of_deployment_are_understood() -> None:
     section = DEPLOYMENT.partition("## The compose file")[2].partition("\n## ")[0]
     ran = re.findall(r"docker compose run --rm (?:--volume \S+ )?(\S+) ([^#\n]+)", section)
-    assert len(ran) == 3
+    assert len(ran) == 4
     for name, words in ran:
-        group, arguments = COMMANDS, words.split()
+        group, arguments = COMMANDS, words.partition(">")[0].split()
         assert name in OWN
         while arguments and arguments[0] in getattr(group, "commands", {}):
             group = group.commands[arguments.pop(0)]
         group.make_context("keyfold", arguments)
     for names in re.findall(r"docker compose (?:stop|up --detach --force-recreate) ([\w -]+)", section):
         assert {*names.split()} <= {*OWN}
+
+
+def test_prometheus_scrapes_the_services_and_grafana_shows_the_dashboard() -> None:
+    scraped = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
+    [job] = scraped["scrape_configs"]
+    assert job["static_configs"][0]["targets"] == [f"{name}:{settings_of(name).port}" for name in ("api-1", "api-2")]
+    assert job["job_name"] == "keyfold", "as the alerts name it"
+    [token] = SERVICES["prometheus"]["secrets"]
+    assert job["authorization"]["credentials_file"] == token["target"]
+    mounted = dict(one.split(":")[:2] for name in ("prometheus", "grafana") for one in SERVICES[name]["volumes"])
+    files = {path: inside for path, inside in mounted.items() if path.startswith(".")}
+    assert [path for path in files if not (DEPLOY / path).is_file()] == []
+    assert {files["../docs/alerts.yml"]} == {*scraped["rule_files"]}
+    [provider] = yaml.safe_load((DEPLOY / "grafana" / "dashboards.yml").read_text())["providers"]
+    assert Path(files["../docs/grafana-dashboard.json"]).parent == Path(provider["options"]["path"])
+    [source] = yaml.safe_load((DEPLOY / "grafana" / "datasources.yml").read_text())["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+
+
+def test_every_part_has_a_memory_limit_and_the_page_says_their_sum() -> None:
+    assert [name for name, one in SERVICES.items() if "mem_limit" not in one] == []
+    sizes = {"m": 1, "g": 1024}
+    always = [one for one in SERVICES.values() if "profiles" not in one]
+    each = [int(one["mem_limit"][:-1]) * sizes[one["mem_limit"][-1]] for one in always]
+    total = sum(size * one.get("deploy", {}).get("replicas", 1) for size, one in zip(each, always, strict=True))
+    said = re.search(r"limit: ([\d.]+)\s+GiB in all", DEPLOYMENT)
+    assert said is not None
+    assert float(said[1]) == round(total / 1024, 1)
 
 
 def test_what_a_part_names_there_is() -> None:
@@ -147,7 +176,7 @@ def test_secrets_are_made_once_for_their_owner_alone_and_are_all_that_the_file_a
     assert spark["spark.authenticate"] == "true"
     secrets = {*made.values(), spark["spark.authenticate.secret"]}
     assert {len(one) for one in secrets} == {64}
-    assert len(secrets) == 3
+    assert len(secrets) == 4
     assert not any(one in run.stdout + run.stderr for one in secrets)
     assert {os.stat(tmp_path / name).st_mode & 0o777 for name in (".env", "spark-defaults.conf")} == {0o600}
     again = subprocess.run([str(tmp_path / "secrets.sh")], capture_output=True, text=True, check=False)
