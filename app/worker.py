@@ -245,7 +245,7 @@ class Worker:
         self._repeat(lambda: self._forgetter.forget() > 0, lambda: False, BESIDE_SECONDS, FORGET_SECONDS)
 
     def _owner(self) -> str:
-        """Return of one claim only, see ``claim``."""
+        """Of one claim only, see ``claim``."""
         return f"{self.name}-{uuid.uuid4().hex[:8]}"
 
     def _work(self, lease: Lease, run: Callable[[Lease], None]) -> None:

@@ -82,7 +82,7 @@ def block_digest(block: Any) -> bytes:
 
 
 def checksums_of(warehouse: Warehouse, path: str, read: Callable[[int], None] | None = None) -> Checksums:
-    """Return of the file at ``path``, a piece in memory at a time; ``read`` is told of the bytes of each before the
+    """Of the file at ``path``, a piece in memory at a time; ``read`` is told of the bytes of each before the
     next one.
 
     Raise ``FileNotFoundError`` and other ``OSError``.

@@ -199,7 +199,7 @@ def _schemas() -> Json:
 
 @cache
 def examples() -> Mapping[str, Any]:
-    """Return of each operation a request and its answer, as ``tests/api/document/test_examples.py`` recorded them."""
+    """Of each operation a request and its answer, as ``tests/api/document/test_examples.py`` recorded them."""
     text = files("app.api.document").joinpath("examples.json").read_text(encoding="utf-8")
     return dict(json.loads(text))
 

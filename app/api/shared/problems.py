@@ -197,7 +197,7 @@ def _path(request: Request) -> str:
 
 
 def _keyfold_error(request: Request, error: Exception) -> ProblemResponse:
-    """Return of a damaged file the catalog is asked and told: not on the event loop."""
+    """Of a damaged file the catalog is asked and told: not on the event loop."""
     assert isinstance(error, KeyfoldError)
     if isinstance(error, DamagedFile):
         error = told(request.app.state.parts.database, error)

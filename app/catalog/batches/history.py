@@ -130,7 +130,7 @@ class History:
         return HistoryTotals(since, merged, int(records), files, size, bases, base_bytes)
 
     def _base_bytes(self, table_id: str) -> int:
-        """Return of the runs that no snapshot names but bases that are not current."""
+        """Of the runs that no snapshot names but bases that are not current."""
         named, current = snapshot_runs.c, sa.select(tables.c.snapshot_id).where(tables.c.id == table_id)
         bases = sa.select(history_bases.c.snapshot_id).where(history_bases.c.table_id == table_id)
         others = named.snapshot_id.not_in(bases) | (named.snapshot_id == current.scalar_subquery())

@@ -23,12 +23,12 @@ def _checksum(*values: object) -> str:
 
 
 def of_name(database: str, name: str) -> str:
-    """Return that of a table's full name: what ``name_hash`` is."""
+    """Return the checksum of a table's full name: what ``name_hash`` is."""
     return _checksum(database, name)
 
 
 def of_table(row: AnyRow, **changed: object) -> str:
-    """Return that of what a row of ``tables`` says of which table it is, its schema and its snapshot, once ``changed``.
+    """Return the checksum of a row of ``tables``, once ``changed``: which table it is, its schema and its snapshot.
 
     The counters of the row are in none: they change too often, and no answer depends on them.
     """
@@ -46,7 +46,7 @@ def check_table(row: AnyRow) -> None:
 
 
 def of_run(table_id: str, run: Run) -> str:
-    """Return that of a run and its files."""
+    """Return the checksum of a run and its files."""
     files = [(one.name, one.rows, one.size_bytes, one.min_token, one.max_token) for one in run.files]
     changed_at = None if run.changed_at is None else run.changed_at.isoformat()
     totals = () if run.totals is None else (json.dumps(run.totals, sort_keys=True),)
@@ -56,7 +56,7 @@ def of_run(table_id: str, run: Run) -> str:
 
 
 def of_snapshot(table_id: str, number: int, schema_id: int, run_ids: Sequence[str]) -> str:
-    """Return that of the list of a snapshot's runs, oldest first."""
+    """Return the checksum of the list of a snapshot's runs, oldest first."""
     return _checksum(table_id, number, schema_id, [*run_ids])
 
 
@@ -71,7 +71,7 @@ def of_runs_named(table_id: str, number: int) -> str:
 
 
 def of_batch(batch: Batch) -> str:
-    """Return that of what never changes of a batch, but by a change that computes it again."""
+    """Return the checksum of what never changes of a batch, but by a change that computes it again."""
     return _checksum(
         batch.id,
         batch.table_id,
@@ -96,7 +96,7 @@ def batch_of(row: AnyRow) -> Batch:
 
 
 def of_schema(table_id: str, schema_id: int, body: str) -> str:
-    """Return that of a stored schema."""
+    """Return the checksum of a stored schema."""
     return _checksum(table_id, schema_id, body)
 
 

@@ -115,7 +115,7 @@ class Visit:
         return HTMLResponse(self._rendered(template, {**values, "digest": digest}), headers=_HEADERS)
 
     def nothing_new(self) -> Response:
-        """Return the page has the fragment already as it is."""
+        """The page has the fragment already as it is."""
         return Response(status_code=204, headers=_HEADERS)
 
     def digest(self, template: str, **values: Any) -> str:

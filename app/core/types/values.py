@@ -54,7 +54,7 @@ class _Short(reprlib.Repr):
         self.maxlist = self.maxdict = self.maxtuple = self.maxlong = self.maxother = 60
 
     def repr_str(self, text: str, _level: int) -> str:
-        """Return of a text what comes first, not what comes first and last."""
+        """Of a text what comes first, not what comes first and last."""
         return repr(text[:61])
 
     def repr_int(self, number: int, _level: int) -> str:

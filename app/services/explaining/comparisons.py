@@ -183,7 +183,7 @@ def _since_last(repository: Repository, table: Table, after: Snapshot) -> Compar
 
 
 def _compared(repository: Repository, table: Table, before: Snapshot | None, after: Snapshot | None) -> Compared:
-    """Return both under the later one's schema: what an ALTER between them did is no change of a row."""
+    """Both under the later one's schema: what an ALTER between them did is no change of a row."""
     there = [snapshot for snapshot in (before, after) if snapshot is not None]
     schema_id = max((snapshot.schema_id for snapshot in there), default=table.schema_id)
     shown = table

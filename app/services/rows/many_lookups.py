@@ -105,7 +105,7 @@ def _texts_of(data_type: DataType, numbers: list[bytes]) -> list[bytes]:
 
 
 def _bodies(images: Images, asked: AskedKeys, wanted: _Wanted) -> list[bytes | None]:
-    """Return of each key the row's JSON; None where there is none."""
+    """Of each key the row's JSON; None where there is none."""
     whole, size = asked.columns is asked.view.columns, AnswerBytes(_FEWER)
     bodies: list[bytes | None] = []
     answers = _in_pieces(asked.view, images, wanted.keys, wanted.texts, partial(folded, asked.view))
@@ -152,7 +152,7 @@ def _of_both(plan: MergePlan, older: Told, newer: Told | None) -> Told | None:
 
 
 def rows_found(view: View, images: Images, keys: Sequence[Key]) -> list[bool]:
-    """Return of each key whether it has a row, whatever the row holds."""
+    """Of each key whether it has a row, whatever the row holds."""
 
     def is_live(state: Mapping[str, Any] | None) -> bool:
         return state is not None and view.plan.row.is_live(state)

@@ -125,7 +125,7 @@ def _placed(draft: Draft, invalid: Invalid | TooLarge) -> list[Violation]:
 
 
 def _mended(draft: Draft, faults: Sequence[Violation], bounds: CatalogBounds) -> Iterator[Repair | None]:
-    """Yield of each of the first faults the first text, of those that may mend it, that has fewer faults; of a long
+    """Of each of the first faults the first text, of those that may mend it, that has fewer faults; of a long
     text few are tried.
     """
     tries = MOST_READ_AGAIN // max(1, len(draft.text))

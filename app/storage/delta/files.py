@@ -42,7 +42,7 @@ class _Asked:
 
     @classmethod
     def of(cls, written: TableSchema) -> _Asked:
-        """Return of a file that was written under this schema."""
+        """Of a file that was written under this schema."""
         plan = compile_plan(written)
         return cls(
             plan.row.liveness is not Liveness.ALWAYS,
@@ -99,7 +99,7 @@ def removed_file(action: Mapping[str, Any], at: int) -> dict[str, Any]:
 
 
 def _stats(facts: _Facts, rows: int, schema: TableSchema) -> dict[str, Any]:
-    """Return of the columns that the table has now; the bounds are those of hidden rows too."""
+    """Of the columns that the table has now; the bounds are those of hidden rows too."""
     names = schema.by_name
     return {
         "numRecords": rows,

@@ -82,7 +82,7 @@ class _Ordered:
     values: Amounts
 
     def before(self, keys: Numbers, places: Numbers) -> tuple[Numbers, Numbers]:
-        """Return of the records at ``places``, those of a key in arrival order: the highest rank that an earlier one of
+        """Of the records at ``places``, those of a key in arrival order: the highest rank that an earlier one of
         the same key has, and that older runs have; 0 for none.
         """
         order = np.argsort(keys[places], kind="stable")

@@ -122,7 +122,7 @@ def _decimal(values: pa.Array, _: DataType) -> Texts:
 
 
 def _floating(values: pa.Array, _: DataType) -> Texts:
-    """Return both write the fewest digits; Python has exponents from 1e16 on and below 1e-4, Arrow other ones."""
+    """Both write the fewest digits; Python has exponents from 1e16 on and below 1e-4, Arrow other ones."""
     texts = pc.cast(values, TEXT)
     size = pc.abs(values)
     whole = pc.equal(pc.floor(values), values)

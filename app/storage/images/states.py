@@ -70,7 +70,7 @@ def _matches(rows: pa.Table, asked: np.ndarray[Any, Any], places: Sequence[int])
 def _taken(
     rows: pa.Table | pa.RecordBatch, found: Sequence[tuple[int, int]], read: ReadBytes | None
 ) -> Iterator[Candidate]:
-    """Yield a few rows are read one by one, each as one value: column by column takes twice as long."""
+    """A few rows are read one by one, each as one value: column by column takes twice as long."""
     whole = rows.to_struct_array()
     for place, row in found:
         state = whole[row].as_py()

@@ -15,7 +15,7 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def words_of_members(columns: Sequence[Column], records: Iterable[Collection[str]]) -> Words:
-    """Return of records that each have members of their own: there are few sets of them, however many records."""
+    """Of records that each have members of their own: there are few sets of them, however many records."""
     places: dict[tuple[str, ...], int] = {}
     index = np.array([places.setdefault(tuple(record), len(places)) for record in records], np.int64)
     bits = {column.name: (word_of(column), bit_of(column)) for column in columns}
@@ -29,7 +29,7 @@ def words_of_members(columns: Sequence[Column], records: Iterable[Collection[str
 
 
 def words_of_columns(columns: Sequence[Column], names: Collection[str], rows: int) -> Words:
-    """Return of records that all name the same columns."""
+    """Of records that all name the same columns."""
     return {word: np.full(rows, bits, np.int64) for word, bits in words_naming(columns, names).items()}
 
 
@@ -44,6 +44,6 @@ def without_nulls(columns: Sequence[Column], words: Words, present: Mapping[str,
 
 
 def naming(words: Words, column: Column) -> Mask:
-    """Return of each record whether it names the column."""
+    """Of each record whether it names the column."""
     named: Mask = (words[word_of(column)] & np.int64(bit_of(column))) != 0
     return named

@@ -92,7 +92,7 @@ def _width(element: Members) -> int:
 
 
 def _pages(body: Content, chunk: Members, budget: _Budget) -> Iterator[tuple[int, int]]:
-    """Yield of each page how many bytes it says it has once it is decompressed, and how many values."""
+    """Of each page how many bytes it says it has once it is decompressed, and how many values."""
     if not chunk[7]:
         return  # a column without values may have no page, and then lies nowhere
     start = min(offset for offset in (chunk.get(11), chunk[9]) if offset)

@@ -52,7 +52,7 @@ class KeysInFlight:
             return True
 
     def _take_of_all(self, place: int) -> bool:
-        """Return where the file cannot be locked every key is free: the catalog takes one of two requests in any
+        """Where the file cannot be locked, every key is free: the catalog takes one of two requests in any
         case.
         """
         if self._path is None:

@@ -24,7 +24,7 @@ _ODD_CHARACTERS = " ,;{}()\n\t="
 
 
 def _columns(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """Yield every column is stored as it is shown, in a type and under a name that Delta has."""
+    """Every column is stored as it is shown, in a type and under a name that Delta has."""
     if not options[PUBLISH]:
         return
     for column in schema.columns:
@@ -66,7 +66,7 @@ def _twins(names: Sequence[str]) -> Iterator[str]:
 
 
 def _log_options(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """Yield an interval needs a publication, be it one that is turned off, and leaves time for something else."""
+    """An interval needs a publication, be it one that is turned off, and leaves time for something else."""
     if options[INTERVAL] is not None and options[INTERVAL] < _LEAST_INTERVAL:
         message = f"{INTERVAL} is shorter than a second: the table would be rewritten without a pause"
         fix = "choose it by how long a full compaction takes: 15 min"

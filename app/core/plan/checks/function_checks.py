@@ -51,7 +51,7 @@ def _retraction(schema: TableSchema, options: TableOptions) -> Iterator[Violatio
 
 
 def _free_functions(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """Yield a function other than last_non_null_value needs a sequence group (§6.4.13)."""
+    """A function other than last_non_null_value needs a sequence group (§6.4.13)."""
     if options.engine is not MergeEngine.PARTIAL_UPDATE:
         return
     for column in schema.value_columns:

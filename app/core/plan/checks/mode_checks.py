@@ -103,7 +103,7 @@ def _partition_expiry(schema: TableSchema, options: TableOptions) -> Iterator[Vi
 
 
 def _absent_columns(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """Yield where a record is the whole row, a column that it does not name has no other value to keep (A.12)."""
+    """Where a record is the whole row, a column that it does not name has no other value to keep (A.12)."""
     key = "record.absent-columns"
     if schema.tells_named and options.engine in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW):
         message = f"{options.engine} keeps whole records: a column that a record does not name is null in its row"

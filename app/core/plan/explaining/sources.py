@@ -40,7 +40,7 @@ _Fold = Callable[[Any, Column, _Before, Sequence[Record], Source], Source]
 
 
 def _kept(rule: Register, _column: Column, before: _Before, records: Sequence[Record], origin: Source) -> Source:
-    """Return of the record that wins over all others."""
+    """Of the record that wins over all others."""
     state, found = before, origin
     for record in records:
         lifted = rule.lift(record)

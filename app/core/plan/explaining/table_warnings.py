@@ -25,7 +25,7 @@ def table_warnings(schema: TableSchema) -> list[Violation]:
 
 
 def _counting_groups(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """Yield a function in a group sees late records too; a record delivered twice counts twice (Q26)."""
+    """A function in a group sees late records too; a record delivered twice counts twice (Q26)."""
     if options.engine is not MergeEngine.PARTIAL_UPDATE:
         return
     for group in options.groups:
@@ -38,7 +38,7 @@ def _counting_groups(schema: TableSchema, options: TableOptions) -> Iterator[Vio
 
 
 def _ungrouped(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """Yield a column in no group of a table with groups takes whatever arrives last."""
+    """A column in no group of a table with groups takes whatever arrives last."""
     if options.engine is not MergeEngine.PARTIAL_UPDATE or not options.groups:
         return
     for column in schema.value_columns:
@@ -70,7 +70,7 @@ def _absent_columns(schema: TableSchema, options: TableOptions) -> Iterator[Viol
 
 
 def _whole_groups(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """Yield a record that carries a group's sequence replaces all of the group, with nulls where it has none (§4.3)."""
+    """A record that carries a group's sequence replaces all of the group, with nulls where it has none (§4.3)."""
     if options.engine is not MergeEngine.PARTIAL_UPDATE or schema.tells_named:
         return
     for group in options.groups:
@@ -92,7 +92,7 @@ def _without_effect(schema: TableSchema, options: TableOptions) -> Iterator[Viol
 
 
 def _changelog(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """Yield what a producer costs, or when its changes come (§8)."""
+    """What a producer costs, or when its changes come (§8)."""
     producer, commits = options["changelog-producer"], options["full-compaction.delta-commits"] or 1
     found: dict[ChangelogProducer, tuple[FaultCode, str, str]] = {
         ChangelogProducer.LOOKUP: (

@@ -95,7 +95,7 @@ def prints_of(schema: TableSchema, keys: Sequence[Key], salt: str) -> list[KeyPr
 
 
 def _digest(schema: TableSchema, key: Key, salt: str) -> str:
-    """Return of the bytes that Spark hashes, which are the same wherever two values are one key; a null has none."""
+    """Of the bytes that Spark hashes, which are the same wherever two values are one key; a null has none."""
     digest = hashlib.blake2b(digest_size=16, key=bytes.fromhex(salt))
     for column, (data_type, entry, _), value in zip(schema.key_columns, schema.key_types, key, strict=True):
         if value is None or entry.hashed is None:

@@ -32,7 +32,7 @@ class LateRecords:
     steps: tuple[int, ...] = ()
 
     def __add__(self, other: LateRecords) -> LateRecords:
-        """Return both together. Lanes whose measure changed have other steps: then the later ones stand."""
+        """Add both. Lanes whose measure changed have other steps: then the later ones stand."""
         nothing = (self.changed_nothing, other.changed_nothing)
         largest = [one.largest for one in (self, other) if one.largest is not None]
         alike = len(self.steps) == len(other.steps)
