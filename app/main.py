@@ -70,8 +70,8 @@ from app.worker import Upkeep, Worker
 
 SERVICE = "service"  # the process that does everything
 CONDITION_SECONDS = 2.0  # how often readiness is looked at
-SCRAPE_SECONDS = 1.0  # how old what a scrape tells of catalog and disk may be
-PATIENCE_SECONDS = 2.0  # how long who asks waits for either
+SCRAPE_SECONDS = 1.0  # how old what a scrape says of catalog and disk may be
+PATIENCE_SECONDS = 2.0  # how long the caller waits for either
 _MIB = 2**20
 
 ROUTERS = (
@@ -158,7 +158,7 @@ def create_app(settings: Settings | None = None, processes: Sequence[str] | None
         app.add_middleware(Audited)
     # What is added last comes first.
     app.add_middleware(Observed, metrics=app.state.metrics, log_requests=chosen.log_requests)
-    if chosen.cors_origins:  # around what answers past the others: the ordinary lookup, and what nobody foresaw
+    if chosen.cors_origins:  # around what answers past the others: the ordinary lookup, and the unforeseen
         app.add_middleware(CORSMiddleware, **CROSS_ORIGIN, allow_origins=chosen.cors_origins)
     app.add_middleware(Compressed)
     app.state.operations = Operations(app.routes)

@@ -35,7 +35,7 @@ SPARK = "spark"  # the embedded server among the processes of the metrics
 class SparkExecutor:
     """Runs merges and compactions on Spark (``app.services.shared.executor.MergeExecutor``).
 
-    Spark is loaded, and its embedded server started, at the first use or by ``open``, in whatever thread: PySpark takes
+    Spark is loaded, and its embedded server started, at the first use or by ``open``, in any thread: PySpark takes
     as long to load as the rest of the service, and the API must answer before.
     """
 
@@ -110,7 +110,7 @@ class SparkWatch(Repeated):
         trusted: Callable[[], bool | None] = lambda: True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``trusted``: whether Spark does what merges need; None while nobody knows. ``clock``: seconds."""
+        """``trusted``: whether Spark does what merges need; None while it is unknown. ``clock``: seconds."""
         super().__init__("spark-watch", self._look, lambda: READY_SECONDS[self._state is SparkState.READY])
         self._executor = executor
         self._trusted = trusted

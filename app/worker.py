@@ -37,7 +37,7 @@ from app.services.upkeep.sweeps import KEYS_KNOWN, mark_run, sweep
 
 logger = logging.getLogger(__name__)
 SWEEP_SECONDS = 300.0
-FILE_SECONDS = 60.0  # what is in no history file yet is read batch by batch by whoever has a row explained
+FILE_SECONDS = 60.0  # what is in no history file yet is read batch by batch by anyone who has a row explained
 HAND_BACK_SHARE = 0.3  # of the time that a worker has to end
 IDLE_SECONDS = 1.0  # how soon an idle worker sees what was committed on another machine
 ALONE_SECONDS = 3.0  # the same where no other machine commits: what time alone makes due, a failed merge's next try
@@ -195,7 +195,7 @@ class Worker:
         self._repeat(self._compact_next, lambda: False, BESIDE_SECONDS)
 
     def _compact_next(self) -> bool:
-        """Do compactions; whether another look is wanted at once: it never is, for what they commit wakes whoever
+        """Do compactions; whether another look is wanted at once: it never is, for what they commit wakes anyone who
         looks, and merges shall have the workers of Spark as well.
         """
         if self._trusted.is_set() and not self._stopped.is_set() and self._giving_way.may_begin(self.site.database):

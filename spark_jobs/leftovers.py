@@ -1,4 +1,4 @@
-"""JVMs of an earlier start that nobody watches any more."""
+"""JVMs of an earlier start that nothing watches any more."""
 
 from __future__ import annotations
 

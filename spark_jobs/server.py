@@ -115,7 +115,7 @@ class EmbeddedServer:
 
     Clients need ``remote``, which carries a random token; the token is given to the JVM in its environment, so it is
     neither in a command line nor in a log. The ports through which Spark's own processes talk (driver, block manager)
-    ask for a secret, which the JVM makes for itself and tells nobody. All methods may be called from any thread. The
+    ask for a secret, which the JVM makes for itself and tells no one. All methods may be called from any thread. The
     JVM ends when this process ends, however it ends.
     """
 

@@ -1,4 +1,4 @@
-"""The connection to Spark: one session that is made when needed, made anew when lost, and whose jobs can be watched."""
+"""The connection to Spark: one session, made when needed and made again when lost, whose jobs can be watched."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LOST_CONDITIONS = (
     "INVALID_HANDLE.SESSION",
     "INVALID_HANDLE.OPERATION",
     "NO_ACTIVE_SESSION",
-    "RESPONSE_ALREADY_RECEIVED",  # a server that was started anew does not know the query that its predecessor ran
+    "RESPONSE_ALREADY_RECEIVED",  # a server that was started again does not know the query that its predecessor ran
 )
 _SILENT_CODES = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _LOST_CODES = (*_SILENT_CODES, grpc.StatusCode.UNAUTHENTICATED)
@@ -128,7 +128,7 @@ class SparkConnection:
         return True
 
     def close(self) -> None:
-        """End the session; an embedded server goes on. The next use makes a new session."""
+        """End the session; an embedded server continues. The next use makes a new session."""
         with self._lock:
             live, self._live = self._live, None
             if live is not None:

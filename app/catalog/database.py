@@ -85,7 +85,7 @@ class CatalogDatabase:
     def transaction(self, *, wakes: bool = True) -> Iterator[Repository]:
         """A repository that may write. Commits when the block ends, rolls back when it raises.
 
-        Without ``wakes`` nobody who waits for commits hears of it: for what brings no work and no news, as a renewed
+        Without ``wakes`` no one who waits for commits hears of it: for what brings no work and no news, as a renewed
         lease does not.
         """
         touched = Touched()
@@ -128,7 +128,7 @@ class CatalogDatabase:
                     self._committed.wait(left)
                 else:
                     self._look(seen[1], min(left, _LOOK_SECONDS))
-            if not self._somebody_looks:  # whoever waits on looks from now on
+            if not self._somebody_looks:  # anyone who waits on looks from now on
                 self._committed.notify()
 
     def _look(self, seen: int, seconds: float) -> None:
@@ -159,7 +159,7 @@ class CatalogDatabase:
             return [" ".join(one.split()) for one in found if one != "ok"]
 
     def remember(self, committed: Iterable[Snapshot]) -> None:
-        """Keep snapshots that a transaction has made, once it is committed: whoever needs them next need not load
+        """Keep snapshots that a transaction has made, once it is committed: anyone who needs them next need not load
         them.
         """
         for snapshot in committed:
@@ -176,7 +176,7 @@ class CatalogDatabase:
         return self._sqlite
 
     def notifications(self) -> Notifications | None:
-        """Return what tells of commits on other machines; None on SQLite, which has one machine. Raise
+        """Return what says of commits on other machines; None on SQLite, which has one machine. Raise
         ``Unavailable``.
         """
         if self._sqlite:

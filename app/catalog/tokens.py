@@ -101,7 +101,7 @@ class Tokens:
 
         Raise ``NotFound`` for an owner that was revoked.
         """
-        query = sa.select(tokens).where(tokens.c.name == owner).with_for_update()  # whoever revokes it waits for us
+        query = sa.select(tokens).where(tokens.c.name == owner).with_for_update()  # anyone who revokes it waits for us
         row = self.transaction.execute(query).first()
         if row is None:
             raise not_found(Resource.TOKEN, owner)

@@ -11,7 +11,7 @@ _RIGHTS = ((4, "r"), (2, "w"), (1, "x"))
 
 def how_to_close(folder: Path, umask: int) -> str | None:
     """The command that takes from ``folder`` and all in it the permissions of ``umask``, if the folder has any of them;
-    None where it has none, or is not there. Nobody gets past a folder that is closed, whatever is inside.
+    None where it has none, or is not there. No one gets past a folder that is closed, regardless of what is inside.
     """
     try:
         mode = stat.S_IMODE(folder.stat().st_mode)

@@ -68,7 +68,7 @@ def suffices(words: Sequence[str]) -> bool:
 
 
 def run() -> None:
-    """Tell what the command line asks for."""
+    """Say what the command line asks for."""
     shown = typer.Typer(no_args_is_help=True, callback=options)
     for name, summary in SUMMARIES.items():
         shown.command(name, help=summary)(_nothing)

@@ -41,7 +41,7 @@ _OF_TABLE: Final = (table, batches, merges, snapshots, changelog, files, table_s
 _MODULES: Final = (home, examples, new_table, *_OF_TABLE, playground, operations, tokens, audit, sign_in)
 PAGES: Final[tuple[Page, ...]] = tuple(page for module in _MODULES for page in module.PAGES)
 MOST_FORM_BYTES: Final = 2**20  # where a form with a file was expected
-PAGES_AT_ONCE: Final = 4  # that are read, and as many that change something: the rest waits, and nobody for them
+PAGES_AT_ONCE: Final = 4  # that are read, and as many that change something: the rest waits, and no one for them
 MOST_FIELDS: Final = 10_000  # of a form: a table of 200 columns has some for each
 
 
@@ -59,7 +59,7 @@ class _Site:
         visit, page = request.scope[VISIT]
         try:
             response = await self._shown(request, visit, page)
-        except Exception as error:  # every failure is a page; what nobody foresaw goes to the log
+        except Exception as error:  # every failure is a page; the unforeseen goes to the log
             response = await run_sync(failed, visit, error, limiter=self.readers)
         if sent_cookie(request) is None and "set-cookie" not in response.headers:
             set_cookie(request, response, visit.cookie)

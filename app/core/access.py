@@ -172,4 +172,4 @@ class Grant:
 
 
 EVERYBODY: Final = Grant("", Role.ADMIN, TokenScope(everything=True))
-"""What everybody on this machine may do while no token was ever made; nobody has a name then."""
+"""What everybody on this machine may do while no token was ever made; no one has a name then."""

@@ -198,7 +198,7 @@ def not_found(resource: Resource, name: str, message: str | None = None) -> NotF
 
 
 class DamagedCatalog(KeyfoldError):
-    """The catalog holds what nobody stored."""
+    """The catalog holds what was never stored."""
 
     default_code = ErrorCode.DAMAGED_CATALOG
 

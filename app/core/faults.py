@@ -10,7 +10,7 @@ from typing import Self
 class FaultCode(StrEnum):
     """Every ``errors[].code`` of a violation and its ``meaning``; a closed set, so clients can switch on it.
 
-    docs/errors.md prints the table, and a test provokes every member: whoever adds one adds a line to both.
+    docs/errors.md prints the table, and a test provokes every member: anyone who adds one adds a line to both.
     """
 
     meaning: str
@@ -220,7 +220,7 @@ class Violation:
 
     ``pointer`` is a JSON pointer into the request body (RFC 6901), ``code`` a short machine-readable reason such as
     ``out_of_range``, ``message`` what is wrong, ``fix`` what to do next. A fault of a record also names its ``row``
-    (index in the request, from 0) and ``column``. ``about`` is for code that goes on with the fault, which reads
+    (index in the request, from 0) and ``column``. ``about`` is for code that continues with the fault, which reads
     neither its message nor its pointer.
     """
 

@@ -62,7 +62,7 @@ def hidden_field(name: str, data_type: DataType) -> pa.Field:
 
 def staging_schema(schema: TableSchema) -> pa.Schema:
     """Return what staged records have: the columns, the row kind, the position in the batch; which columns a record
-    names, where the table's records tell.
+    names, where the table's records say.
     """
     known: pa.Schema | None = schema.worked_out.get("staging schema")
     return known or schema.worked_out.setdefault("staging schema", _staging_schema(schema))
@@ -136,7 +136,7 @@ class _OfColumn:
 
 @dataclass(frozen=True)
 class _OfHidden:
-    """A hidden column, or a place in it: its name and path decide, whatever columns come and go.
+    """A hidden column, or a place in it: its name and path decide, for any columns come and go.
 
     ``in_row``: it is inside a ROW of its own, whose members have names that never change; below these are users' types,
     whose fields have ids.

@@ -54,7 +54,7 @@ class Sums:
 
 
 class SummedSink(io.RawIOBase):
-    """Writes to ``file``, one behind the other, and sums up what it writes; whoever opened the file closes it."""
+    """Writes to ``file``, one behind the other, and sums up what it writes; the one that opened the file closes it."""
 
     def __init__(self, file: Any) -> None:
         super().__init__()

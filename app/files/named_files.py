@@ -76,8 +76,8 @@ def file_of_changelog(table_id: str, snapshot_id: int, file: ChangelogFile) -> N
 
 
 def check_file(warehouse: Warehouse, file: NamedFile, read: Callable[[int], None] | None = None) -> Checksums:
-    """Read all of a file, whatever was checked before, and compare; what its bytes come to. One that nobody has a
-    digest of is compared by its size and the checksums of its pages. ``read`` is told of the bytes as they are read,
+    """Read all of a file, regardless of what was checked before, and compare; what its bytes come to. One that has no
+    known digest is compared by its size and the checksums of its pages. ``read`` is told of the bytes as they are read,
     and may raise.
 
     Raise ``DamagedFile``.
@@ -123,7 +123,7 @@ def read_whole(warehouse: Warehouse, file: NamedFile) -> pa.Buffer:
 
 @contextmanager
 def decoding(warehouse: Warehouse, file: NamedFile) -> Iterator[None]:
-    """What is decoded of a file that nobody has a digest of may mean nothing: that is ``DamagedFile``, too."""
+    """What is decoded of a file that has no known digest may mean nothing: that is ``DamagedFile``, too."""
     with _told(warehouse, file):
         yield
 
@@ -145,7 +145,7 @@ def opened_parquet(warehouse: Warehouse, file: NamedFile, dictionaries: Sequence
         try:
             yield pq.ParquetFile(checked, read_dictionary=list(dictionaries), page_checksum_verification=True)
         except Exception as error:
-            # Whatever Arrow makes of an error that its source raises.
+            # What Arrow makes of an error that its source raises.
             if checked.damage is not None and error is not checked.damage:
                 raise checked.damage from error
             raise
@@ -167,8 +167,8 @@ def _checked_source(warehouse: Warehouse, source: pa.NativeFile, file: NamedFile
 
 
 def _identity(warehouse: Warehouse, file: NamedFile) -> tuple[int, ...]:
-    """Return what tells a file that was written to, or put back, from the one that was checked, where the file system
-    says.
+    """Return what distinguishes a file that was written to, or put back, from the one that was checked, where the file
+    system says.
     """
     if not warehouse.local:
         return ()
@@ -184,7 +184,7 @@ def _checked_blocks(file: NamedFile, root: str, identity: tuple[int, ...]) -> by
 
 class _CheckedSource(io.RawIOBase):
     """The bytes of a file, each block of which is checked before any of it is given out. ``damage`` is what it raised:
-    whoever reads it may not pass it on as it was.
+    anyone who reads it may not pass it on as it was.
     """
 
     def __init__(self, source: pa.NativeFile, file: NamedFile, checked: bytearray) -> None:
@@ -272,7 +272,7 @@ class _FetchedSource(_CheckedSource):
 
 @contextmanager
 def _told(warehouse: Warehouse, file: NamedFile) -> Iterator[None]:
-    """What goes wrong with a file is its damage; what its bytes mean only where nobody has a digest of them."""
+    """What goes wrong with a file is its damage; what its bytes mean only where has no known digest them."""
     try:
         yield
     except FileNotFoundError as error:
@@ -280,7 +280,7 @@ def _told(warehouse: Warehouse, file: NamedFile) -> Iterator[None]:
     except OSError as error:
         if error.errno in NO_ROOM:  # of what is written meanwhile, from what is read
             raise
-        if not warehouse.local:  # nobody knows whether it is the file
+        if not warehouse.local:  # it is unknown whether it is the file
             logger.warning("%s cannot be read: %s", file.path, reason_of(error))
             raise not_now(file, reason_of(error)) from error
         told = (error.strerror or str(error)).replace(warehouse.path(file.path), file.path)
@@ -293,7 +293,9 @@ def _told(warehouse: Warehouse, file: NamedFile) -> Iterator[None]:
 
 
 def missing(warehouse: Warehouse, file: NamedFile) -> KeyfoldError:
-    """Return what whoever does not find ``file`` is told: that it is damage, or that there is no warehouse at all."""
+    """Return what a caller that does not find ``file`` is told: that it is damage, or that there is no warehouse at
+    all.
+    """
     try:
         there = is_claimed(warehouse) if warehouse.is_store or (warehouse.local and warehouse.marked) else True
     except OSError as error:
@@ -302,5 +304,5 @@ def missing(warehouse: Warehouse, file: NamedFile) -> KeyfoldError:
 
 
 def not_now(file: NamedFile, reason: str) -> Unavailable:
-    """Return what whoever cannot read ``file`` is told, where that says nothing about the file."""
+    """Return what a caller that cannot read ``file`` is told, where that says nothing about the file."""
     return Unavailable(f"{file.path} cannot be read now: {reason}; try again later")

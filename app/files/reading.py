@@ -1,5 +1,5 @@
 """State rows of runs by token, a window of tokens over all runs at a time: what is in memory is about ``WINDOW_BYTES``,
-whatever the size of table and rows.
+for any size of table and rows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Row groups of staging files: records by token, those of one token in arrival order (design §5).
 
-Whoever reads one range of tokens passes over the row groups of the others by their statistics.
+Anyone who reads one range of tokens passes over the row groups of the others by their statistics.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _few(schema: TableSchema, columns: Mapping[str, list[Any]]) -> pa.Table:
 
 
 def _sorted_groups(gathered: list[pa.Table]) -> Iterator[pa.Table]:
-    """Return what was gathered, which is given away: whatever is not needed any more leaves the memory."""
+    """Return what was gathered, which is given away: what is not needed any more leaves the memory."""
     rows = pa.concat_tables(gathered).combine_chunks() if len(gathered) > 1 else gathered[0]
     gathered.clear()
     tokens = rows.column(TOKEN_COLUMN).to_numpy()

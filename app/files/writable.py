@@ -68,7 +68,7 @@ def claim(warehouse: Warehouse) -> None:
 
 
 def is_claimed(warehouse: Warehouse) -> bool:
-    """Return whether the mark is there. Raise ``OSError`` where nobody can tell."""
+    """Return whether the mark is there. Raise ``OSError`` where it is unknown."""
     if warehouse.local:
         return os.path.isfile(warehouse.path(MARK))
     return bool(warehouse.filesystem.get_file_info(warehouse.path(MARK)).type is fs.FileType.File)
@@ -91,13 +91,13 @@ def check_not_gone(warehouse: Warehouse) -> None:
 
 
 def holds_table(warehouse: Warehouse, table_id: str) -> bool:
-    """Return whether there is a folder of the table. Raise ``OSError`` where nobody can tell."""
+    """Return whether there is a folder of the table. Raise ``OSError`` where it is unknown."""
     return bool(warehouse.filesystem.get_file_info(warehouse.path(table_id)).type is fs.FileType.Directory)
 
 
 def holds_tables(warehouse: Warehouse) -> bool:
     """Return whether there is a folder of any table; a new disk may hold others (``lost+found``).
-    Raise ``OSError`` where nobody can tell.
+    Raise ``OSError`` where it is unknown.
     """
     found = entries(warehouse, warehouse.path())
     return any(entry.is_folder and names_table(entry.name) for entry in found)
@@ -128,7 +128,7 @@ def try_writing(warehouse: Warehouse) -> str | None:
 
 def now_of(warehouse: Warehouse) -> datetime:
     """Return the time by which files of the warehouse are dated: the object store's, or that of its file system, which
-    may be another machine's. Where nobody has marked the warehouse it is that of this machine. Raise ``OSError``.
+    may be another machine's. Where no one has marked the warehouse it is that of this machine. Raise ``OSError``.
     """
     if warehouse.is_store:
         path = warehouse.path(_TRIAL)

@@ -34,7 +34,7 @@ def count_failure(failures: Rate, address: str | None, error: Unauthorized) -> N
     """Count a failure. Raise ``TooMany``.
 
     Who has a valid token is let in all the same: others behind one address are not locked out by one of them, and
-    nobody guesses 256 bits.
+    no one guesses 256 bits.
     """
     wait = failures.spend(network_of(address))
     if wait:

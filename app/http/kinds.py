@@ -50,5 +50,5 @@ KINDS: Mapping[type[KeyfoldError], HTTPStatus] = {
 
 
 def status_of(error: KeyfoldError) -> int:
-    """Return the status of the nearest kind that has one; 500 for what nobody foresaw."""
+    """Return the status of the nearest kind that has one; 500 for the unforeseen."""
     return next((KINDS[kind] for kind in type(error).__mro__ if kind in KINDS), HTTPStatus.INTERNAL_SERVER_ERROR)

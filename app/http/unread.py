@@ -1,4 +1,4 @@
-"""Answering a request whose body nobody will read."""
+"""Answering a request whose body nothing will read."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _SILENCE_SECONDS: Final = 2.0
 async def answer_unread(scope: Scope, receive: Receive, send: Send, response: Response) -> None:
     """Send ``response`` at once, and then ends the connection if the request has a body.
 
-    What the client goes on sending is thrown away for up to ten seconds: closed with bytes unread, the connection would
-    be reset, and the answer lost with it.
+    What the client continues sending is thrown away for up to ten seconds: closed with bytes unread, the connection
+    would be reset, and the answer lost with it.
     """
     if not _has_body(Headers(scope=scope)):
         await response(scope, receive, send)

@@ -43,8 +43,8 @@ from app.files.tokens import Tokens
 from app.kernel.float_sums import FloatSums, float_sums
 from app.kernel.values import UnfoldableValue, values_array
 
-MOST_FORMS: Final = 1_000  # sets of answers that rows are told apart by: some milliseconds
-ROWS_AT_ONCE: Final = 1_000  # that become Python's objects together, while no other thread goes on
+MOST_FORMS: Final = 1_000  # sets of answers that rows are distinguished by: some milliseconds
+ROWS_AT_ONCE: Final = 1_000  # that become Python's objects together, while no other thread continues
 
 Places = npt.NDArray[np.int64]
 Truths = npt.NDArray[np.bool_]

@@ -47,7 +47,7 @@ class Groups:
 def grouped(schema: TableSchema, tokens: Tokens, rows: pa.Table) -> Groups:
     """Return the keys of ``rows``, which stand in the order of their ages and have ``tokens``.
 
-    Keys that share a token are told apart by their values; NaN is one value, and 0.0 is -0.0.
+    Keys that share a token are distinguished by their values; NaN is one value, and 0.0 is -0.0.
     """
     order = np.argsort(tokens, kind="stable")
     ordered = tokens[order]

@@ -33,7 +33,7 @@ def run_tasks(warehouse: Warehouse, tasks: Sequence[Task]) -> list[Result]:
     results = [run_task(warehouse, task) for task in tasks]
     try:
         sync_files(warehouse, [path for task, done in zip(tasks, results, strict=True) for path in _paths(task, done)])
-    except OSError as error:  # nobody knows which of the files are durable
+    except OSError as error:  # it is unknown which of the files are durable
         failure = Failure(FailureKind.FAILED, f"what was written could not be made durable: {error}")
         return [result if result.failure else Result(failure=failure) for result in results]
     return results

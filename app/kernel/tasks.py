@@ -110,7 +110,7 @@ class Overflow:
 class FailureKind(StrEnum):
     """Why a task has no result."""
 
-    UNFOLDABLE = "unfoldable"  # the records cannot be folded, whoever tries
+    UNFOLDABLE = "unfoldable"  # the records cannot be folded, however often it is tried
     DAMAGED = "damaged"  # an input is not what was written
     FAILED = "failed"  # anything else: another try may succeed
 

@@ -15,7 +15,7 @@ _Stamp = tuple[tuple[int, int, int], ...]
 
 
 class Certificate:
-    """The certificate chain in the PEM file ``chain`` and its private ``key``, which has no passphrase: nobody is there
+    """The certificate chain in the PEM file ``chain`` and its private ``key``, which has no passphrase: no one is there
     to be asked for one.
     """
 
@@ -74,5 +74,5 @@ class Certificate:
 
 
 def _no_passphrase() -> str:
-    """Without this OpenSSL would ask whoever sits at the terminal, and wait."""
+    """Without this OpenSSL would ask anyone who sits at the terminal, and wait."""
     raise ValueError("the key has a passphrase")

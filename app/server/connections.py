@@ -28,7 +28,7 @@ _FILES: Final = 256  # that a process opens beside its connections
 @dataclass(frozen=True)
 class ConnectionBounds:
     """How many connections a process keeps at a time, how long the line and headers of a request may take, and how long
-    an answer waits while nobody reads it.
+    an answer waits while no one reads it.
     """
 
     connections: int = 1000
@@ -167,7 +167,7 @@ class StrictHttp(HttpToolsProtocol):
         self._answer(self._refusal or Invalid(what))
 
     def _answer(self, error: KeyfoldError) -> None:
-        """Tell why there will be no other answer, and close."""
+        """Say why there will be no other answer, and close."""
         answer = refusal(Request({"type": "http", "method": "GET", "path": "/", "headers": []}), error)
         lines = [STATUS_LINE[answer.status_code], *(b"%b: %b\r\n" % header for header in answer.raw_headers)]
         self.transport.write(b"".join([*lines, b"connection: close\r\n\r\n", bytes(answer.body)]))
@@ -225,7 +225,7 @@ class StrictHttp(HttpToolsProtocol):
         self._timer = self.loop.call_later(self.of.bounds.head_seconds, self._give_up)
 
     def _give_up(self) -> None:
-        """The headers of the next request did not come in time; of one that has not begun nobody waits for an
+        """The headers of the next request did not come in time; of one that has not begun no one waits for an
         answer.
         """
         if self._in_head and not self.transport.is_closing():

@@ -48,7 +48,8 @@ def status_of(number: int) -> int:
 
 
 class Supervisor:
-    """Starts one process per role by forking, starts those anew that die, and ends all of them when it is told to stop.
+    """Starts one process per role by forking, starts those again that die, and ends all of them when it is told to
+    stop.
 
     The children end with their parent, however it ends: each waits for the end of a pipe that only the parent keeps
     open. Nothing may have started a thread before ``run``.

@@ -72,7 +72,7 @@ class StoppingServer(uvicorn.Server):
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=stop_seconds,
-            # Longer than clients and load balancers keep an idle connection (5 s and 60 s are common): whoever lets go
+            # Longer than clients and load balancers keep an idle connection (5 s and 60 s are common): who lets go
             # first must be the one that sends, else a request meets a connection that is just being closed.
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         )
@@ -80,7 +80,7 @@ class StoppingServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Starts; what the application is made of stays until the end, so that the collector of garbage passes it by:
-        while it looks through all of that nobody is answered.
+        while it looks through all of that no one is answered.
         """
         await super().startup(sockets)
         gc.freeze()
@@ -100,7 +100,7 @@ class StoppingServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let them end, then stop as uvicorn does."""
-        # Written in C: it needs no turn of the interpreter's lock, and tells which thread does not end.
+        # Written in C: it needs no turn of the interpreter's lock, and says which thread does not end.
         most = (self.config.timeout_graceful_shutdown or 0) + END_SECONDS
         faulthandler.dump_traceback_later(most, exit=True, file=sys.__stderr__ or sys.stderr)
         app: FastAPI = self.config.app  # type: ignore[assignment]  # uvicorn takes any application
@@ -133,7 +133,7 @@ def listen(host: str, port: int, count: int) -> list[socket.socket]:
     if count == 1 or sys.platform != "linux":
         first.listen(_BACKLOG)  # who connects while the service starts waits instead of being refused
         return [first] * count
-    port = first.getsockname()[1]  # nobody else listens on it
+    port = first.getsockname()[1]  # no one else listens on it
     first.close()
     listeners = [_bound(host, port, shared=True) for _ in range(count)]
     for listener in listeners:

@@ -38,7 +38,7 @@ def exposed(metrics: Metrics, told: Iterable[Told], accept: str) -> tuple[bytes,
 
 class _Everything(Collector):
     """All metrics of a service at one moment. A counter that is 0 is told as well, so that its first step is seen; but
-    not of the many operations that nobody asks for.
+    not of the many operations that nothing asks for.
     """
 
     def __init__(self, metrics: Metrics, told: Sequence[Told]) -> None:

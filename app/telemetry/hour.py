@@ -1,7 +1,7 @@
 """The last hour of the metrics, in memory that all processes of a service share.
 
-One process of the service, that of the first row of the metrics, takes a sample every ``SAMPLE_SECONDS``; whoever is
-asked reads them. A sample has its place by the clock, so that a process that was started anew goes on with the hour
+One process of the service, that of the first row of the metrics, takes a sample every ``SAMPLE_SECONDS``; anyone who is
+asked reads them. A sample has its place by the clock, so that a process that was started again continues with the hour
 that its predecessor kept. Nothing is written to a disk: with the service its hour is gone.
 """
 
@@ -39,7 +39,7 @@ Key = tuple[Counted | Asked, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Sample:
-    """The metrics at one time, ``at`` (seconds since 1970): where each is, is said by the hour. What nobody could tell
+    """The metrics at one time, ``at`` (seconds since 1970): where each is, is said by the hour. What is unknown
     then is no number (nan).
     """
 
@@ -61,12 +61,12 @@ class Step:
         return self.after.at - self.before.at
 
     def now(self, metric: Counted | Asked, *values: str) -> float | None:
-        """Return a gauge at its end; None where nobody could tell."""
+        """Return a gauge at its end; None where it is unknown."""
         first, _ = self.places[metric, values]
         return _known(self.after.cells[first])
 
     def grown(self, metric: Counted | Asked, *values: str) -> list[float] | None:
-        """Return by how much each number of a counter or histogram grew; None where nobody could tell, or it began
+        """Return by how much each number of a counter or histogram grew; None where it is unknown, or it began
         again.
         """
         first, count = self.places[metric, values]

@@ -24,7 +24,7 @@ _RENAMED: Final = {"asctime": "time", "levelname": "level", "name": "logger"}
 _ESCAPED: Final = {number: repr(chr(number))[1:-1] for number in (*range(32), 127, 0x85, 0x2028, 0x2029)}
 # Python's words, Java's, and those of the catalog's failures; Spark has them in the text of its error alone.
 _NO_ROOM: Final = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT), "disk is full")
-_about: ContextVar[Mapping[str, str]] = ContextVar("about", default={})  # noqa: B039  # nobody changes it
+_about: ContextVar[Mapping[str, str]] = ContextVar("about", default={})  # noqa: B039  # no one changes it
 
 _request: ContextVar[bytes | None] = ContextVar("request", default=None)  # apart: lookups set nothing else
 # What a task logs from here on is about the request of this id. A task of its own serves each, so that nothing ends it.
@@ -97,7 +97,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 class _TextLines(logging.Formatter):
-    """A line each, whatever names and messages hold; tracebacks follow on lines of their own."""
+    """A line each, for any names and messages; tracebacks follow on lines of their own."""
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
         return _time(record)
@@ -108,7 +108,7 @@ class _TextLines(logging.Formatter):
 
 
 class _Shown(_TextLines):
-    """The same for whoever looks on: the time of the day, no ids, and a level only where something is wrong."""
+    """The same for anyone who looks on: the time of the day, no ids, and a level only where something is wrong."""
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
         return datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")

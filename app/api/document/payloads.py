@@ -17,7 +17,7 @@ MOST_READ: Final = 2000  # elements of a list or an object whose faults are all 
 
 
 def first_fault_of(kind: Any) -> BeforeValidator:
-    """Read what has more than ``MOST_READ`` elements up to its first fault: pydantic takes seconds to tell half a
+    """Read what has more than ``MOST_READ`` elements up to its first fault: pydantic takes seconds to report half a
     million of them, on the event loop.
     """
     reader: TypeAdapter[Any] = TypeAdapter(Annotated[kind, FailFast()])
@@ -148,7 +148,7 @@ class NewSchema(Payload):
 
 
 def described_as(kind: Any) -> BeforeValidator:
-    """Whatever JSON the annotated type takes, described as ``kind``: the core reads it, to tell all faults together."""
+    """Any JSON the annotated type takes, described as ``kind``: the core reads it, to report all faults together."""
     return BeforeValidator(lambda sent: sent, json_schema_input_type=kind)
 
 
@@ -195,7 +195,7 @@ class TableWarning(Answer):
 
 
 class StoredTable(TableDetails):
-    """A table that was just created or altered; ``warnings`` tell what may surprise (Paimon's clients ignore them)."""
+    """A table that was just created or altered; ``warnings`` say what may surprise (Paimon's clients ignore them)."""
 
     warnings: list[TableWarning]
 
@@ -215,7 +215,7 @@ class TableDetailsPage(Answer):
 
 
 class Validated(Answer):
-    """The answer of ``validateOnly``: nothing was stored and nothing is wrong; ``warnings`` tell what may surprise."""
+    """The answer of ``validateOnly``: nothing was stored and nothing is wrong; ``warnings`` say what may surprise."""
 
     violations: list[Fault]
     warnings: list[TableWarning]

@@ -1,4 +1,4 @@
-"""What of the requests goes into the audit log: changes of databases, tables and tokens, and whoever was refused."""
+"""What of the requests goes into the audit log: changes of databases, tables and tokens, and anyone who was refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REFUSED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
 class Notes:
-    """What a route tells the audit log beside the names in its path: names, keys of options, never values."""
+    """What a route tells the audit log besides the names in its path: names, keys of options, never values."""
 
     def __init__(self) -> None:
         self.told: dict[str, object] | None = {}

@@ -25,7 +25,7 @@ _REFUSED_WEBSOCKET = 1008  # policy violation, RFC 6455
 
 
 class Gate:
-    """Refuses whoever may not call, before a byte of the body is read and before any route is looked for.
+    """Refuses anyone who may not call, before a byte of the body is read and before any route is looked for.
 
     With tokens a request needs one. Without, it must name this machine. Pages of other origins never pass. What the
     caller may do is in the scope as ``GRANT`` from then on. With ``open_metrics`` a caller on this machine that names

@@ -23,8 +23,8 @@ class Compressed:
     """Compresses text of some length; Arrow streams and Parquet go as they are.
 
     A compressed answer is another representation, so its ETag is another one (RFC 9110, 8.8.3.3): ``"x--gzip"`` for
-    ``"x"``, which comes back in conditions and is ``"x"`` again to whoever looks at them. A 304 has the ETag by which
-    the caller knows the answer (RFC 9110, 15.4.5): a cache would else not find what it is about.
+    ``"x"``, which comes back in conditions and is ``"x"`` again to anyone who looks at them. A 304 has the ETag by
+    which the caller knows the answer (RFC 9110, 15.4.5): a cache would else not find what it is about.
     """
 
     def __init__(self, app: ASGIApp) -> None:

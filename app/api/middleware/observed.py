@@ -32,7 +32,7 @@ _GONE: Final = len(STATUSES)  # in the place of the first digit of a status
 
 class Observed:
     """Gives each request an id, that of its ``X-Request-Id`` if that is one, which the answer and the log carry; counts
-    it by operation and status; answers what nobody foresaw; with ``log_requests`` logs one line of it.
+    it by operation and status; answers the unforeseen; with ``log_requests`` logs one line of it.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, *, log_requests: bool = False) -> None:

@@ -17,7 +17,7 @@ PERMITTED: Final = "keyfold.permitted"  # the member of the scope that has the i
 
 
 class Permits:
-    """Refuses what the caller's token may not do. A request that no route takes goes on, to be told so."""
+    """Refuses what the caller's token may not do. A request that no route takes continues, to be told so."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

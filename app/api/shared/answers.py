@@ -61,7 +61,7 @@ class Answer(Payload):
 
     @classmethod
     def of(cls, value: object, **own: object) -> Self:
-        """Return the answer that tells ``value``; ``own`` are members that come from elsewhere."""
+        """Return the answer that shows ``value``; ``own`` are members that come from elsewhere."""
         return cls.model_validate(cls._members(value, own))
 
     @classmethod

@@ -146,6 +146,6 @@ def not_done(request: Request) -> Unsupported | None:
 
 
 def refusal_of(entry: NotDone, request: Request) -> Unsupported:
-    """Return what is told of ``entry`` to who asks for it."""
+    """Return what is told of ``entry`` to the caller."""
     table = _TABLE.match(sent_path(request))
     return Unsupported(_PLACE.sub(lambda _: f"{table[0] if table else _ANY_TABLE}/", entry.text))

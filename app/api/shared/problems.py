@@ -62,7 +62,7 @@ _HEADERS: Mapping[int, Mapping[str, str]] = {
 }
 _HEADERS_OF: Mapping[ErrorCode, Mapping[str, str]] = {
     ErrorCode.REQUEST_IN_FLIGHT: {"Retry-After": "1"},
-    ErrorCode.DAMAGED_FILE: {"Retry-After": "60"},  # nobody restores a file within a second
+    ErrorCode.DAMAGED_FILE: {"Retry-After": "60"},  # no one restores a file within a second
 }
 # What pydantic calls the faults of parameters and bodies, as far as this service's declare any; a test asks them all.
 READ_FAULTS: Mapping[str, FaultCode] = {
@@ -148,12 +148,12 @@ PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {"default": _reference("def
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """For ``responses=`` of a route: what it may refuse beside that."""
+    """For ``responses=`` of a route: what it may refuse besides that."""
     return {status: _reference(HTTPStatus(status)) for status in statuses}
 
 
 def problem(request: Request, error: KeyfoldError, status: int, *, instance: str | None = None) -> ProblemResponse:
-    """Return the response that tells ``error`` with ``status``."""
+    """Return the response that reports ``error`` with ``status``."""
     # Without its traceback, whose frames have the scope: a ring would be left to the collector of garbage.
     request.scope[REFUSAL] = error.with_traceback(None)
     content = {  # as ``Problem`` declares it, without its checks: pydantic refuses the lone surrogates of a message
@@ -206,7 +206,7 @@ def _keyfold_error(request: Request, error: Exception) -> ProblemResponse:
 
 
 def refusal(request: Request, error: KeyfoldError) -> ProblemResponse:
-    """Return the response that tells ``error``, for middleware that answers before the routes do."""
+    """Return the response that reports ``error``, for middleware that answers before the routes do."""
     return _keyfold_error(request, error)
 
 

@@ -1,4 +1,4 @@
-"""Refusing a request whose body nobody will read."""
+"""Refusing a request whose body nothing will read."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def accept_trailing_slashes(app: FastAPI) -> None:
         if shorter is None:
             await not_found(scope, receive, send)
             return
-        # In place: whoever handles an error of the route must see the path that was routed.
+        # In place: anyone who handles an error of the route must see the path that was routed.
         scope["path"], scope["raw_path"] = shorter
         await app.router.app(scope, receive, send)
 

@@ -59,7 +59,7 @@ class Batches:
         keeps none of the others out. Raise ``NotFound`` when the table is gone.
         """
         # Held until the commit: the next number is given only after this one is visible or rolled back, so numbers have
-        # no gaps and whoever sees batch n sees every batch before it.
+        # no gaps and anyone who sees batch n sees every batch before it.
         return self.add_locked(self.tables.lock(table_id), news)
 
     def add_locked(self, table: AnyRow, news: Sequence[NewBatch]) -> list[Batch | KeyfoldError]:
@@ -207,7 +207,7 @@ class Batches:
         return set(self.transaction.execute(sa.select(batches.c.file).where(mine)).scalars())
 
     def unnamed_staging_files(self, table_id: str, files: Collection[str]) -> set[str]:
-        """Return those of ``files`` that nobody needs, nor ever before the transaction ends: batches are added under
+        """Return those of ``files`` that nothing needs, nor ever before the transaction ends: batches are added under
         the same lock.
         """
         try:

@@ -1,5 +1,5 @@
 """Batches whose records no merge can fold, or whose file is damaged: found, and set aside, so that the rest of their
-table goes on (docs/decisions/0026).
+table continues (docs/decisions/0026).
 """
 
 from __future__ import annotations

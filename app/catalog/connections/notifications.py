@@ -1,4 +1,4 @@
-"""What PostgreSQL tells of commits on other machines: NOTIFY inside the transaction, LISTEN in each serving process."""
+"""What PostgreSQL says of commits on other machines: NOTIFY inside the transaction, LISTEN in each serving process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EVERYTHING = "*"
 
 
 def notify(connection: sa.Connection, touched: Touched, identity: int) -> None:
-    """Have the commit tell which tables it changes; ``identity`` is the machine's, which knows by its marks."""
+    """Have the commit say which tables it changes; ``identity`` is the machine's, which knows by its marks."""
     for table_id in sorted(touched.locked) or [EVERYTHING]:
         connection.execute(sa.select(sa.func.pg_notify(CHANNEL, f"{identity} {table_id}")))
 

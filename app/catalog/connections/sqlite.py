@@ -13,7 +13,7 @@ from app.core.errors import Unavailable
 
 class _OneFile:
     """The file that an engine's first connection opened. Where its name is gone, or another file's, nothing is read or
-    written: SQLite would go on with a file that nobody finds any more, and make an empty one for the next connection.
+    written: SQLite would go on with a file that no one finds any more, and make an empty one for the next connection.
     """
 
     def __init__(self, path: Path) -> None:
@@ -26,7 +26,7 @@ class _OneFile:
             self._opened = self._named()
 
     def closed(self) -> None:
-        """All connections are closed: the next one may open whatever is there then."""
+        """All connections are closed: the next one may open what is there then."""
         self._opened = None
 
     def check(self) -> None:

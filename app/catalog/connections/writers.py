@@ -15,15 +15,15 @@ from app.telemetry.entries import Counted
 from app.telemetry.metrics import Metrics
 
 MOST_WAITING: Final = 8  # of a process that wait on while the catalog stands still
-PATIENCE_SECONDS: Final = 2.0  # how long nobody must have got through for that
+PATIENCE_SECONDS: Final = 2.0  # how long no one must have got through for that
 LOOK_SECONDS: Final = 0.1  # how often who waits looks whether to go
 _hurried: ContextVar[bool] = ContextVar("hurried", default=False)
 
 
 @contextmanager
 def hurried() -> Iterator[None]:
-    """In the body, who must wait behind others for a catalog that stands still is told so instead: a client asks again,
-    a worker waits on.
+    """In the body, who must wait behind others for a catalog that stands still is answered so instead: a client asks
+    again, a worker waits on.
     """
     before = _hurried.set(True)
     try:
@@ -65,7 +65,7 @@ class Writers:
                 self._metrics.set(Counted.WAITING_WRITERS, len(self._since))
 
     def check(self) -> None:
-        """Raise ``NotStored`` if whoever came now would wait behind a few others, for a catalog that stands still."""
+        """Raise ``NotStored`` if a new writer would wait behind others for a catalog that stands still."""
         if len(self._since) >= MOST_WAITING and self._stands_still():
             raise self._refusal()
 

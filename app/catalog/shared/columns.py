@@ -25,7 +25,7 @@ def name_type() -> TypeEngine[str]:
 
 
 class _Checked(TypeDecorator[V]):
-    """Reads what was stored; anything else is damage of the catalog, not a fault of who asks."""
+    """Reads what was stored; anything else is damage of the catalog, not a fault of the caller."""
 
     __abstract__ = True
     cache_ok = True
@@ -52,7 +52,7 @@ class UtcTime(_Checked[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """``value`` in UTC; a naive time is a mistake of the program, because nobody knows which instant it means."""
+        """``value`` in UTC; a naive time is a mistake of the program, because it is unknown which instant it means."""
         if value is None:
             return None
         if value.tzinfo is None:

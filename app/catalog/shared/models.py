@@ -53,7 +53,7 @@ databases = sa.Table(
     sa.UniqueConstraint("name"),
 )
 
-# The row of a table is also its lock: whoever numbers a batch, claims or commits takes it first (repository docstring).
+# The row of a table is also its lock: taken first to number a batch, claim or commit (repository).
 tables = sa.Table(
     "tables",
     metadata,
@@ -73,7 +73,7 @@ tables = sa.Table(
     # What succeeded and is not listed any more: ``Tasks.forget``.
     sa.Column("forgotten_merges", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("forgotten_compactions", sa.BigInteger, nullable=False, server_default="0"),
-    # Merges that failed since the last one that succeeded: counted, for times do not tell which came first.
+    # Merges that failed since the last one that succeeded: counted, for times do not say which came first.
     sa.Column("failed_merges", sa.Integer, nullable=False, server_default="0"),
     sa.Column("merge_failed_at", UtcTime),
     sa.Column("created_at", UtcTime, nullable=False),
@@ -179,7 +179,7 @@ runs = sa.Table(
     sa.Column("partition", sa.Text),
     sa.Column("full", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("changed_at", UtcTime),
-    sa.Column("live_rows", sa.BigInteger),  # null where nobody counted them
+    sa.Column("live_rows", sa.BigInteger),  # null where it was not counted
     sa.Column("totals", JsonText),  # ``app.core.table.total_ranges``; null in rows of before migration 0017
     _checksum(),
 )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from app.core.table.history import Run, Snapshot
 
-MOST_OF_TABLE = 16  # snapshots: a table that is merged each second would fill the memory with what nobody asks for
+MOST_OF_TABLE = 16  # snapshots: a table that is merged each second would fill the memory with what nothing asks for
 MOST_FILES = 100_000  # data files of all snapshots that are kept, about 30 MiB if each were of one snapshot alone
 
 

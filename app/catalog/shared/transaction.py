@@ -28,7 +28,7 @@ class Touched:
     changes: bool = False
 
     def note(self, statement: sa.Executable) -> None:
-        """Count ``statement``. A table that is only just made is in nobody's view."""
+        """Count ``statement``. A table that is only just made is in no one's view."""
         if isinstance(statement, sa.UpdateBase) and statement.table in _SEEN:
             self.changes |= not (isinstance(statement, sa.Insert) and statement.table is tables)
         elif isinstance(statement, sa.UpdateBase) and statement.table in (tokens, facts):
@@ -43,7 +43,7 @@ class Touched:
 
 @dataclass(frozen=True)
 class Transaction:
-    """A transaction of the catalog over ``connection``; whoever opened it ends it.
+    """A transaction of the catalog over ``connection``; the one that opened it ends it.
 
     ``loaded`` is what the process has read of snapshots before, ``clock`` stands in for the database's own (tests),
     ``touched`` collects whose lookups change with the commit.

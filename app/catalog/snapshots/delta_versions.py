@@ -57,7 +57,7 @@ class DeltaVersions:
 
     def follow(self, snapshot: Snapshot, schema_id: int) -> DeltaVersion | None:
         """Return the version of a snapshot that was just committed, or of the current one after an ALTER; None where
-        the table does not publish, or readers of the files would not see the table in it. Whoever calls holds the
+        the table does not publish, or readers of the files would not see the table in it. The caller holds the
         table's lock.
         """
         runs = whole_runs(snapshot.runs)

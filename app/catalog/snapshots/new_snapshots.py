@@ -56,7 +56,7 @@ class NewSnapshot:
 
 @dataclass(frozen=True)
 class NewSnapshots:
-    """What the repository does for a commit. Whoever calls has locked the tables."""
+    """What the repository does for a commit. The caller has locked the tables."""
 
     transaction: Transaction
     delta: DeltaVersions

@@ -1,5 +1,5 @@
 """Rewrites: the snapshots that are not what came before them and some batches. They are remembered longer than the
-snapshots: without them nobody could tell which merged records a row is made of.
+snapshots: without them it is unknown which merged records a row is made of.
 """
 
 from __future__ import annotations

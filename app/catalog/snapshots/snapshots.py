@@ -251,7 +251,7 @@ class Snapshots:
         return expired
 
     def add_runs(self, table_id: str, new: Sequence[Run]) -> None:
-        """Store runs that snapshots are about to name. Whoever calls holds the table's lock."""
+        """Store runs that snapshots are about to name. The caller holds the table's lock."""
         self.new_snapshots.add_runs(table_id, new)
 
     def forget_keys(self, table_id: str, base_snapshot_id: int | None, new_runs: Sequence[Run]) -> Snapshot:

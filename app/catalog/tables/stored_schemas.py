@@ -12,7 +12,7 @@ from app.core.errors import DamagedCatalog, Invalid
 from app.core.table.options.entries import REMOVED_OPTIONS
 from app.core.table.schema import TableSchema
 
-# Members of a stored schema beside Paimon's.
+# Members of a stored schema besides Paimon's.
 _REMOVALS = "_kf_removals"
 HIGHEST_ID = "_kf_highest_id"  # of any column or field that the table ever had; not in schemas of 0.1.0
 

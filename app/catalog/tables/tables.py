@@ -59,8 +59,8 @@ def table_of(row: AnyRow) -> Table:
 
 
 def intact(rows: Iterable[AnyRow]) -> Iterator[tuple[AnyRow, Table]]:
-    """Yield rows of ``TABLES`` with their tables, without damaged ones: work for all tables goes on for the others. Who
-    asks for a damaged one itself is told, and so are scrubs.
+    """Yield rows of ``TABLES`` with their tables, without damaged ones: work for all tables continues for the others.
+    Who asks for a damaged one itself is told, and so are scrubs.
     """
     for row in rows:
         with suppress(DamagedCatalog):
@@ -354,7 +354,7 @@ class Tables:
         return found
 
     def _lock_named(self, database: str, name: str) -> AnyRow:
-        """Return the row of the table ``database.name``, which nobody else renames or drops until the transaction
+        """Return the row of the table ``database.name``, which no one else renames or drops until the transaction
         ends.
         """
         row = self.lock(self._row(database, name).id)

@@ -1,6 +1,6 @@
 """Tasks as the worker runs them: claimed under a lease, renewed, and ended by a commit or a failure.
 
-No transaction stays open while Spark works. Whoever ends a task must still hold its lease, and a commit must still
+No transaction stays open while Spark works. Anyone who ends a task must still hold its lease, and a commit must still
 find the snapshot that it began with.
 
 Locks on PostgreSQL are taken in one order, the table's row before the task's row, so that no two of these deadlock.
@@ -71,7 +71,7 @@ def claimable(now: datetime) -> sa.ColumnElement[bool]:
     """Tasks that wait while none of their table and kind runs and no keys are to be forgotten, and those whose worker
     let the lease expire.
 
-    Whoever still works on one whose lease only seems over, because the clock was set, cannot commit any more.
+    Anyone who still works on one whose lease only seems over, because the clock was set, cannot commit any more.
     """
     over = (merges.c.lease_expires_at <= now) | (merges.c.leased_at > now + _CLOCK_STEP)
     return WAITS | (merges.c.state == TaskState.RUNNING) & over
@@ -113,7 +113,7 @@ class Leases:
         return bool(self.candidates(kind, counts_stops=kind is TaskKind.MERGE))
 
     def claim(self, owner: str, lease_seconds: float, kind: TaskKind = TaskKind.MERGE) -> ClaimedTask | None:
-        """Return the oldest task of the kind that nobody runs, now leased to ``owner``; or None.
+        """Return the oldest task of the kind that no one runs, now leased to ``owner``; or None.
 
         A merge takes every staged batch of its table, a compaction none. A task whose owner died comes again, before
         newer ones, a merge with the batches that came since.
@@ -126,7 +126,7 @@ class Leases:
 
     def candidates(self, kind: TaskKind, *, counts_stops: bool = True) -> Sequence[AnyRow]:
         """Return what may be claimed, oldest first: no merge that waits for a compaction, and that one before others,
-        unless nobody ``counts_stops``. What was begun goes on.
+        unless no one ``counts_stops``. What was begun continues.
         """
         now = self.transaction.now()
         columns = (merges.c.id, merges.c.table_id, merges.c.state, merges.c.requested_at, merges.c.cancel_requested)
@@ -166,7 +166,7 @@ class Leases:
         return cancel_requested
 
     def hand_back(self, task_id: str, owner: str) -> None:
-        """End the lease and forget its owner: whoever claims the task next begins it again.
+        """End the lease and forget its owner: anyone who claims the task next begins it again.
 
         Raise ``Conflict`` when the lease is lost.
         """
@@ -217,7 +217,7 @@ class Leases:
         base_snapshot_id: int | None,
         changelog: Sequence[ChangelogFile] = (),
     ) -> Snapshot:
-        """Return the snapshot after ``base_snapshot_id`` that names ``new_runs``; the compaction goes on under its
+        """Return the snapshot after ``base_snapshot_id`` that names ``new_runs``; the compaction continues under its
         lease.
 
         Raise ``Conflict`` when another commit came first, the lease is lost or the table is gone.
@@ -337,7 +337,7 @@ class Leases:
         if row.kind is not TaskKind.MERGE:
             return 0
         mine = (batches.c.table_id == row.table_id) & (batches.c.state == BatchState.STAGED)
-        # No state row is made of records that are to be forgotten and of later ones: nobody could part them.
+        # No state row is made of records that are to be forgotten and of later ones: no one could part them.
         until = sa.select(sa.func.min(forgettings.c.until_batch)).where(
             forgettings.c.table_id == row.table_id, forgettings.c.forgotten_at.is_(None)
         )
@@ -352,7 +352,7 @@ class Leases:
     def _hold(self, task_id: str, owner: str) -> AnyRow:
         """Return the task's row, locked after its table. Raise ``Conflict`` unless it runs under ``owner``'s lease.
 
-        An expired lease that nobody took is still ``owner``'s.
+        An expired lease that no one took is still ``owner``'s.
         """
         table_id = self.transaction.execute(sa.select(merges.c.table_id).where(merges.c.id == task_id)).scalar()
         if table_id is None:

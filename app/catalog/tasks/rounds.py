@@ -2,7 +2,7 @@
 as one merge takes (docs/decisions/0041).
 
 Every merge has its own lease, snapshot and end all the same. What is out of the ordinary is left out of a round and
-goes by ``app.catalog.tasks.leases``. Whoever locks several tables does so by id, so that no two deadlock.
+goes by ``app.catalog.tasks.leases``. Anyone who locks several tables does so by id, so that no two deadlock.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _ENDED = (
 
 @dataclass(frozen=True)
 class WaitingMerge:
-    """A merge that nobody runs, and what it would fold.
+    """A merge that no one runs, and what it would fold.
 
     ``plain``: it was never begun, all its batches have the table's present schema, and it may take all of them.
     """
@@ -150,7 +150,7 @@ class Rounds:
         return {row.id: (table, row.merge_at_most is None) for row, table in found}
 
     def claim(self, chosen: Sequence[WaitingMerge], owner: str, lease_seconds: float) -> list[ClaimedTask]:
-        """Return those of the ``plain`` merges that nobody else has claimed meanwhile, now leased to ``owner``, in the
+        """Return those of the ``plain`` merges that no one else has claimed meanwhile, now leased to ``owner``, in the
         order given; each takes every staged batch of its table.
         """
         locked = self.tables.lock_all([one.table.id for one in chosen])
@@ -186,7 +186,7 @@ class Rounds:
         """Return the snapshots that merges became, by the ids of the merges: those that still hold their lease, whose
         table has the schema and the claims that they began with. Of the others nothing is stored.
 
-        They are appended to whatever is current: a run of new records fits on any snapshot.
+        They are appended to what is current: a run of new records fits on any snapshot.
         """
         locked = self.tables.lock_all([one.claimed.table.id for one in folded])
         held = sa.select(merges.c.id, merges.c.lease_owner).where(

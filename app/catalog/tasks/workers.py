@@ -45,7 +45,7 @@ class Workers:
         return [_lease(row) for row in self.transaction.execute(query.limit(limit))]
 
     def waiting(self) -> Mapping[TaskKind, int]:
-        """Return how many tasks of each kind nobody has begun."""
+        """Return how many tasks of each kind no one has begun."""
         query = sa.select(merges.c.kind, sa.func.count()).where(merges.c.state == TaskState.PENDING)
         found = {row[0]: row[1] for row in self.transaction.execute(query.group_by(merges.c.kind))}
         return {kind: found.get(kind, 0) for kind in TaskKind}

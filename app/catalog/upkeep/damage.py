@@ -69,7 +69,7 @@ class Damages:
     def note(self, found: Sequence[DamagedFile]) -> None:
         """Keep what was found; of a file that was known to be damaged the last finding, and when it was first found.
 
-        What a dropped table had is nobody's damage.
+        What a dropped table had is no one's damage.
         """
         for error in found:
             try:
@@ -103,7 +103,7 @@ class Damages:
                 self.transaction.execute(of.update().where(mine, name == row.name).values(values))
 
     def forget_unneeded(self) -> int:
-        """Forget the damage of files that nobody needs any more; of how many."""
+        """Forget the damage of files that nothing needs any more; of how many."""
         return self.transaction.execute(damages.delete().where(sa.not_(_is_needed()))).rowcount
 
     def knows(self, error: DamagedFile) -> bool:

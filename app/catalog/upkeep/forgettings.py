@@ -173,7 +173,7 @@ class Forgettings:
 
     def replace_runs(self, table_id: str, replaced: Mapping[str, Run | None], numbers: Collection[int]) -> None:
         """Have the snapshots of these ``numbers`` name the runs that took the place of others, which are forgotten
-        where no snapshot names them any more. Whoever calls holds the table's lock.
+        where no snapshot names them any more. The caller holds the table's lock.
         """
         self.snapshots.add_runs(table_id, [run for run in replaced.values() if run is not None])
         mine = (snapshot_runs.c.table_id == table_id) & snapshot_runs.c.snapshot_id.in_(numbers)
@@ -189,7 +189,7 @@ class Forgettings:
         self.transaction.execute(runs.delete().where(gone))
 
     def note_rewritten(self, table_id: str, numbers: Collection[int]) -> None:
-        """These snapshots are not what they were: whoever has loaded them loads them again."""
+        """These snapshots are not what they were: anyone who has loaded them loads them again."""
         changed = (snapshots.c.table_id == table_id) & snapshots.c.id.in_(numbers)
         self.transaction.execute(snapshots.update().where(changed).values(rewritten=snapshots.c.rewritten + 1))
         named = sa.select(snapshot_runs.c.run_id).where(
@@ -204,7 +204,7 @@ class Forgettings:
             self.transaction.execute(snapshots.update().where(mine).values(checksum=checksum))
 
     def replace_files(self, table_id: str, by: Replacements) -> None:
-        """Have the catalog name the files of ``by`` that are of no run. Whoever calls holds the table's lock."""
+        """Have the catalog name the files of ``by`` that are of no run. The caller holds the table's lock."""
         for batch in by.batches:
             values = {**{name: getattr(batch, name) for name in _BATCH}, "checksum": checksums.of_batch(batch)}
             self.transaction.execute(batches.update().where(batches.c.id == batch.id).values(values))
@@ -242,7 +242,7 @@ class Forgettings:
     def note_forgotten(
         self, forgetting: Forgetting, snapshot_id: int | None, rows: int, records: int, held: Collection[int]
     ) -> None:
-        """Nobody who reads the table from now on finds its keys."""
+        """No one who reads the table from now on finds its keys."""
         self._change(
             forgetting.id,
             forgotten_at=self.transaction.now(),

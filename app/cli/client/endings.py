@@ -17,7 +17,7 @@ class Exit(IntEnum):
     REFUSED = 1  # the service refuses it as it is, or the merge that was waited for did not succeed
     USAGE = 2  # the command line, a setting or a file cannot be understood; nothing was asked
     NOT_FOUND = 3  # the database, table, row, snapshot or merge is not there
-    UNREACHABLE = 4  # nobody answers at the URL, or the answer broke off
+    UNREACHABLE = 4  # no one answers at the URL, or the answer broke off
     NOT_PERMITTED = 5  # no token, one that is not valid, or one that may not do this
     BUSY = 6  # the service cannot do it now, and could not while it was asked again
     FAULT = 7  # an error inside the service; its log says more

@@ -1,4 +1,4 @@
-"""A file cut into batches: always at the same places, so that a load that broke goes on where it was.
+"""A file cut into batches: always at the same places, so that a load that broke continues where it was.
 
 Where the cuts are follows from the file and the bounds below alone. A change of these bounds doubles the rest of a load
 that broke before it: it would send other batches, under other keys.

@@ -25,8 +25,8 @@ def knows(words: Sequence[str]) -> bool:
 
 
 def run() -> None:
-    """Carry out the command line. What went wrong is told in lines, with ``--json`` in JSON, on standard error, and by
-    the exit status: an ``Exit``.
+    """Carry out the command line. What went wrong is reported in lines, with ``--json`` in JSON, on standard error, and
+    by the exit status: an ``Exit``.
     """
     try:
         commands(prog_name="keyfold")

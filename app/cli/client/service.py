@@ -39,7 +39,7 @@ class Refused(Failure):
 
 
 class Unreached(Failure):
-    """Nobody answers, or the answer broke off. ``sent``: the service may have had the request."""
+    """No one answers, or the answer broke off. ``sent``: the service may have had the request."""
 
     def __init__(self, url: str, error: httpx.TransportError) -> None:
         self.sent = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
@@ -168,7 +168,7 @@ def _pause(state: RetryCallState) -> float:
 
 
 def _tell_of_pause(state: RetryCallState) -> None:
-    """Nobody waits without knowing what for."""
+    """No one waits without knowing what for."""
     error = None if state.outcome is None else state.outcome.exception()
     if isinstance(error, Failure):
         tell(f"{error.lines[0]}; asking again in {state.upcoming_sleep:.0f} s")

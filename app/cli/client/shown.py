@@ -30,7 +30,7 @@ def say(line: str) -> None:
 
 
 def tell(line: str) -> None:
-    """A line about what goes on, beside the result."""
+    """A line about what continues, beside the result."""
     print(plain(line), file=sys.stderr, flush=True)  # noqa: T201  # the same
 
 

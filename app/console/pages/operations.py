@@ -169,7 +169,7 @@ _COLOURS: Final = ("blue", "orange", "green", "grey")
 
 
 def _of_processes(hour: Hour) -> list[_Entry]:
-    """Processor time and memory of each kind of process: those that serve are told together."""
+    """Processor time and memory of each kind of process: those that serve are reported together."""
     kinds: dict[str, list[str]] = {}
     for life in hour.metrics.lives():
         kinds.setdefault(life.name.partition("-")[0], []).append(life.name)

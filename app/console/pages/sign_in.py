@@ -21,7 +21,7 @@ SIGN_OUT_PATH: Final = "/console/sign-out"
 
 
 def show_sign_in(visit: Visit) -> Response:
-    """Asks for a token; whoever needs none goes on at once."""
+    """Asks for a token; anyone who needs none continues at once."""
     onward = _onward(visit.asked("next"))
     if visit.grant is EVERYBODY or visit.grant.name:
         return visit.go(onward)
@@ -51,7 +51,7 @@ def sign_in(visit: Visit) -> Response:
 
 
 def sign_out(visit: Visit) -> Response:
-    """Ends the session: its cookie opens nothing any more, whoever kept it."""
+    """Ends the session: its cookie opens nothing any more, for anyone who kept it."""
     _end_session(visit)
     response = visit.go(SIGN_IN_PATH)
     set_cookie(visit.request, response, new_visitor())

@@ -64,7 +64,7 @@ def _page(visit: Visit, asked: dict[str, Any], error: Invalid | AlreadyExists | 
     with visit.parts.database.reading() as repository:
         found = list_tokens(repository, PageRequest(PAGE_TOKENS, visit.asked("after") or None))
         required, now = repository.tokens.required(), repository.now()
-    if error is None and not required:  # another role would leave nobody to make the second one here
+    if error is None and not required:  # another role would leave no one to make the second one here
         asked = {**asked, "role": Role.ADMIN.value}
     body = {"name": asked["name"] or "NAME", "role": asked["role"], "on": [EVERYTHING]}
     return visit.page(

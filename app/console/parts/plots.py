@@ -16,7 +16,7 @@ HEIGHT: Final = 100.0
 SPANS: Final = (240.0, 1200.0, HOUR_SECONDS)  # in seconds: their quarters are whole minutes
 ROWS: Final = 12  # of a plot as a table: five minutes each
 _NICE: Final = (1.0, 2.0, 5.0, 10.0)
-Point = tuple[float, float | None]  # seconds since 1970, and what was then; None where nobody could tell
+Point = tuple[float, float | None]  # seconds since 1970, and what was then; None where it is unknown
 Says = Callable[[float], str]
 
 
@@ -66,7 +66,7 @@ class Line:
 
     @property
     def last(self) -> float | None:
-        """What it is now; None where nobody can tell."""
+        """What it is now; None where it is unknown."""
         return self.points[-1][1] if self.points else None
 
 

@@ -31,13 +31,13 @@ class Target:
 
     @property
     def key_query(self) -> str:
-        """The key as it stands in an address."""
+        """The key as it is in an address."""
         return urlencode([("key", text) for text in self.key])
 
 
 @dataclass(frozen=True)
 class Snippet:
-    """One text to paste: ``needs`` is what must be installed, ``name`` tells it apart."""
+    """One text to paste: ``needs`` is what must be installed, ``name`` distinguishes it."""
 
     name: str
     title: str
@@ -176,7 +176,7 @@ with urlopen(Request({url}, headers=headers)) as answer:
 
 
 def _arrow(target: Target, own: str, then: str) -> str:
-    """Return a program that has all rows as a table of Arrow, and goes on with them."""
+    """Return a program that has all rows as a table of Arrow, and continues with them."""
     return _ARROW_ROWS.format(
         imports="import os\n" if target.token else "",
         own=own,

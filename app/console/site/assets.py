@@ -52,7 +52,7 @@ def asset_url(name: str) -> str:
 
 def answer_asset(name: str, digest: str) -> Response | None:
     """Return the asset; None where there is none of that name. While a service of another version runs beside this one
-    a page may ask for another ``digest``: whatever is answered then is not to be kept.
+    a page may ask for another ``digest``: what is answered then is not to be kept.
     """
     asset = assets().get(name)
     if asset is None:

@@ -19,7 +19,7 @@ _PURPOSE: Final = b"keyfold console form"
 
 def cookie_name(request: Request) -> str:
     """Return what the cookie is called: two services on one machine share its cookies, so the port is in it. Under
-    https the browser itself sees to it that nobody else set it (RFC 6265bis, 4.1.3.2).
+    https the browser itself sees to it that no one else set it (RFC 6265bis, 4.1.3.2).
     """
     if request.url.scheme == "https":
         return f"__Host-keyfold_{request.url.port or 443}"
@@ -38,7 +38,7 @@ def session_of(cookie: str | None) -> str | None:
 
 
 def new_visitor() -> str:
-    """Return the cookie of a browser in which nobody signed in: it proves that a form came from a page shown there."""
+    """Return the cookie of a browser in which no one signed in: it proves that a form came from a page shown there."""
     return f"visitor_{secrets.token_urlsafe(32)}"
 
 

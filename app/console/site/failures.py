@@ -27,7 +27,7 @@ _TITLES: Final = {
 
 
 def failure_page(visit: Visit, error: KeyfoldError) -> Response:
-    """Return the page that tells ``error``."""
+    """Return the page that reports ``error``."""
     status = status_of(error)
     if status == 500:
         return unforeseen_page(visit, error)

@@ -28,7 +28,7 @@ from app.settings import Settings
 VISIT: Final = "keyfold.visit"  # the member of the scope that has the ``Visit`` and the ``Page`` of a request
 SIGN_IN_PATH: Final = "/console/sign-in"
 NOBODY: Final = Grant("", Role.READ, TokenScope())
-"""What whoever has not signed in may do: read nothing."""
+"""What anyone who has not signed in may do: read nothing."""
 _METHODS: Final = ("GET", "HEAD", "POST")
 _OLD_HOME: Final = "/console"  # where people look for the console, too
 NOUNS: Final = ("database", "table")
@@ -112,7 +112,7 @@ class ConsoleGate:
         except Unauthorized as error:
             if page.role is None:
                 return NOBODY
-            if session is not None:  # whoever sends none only asks for the page, and is shown where to sign in
+            if session is not None:  # anyone who sends none only asks for the page, and is shown where to sign in
                 count_failure(parts.rates.failures, address_of(request.scope), error)
             raise
         if grant is EVERYBODY:

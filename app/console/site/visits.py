@@ -119,7 +119,7 @@ class Visit:
         return Response(status_code=204, headers=_HEADERS)
 
     def digest(self, template: str, **values: Any) -> str:
-        """Return what a fragment with these values is told apart by, for the page that has it from the first."""
+        """Return what a fragment with these values is distinguished by, for the page that has it from the first."""
         return xxh3_64_hexdigest(self._rendered(template, {**values, "digest": ""}))
 
     def go(self, path: str) -> Response:
@@ -133,7 +133,7 @@ class Visit:
             self.parts.audit.write(**who, operation=operation, **told, outcome="done", status=200)
 
     def once(self, digest: str) -> str | None:
-        """Return the Idempotency-Key of a form that has ``new_once`` in its field ``once``; ``digest`` tells what it
+        """Return the Idempotency-Key of a form that has ``new_once`` in its field ``once``; ``digest`` says what it
         says: sent twice it counts once, and with other values it is another one.
         """
         once = self.form.get("once", "")
@@ -145,7 +145,7 @@ class Visit:
 
 
 def new_once() -> str:
-    """Return what tells one form that is shown from all others."""
+    """Return what distinguishes one form that is shown from all others."""
     return secrets.token_urlsafe(12)
 
 
@@ -156,7 +156,7 @@ Shows = Callable[[Visit], Response]
 class Page:
     """One page, or one thing that a page can do: ``shows`` answers ``method`` of ``path``, in a thread.
 
-    ``role`` is what the visitor needs, for the database and the table in the path if there are any; None: nobody needs
+    ``role`` is what the visitor needs, for the database and the table in the path if there are any; None: no one needs
     to have signed in. ``reads``: it changes nothing, although it is asked for with a form.
     """
 

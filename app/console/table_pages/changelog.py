@@ -37,7 +37,7 @@ NO_CHANGE: Final[Mapping[SnapshotKind, str]] = {
 
 @dataclass(frozen=True)
 class ChangeShown:
-    """One change. An update that tells what was before is one of them: then ``before`` has its columns as they were.
+    """One change. An update that says what was before is one of them: then ``before`` has its columns as they were.
     ``differ`` are those that have another value.
     """
 
@@ -128,7 +128,7 @@ def _told(found: Newest) -> dict[str, Any]:
 
 
 def _state(table: Table, head: int | None) -> str:
-    """What the fragment is told apart by: an ALTER may begin a changelog, or end it."""
+    """What the fragment is distinguished by: an ALTER may begin a changelog, or end it."""
     return f"{table.schema_id}.{head or 0}"
 
 
@@ -146,7 +146,7 @@ def _shown(changes: Changes) -> SnapshotShown:
 
 
 def _paired(rows: Sequence[tuple[RowKind, dict[str, Any]]], keys: Sequence[str]) -> Iterator[ChangeShown]:
-    """The changes in their order; what was before an update is told with it."""
+    """The changes in their order; what was before an update is reported with it."""
     before: ChangeShown | None = None
     for kind, row in rows:
         shown = ChangeShown(kind, [row.get(name) for name in keys], row)

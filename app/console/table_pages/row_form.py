@@ -136,7 +136,7 @@ _UNTOUCHED: Final = object()
 
 
 def _written(column: Column, sent: Mapping[str, str]) -> Any:
-    """The value that somebody wrote for ``column``; ``_UNTOUCHED`` where nobody did."""
+    """The value that somebody wrote for ``column``; ``_UNTOUCHED`` where no one did."""
     name = column.name
     if sent.get(_NULL + name):
         return None

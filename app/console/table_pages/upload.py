@@ -65,7 +65,7 @@ def send(visit: Visit) -> Response:
 
 
 def _upload(visit: Visit) -> Upload:
-    """The file as the API gets it. Raises ``Invalid`` where there is none, or where nobody says what it is."""
+    """The file as the API gets it. Raises ``Invalid`` where there is none, or where no one says what it is."""
     if visit.file is None:
         raise Invalid("choose a file")
     name = visit.file.name.lower()

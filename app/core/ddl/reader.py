@@ -70,7 +70,7 @@ def read_tables(text: str, dialect: Dialect | None = None) -> list[TableStatemen
     """Return the tables that the statements of ``text`` create, in the order of the statements.
 
     Raise ``Invalid`` with every fault of every statement that does not read as CREATE TABLE; a schema's own faults are
-    told by whoever validates it.
+    told by anyone who validates it.
     """
     _check_size(len(text), MOST_CHARACTERS, FaultCode.TOO_LONG, "characters")
     source = Source(text, dialect or dialect_of(text))

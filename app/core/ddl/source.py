@@ -74,7 +74,7 @@ class Source:
 
 
 def _unescaped(bare: str) -> str:
-    r"""Code without quotes as it stands in pages of Paimon's documentation: ``MAP\<STRING, STRING>``."""
+    r"""Code without quotes as it is in pages of Paimon's documentation: ``MAP\<STRING, STRING>``."""
     return re.sub(r"\\(?=[<>])", " ", bare)
 
 

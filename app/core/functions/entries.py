@@ -28,7 +28,7 @@ from app.core.types.kinds import Kind
 class FunctionUse:
     """One use of a function: its column, the order of the records it sees, the group that lets them in.
 
-    ``group``: its sequence group; ``names``: records tell which columns they name. ``options`` are the function's own
+    ``group``: its sequence group; ``names``: records say which columns they name. ``options`` are the function's own
     options of the column, parsed, by suffix (``list-agg-delimiter``). ``retracts``: the table takes -U or -D records
     that reach the function; ``table_retracts``: it takes any at all.
     """

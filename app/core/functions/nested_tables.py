@@ -15,7 +15,7 @@ from app.core.types.numbers import float_rank
 
 @dataclass(frozen=True)
 class NestedKey:
-    """How the elements of a nested table are told apart (§5.5): key fields, what a null in them means, their order."""
+    """What distinguishes the elements of a nested table (§5.5): key fields, what a null in them means, their order."""
 
     fields: tuple[str, ...]
     null_strategy: str = "merge"

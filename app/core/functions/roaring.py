@@ -195,7 +195,7 @@ def read_roaring32(data: bytes) -> BitMap:
     reader = _Reader(bytes(data))
     containers = _read_portable(reader)
     reader.end()
-    # What was checked is written anew: pyroaring trusts the bytes it gets.
+    # What was checked is written again: pyroaring trusts the bytes it gets.
     return BitMap.deserialize(_write_portable(containers))
 
 

@@ -105,7 +105,7 @@ class Union(Rule):
     """An associative and commutative function of one column that skips nulls and takes no retracts.
 
     ``join`` makes one of two values. ``called`` names the function and its options. ``shown`` turns the state into the
-    visible value, ``unreadable`` tells why a value is none of the function's.
+    visible value, ``unreadable`` says why a value is none of the function's.
     """
 
     column: Column

@@ -41,7 +41,7 @@ class Lateness:
 
     @staticmethod
     def measures(data_type: DataType, horizon: Horizon) -> bool:
-        """Return whether sequences of the type can be told apart by the horizon."""
+        """Return whether sequences of the type can be distinguished by the horizon."""
         families = (Family.INTEGER,) if isinstance(horizon, int) else (Family.DATE, Family.TIMESTAMP)
         return data_type.family in families
 

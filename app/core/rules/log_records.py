@@ -23,7 +23,7 @@ def member_of(column: Column) -> str:
 class LogRecords:
     """Log entries in merge order, which is ``order``; ``members`` gives what a column is called in an entry.
 
-    An entry that is older than a column is null there. ``told``: the columns of which entries tell whether they name
+    An entry that is older than a column is null there. ``told``: the columns of which entries say whether they name
     them; none where every entry names all.
     """
 

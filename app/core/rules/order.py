@@ -107,7 +107,7 @@ class Order:
     def ranks(
         self, column: Callable[[str], Sequence[Any]], adds: Callable[[int], bool], places: Sequence[int]
     ) -> list[Any]:
-        """As ``rank``, of many records at once; ``column`` gives the values of one, ``adds`` tells of a place whether
+        """As ``rank``, of many records at once; ``column`` gives the values of one, ``adds`` says of a place whether
         its record adds. Not where arrival alone decides.
         """
         ranks = [field.ranks(column(field.column.name), places) for field in self.fields]

@@ -41,7 +41,7 @@ class Condition(ABC):
 
 @dataclass(frozen=True)
 class Adds(Condition):
-    """+I and +U; ``because`` tells why no retract takes part."""
+    """+I and +U; ``because`` says why no retract takes part."""
 
     because: str = ""
 

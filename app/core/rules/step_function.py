@@ -60,7 +60,7 @@ class StepFunction:
     """A function of one column, one step per record.
 
     ``start`` makes the fold of no values. ``associative``: the step also joins two accumulated values (adds only).
-    ``fault`` and ``retract_fault`` tell why a value can never be folded. ``wide``: the type in which to accumulate,
+    ``fault`` and ``retract_fault`` say why a value can never be folded. ``wide``: the type in which to accumulate,
     checked against the column's when the row is read; None where the column's own will do. ``endless``: the value of
     ``wide`` that stands for a step that raised ``InexactFold``; None where none does.
     """
@@ -73,7 +73,7 @@ class StepFunction:
     endless: Decimal | None = None
 
     def folded(self, values: Sequence[Any], adds: Sequence[bool] = ()) -> Any:
-        """Return the fold of ``values`` in order; ``adds`` tells of each whether it is added or taken back, none: all
+        """Return the fold of ``values`` in order; ``adds`` says of each whether it is added or taken back, none: all
         are added. A retract of nothing has no effect. May raise ``InexactFold``.
         """
         fold = self.start()

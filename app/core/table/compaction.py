@@ -36,7 +36,7 @@ class Stop:
 
     def holds(self, now: datetime) -> bool:
         """Return whether merges wait at ``now``. A request in the future was noted before the clock was set back:
-        nobody knows how long ago that was.
+        it is unknown how long ago that was.
         """
         return self.runs >= self.trigger and self.since <= now < self.until
 

@@ -128,8 +128,8 @@ class Run:
     ``schema_id`` is the schema whose column names and types the files have. ``partition`` is the JSON object of the
     partition columns' values, None in a table without ``partitionKeys``. ``full``: the run is what a full compaction
     made, so it held all there was. ``changed_at`` is when the newest of its records was merged; the commit sets it
-    where it is None. ``live_rows`` are those that would be seen if there were no other run; None where nobody counted
-    them.
+    where it is None. ``live_rows`` are those that would be seen if there were no other run; None where it was not
+    counted them.
     """
 
     id: str
@@ -203,7 +203,7 @@ class Snapshot:
 @dataclass(frozen=True)
 class Rewrite:
     """A snapshot that is not the one before it and some batches: a rollback, which shows what ``restored_from`` showed
-    (None where nobody knows), a drop of ``partitions`` (JSON texts), or one that forgets keys.
+    (None where it is unknown), a drop of ``partitions`` (JSON texts), or one that forgets keys.
     """
 
     snapshot_id: int
@@ -312,7 +312,7 @@ class NewBatch:
 @dataclass(frozen=True)
 class Batch:
     """One accepted POST. ``number`` is its place in the table's arrival order, from 1; ``digest`` is xxh3-128 of its
-    file, None where nobody computed it. ``tries`` counts the merges that it made fail, ``fault`` says why it is set
+    file, None where it was never computed. ``tries`` counts the merges that it made fail, ``fault`` says why it is set
     aside, ``accepted_by`` which token it was sent with.
     """
 

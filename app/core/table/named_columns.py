@@ -20,7 +20,7 @@ Words = Mapping[str, int]
 
 
 def word_of(column: Column) -> str:
-    """Return the word that tells of the column."""
+    """Return the word that says of the column."""
     return f"{NAMED_COLUMN}_{column.id // WORD_BITS}"
 
 
@@ -51,7 +51,7 @@ def words_naming(columns: Iterable[Column], names: Collection[str] | None) -> Wo
 
 def names_in(schema: TableSchema, words: Mapping[str, Any]) -> frozenset[str] | None:
     """Return the columns that a record with these ``words`` names; None, which is all of them, where the table's
-    records do not tell.
+    records do not say.
     """
     if not schema.tells_named:
         return None

@@ -105,7 +105,7 @@ class TableSchema:
 
     @cached_property
     def tells_named(self) -> bool:
-        """Whether records of the table tell which columns they name (merge-semantics A.12)."""
+        """Whether records of the table say which columns they name (merge-semantics A.12)."""
         return self.parsed["record.absent-columns"] is AbsentColumns.UNCHANGED
 
     @cached_property
@@ -298,7 +298,7 @@ def _with_key_nullability(
         if nullable.parse(options.get(nullable.key, "false")):
             return columns
     except ValueError:
-        pass  # told with the faults of all options
+        pass  # reported with the faults of all options
     return tuple(
         Column(c.id, c.name, c.type.with_nullable(False), c.description, c.default) if c.name in primary_key else c
         for c in columns

@@ -60,7 +60,7 @@ class DataType:
 
     @property
     def family(self) -> Family:
-        """What its values are, whatever their size."""
+        """What its values are, for any size."""
         return self.entry.family
 
     @property

@@ -9,7 +9,7 @@ from app.core.types.datatype import DataType, walk_types
 
 
 def with_unique_ids(columns: Sequence[tuple[int, DataType]]) -> list[tuple[int, DataType]]:
-    """Return the (id, type) of each column with no id used twice, at whatever depth.
+    """Return the (id, type) of each column with no id used twice, at any depth.
 
     An id stays where it is met first: columns in order, then ROW fields depth-first, a field before those inside it.
     Each later use gets the next id above all ids of the schema. So the ids of a schema without twins never change.

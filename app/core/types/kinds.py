@@ -33,7 +33,7 @@ class Kind(StrEnum):
 
 
 class Family(Enum):
-    """Kinds whose values are the same thing, whatever their size."""
+    """Kinds whose values are the same thing, for any size."""
 
     BOOLEAN = auto()
     INTEGER = auto()

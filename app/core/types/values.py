@@ -71,7 +71,7 @@ def one_zero(value: Any) -> Any:
 
 
 def value_text(encoded: Any) -> str:
-    """Return a scalar's JSON value as text, as it stands in a URL or an object's member name."""
+    """Return a scalar's JSON value as text, as it is in a URL or an object's member name."""
     if isinstance(encoded, bool):
         return "true" if encoded else "false"
     return encoded if isinstance(encoded, str) else str(encoded)

@@ -1,4 +1,4 @@
-"""When tokens were last used: noted in memory by whoever lets a request in, written to the catalog now and then."""
+"""When tokens were last used: noted in memory by anyone who lets a request in, written to the catalog now and then."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Wish:
 
 @dataclass(frozen=True)
 class MadeToken:
-    """A token and its text, which nobody is told again."""
+    """A token and its text, which no one is told again."""
 
     token: ApiToken
     secret: str = field(repr=False)
@@ -43,7 +43,7 @@ class MadeToken:
 def token_digest(token: str) -> str:
     """Return what the catalog keeps of a token.
 
-    A slow, salted hash protects texts that people choose, which can be guessed. Tokens hold 256 random bits: nobody
+    A slow, salted hash protects texts that people choose, which can be guessed. Tokens hold 256 random bits: no one
     guesses one from its digest however fast that is, and a slow hash would cost every request its time.
     """
     return hashlib.sha256(token.encode()).hexdigest()
@@ -121,7 +121,7 @@ def _instant(text: str) -> datetime:
 
 
 def told_of(token: ApiToken) -> dict[str, object]:
-    """Return what the audit log tells of a token that was made."""
+    """Return what the audit log says of a token that was made."""
     expires = None if token.expires_at is None else token.expires_at.isoformat()
     return {"name": token.name, "role": token.role, "on": token.scope.patterns, "expires": expires}
 

@@ -75,7 +75,7 @@ class Admission(Repeated):
     """Keeps batches out while what is staged has reached its bounds; one for a process.
 
     A batch costs no query: the staging areas are read about once a second while batches come, and what this process
-    accepts meanwhile is added. So a bound holds to within a second of what other processes accept, and whoever is
+    accepts meanwhile is added. So a bound holds to within a second of what other processes accept, and anyone who is
     about to be refused is so by what the catalog said just now. A batch is let in below the bounds however large it
     is; bodies that are being read count as staged.
     """

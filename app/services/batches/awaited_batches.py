@@ -16,7 +16,7 @@ from app.services.snapshots.heads import Heads
 
 WAIT_SECONDS: Final = 60.0
 _STEP_SECONDS: Final = 0.02
-_LOOK_SECONDS: Final = 1.0  # what no mark tells of is seen so late
+_LOOK_SECONDS: Final = 1.0  # what no mark says of is seen so late
 
 
 @dataclass(frozen=True)

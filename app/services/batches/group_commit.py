@@ -112,7 +112,7 @@ class GroupCommit:
             if len(group) == 1:
                 group[0].outcome = error
                 return
-            for entry in group:  # nobody fails for what another one met
+            for entry in group:  # no one fails for what another one met
                 self._enter_all(table_id, [entry])
             return
         for entry, outcome in zip(group, outcomes, strict=True):

@@ -96,7 +96,7 @@ def json_event_pieces(
         yield partial(reading.decode, partial(parsed_each, enumerate(raws[first:last], first), "event", first), first)
 
 
-_SPACE = 1000  # before a list; whoever sends more has a body of one event
+_SPACE = 1000  # before a list; anyone who sends more has a body of one event
 
 
 def ndjson_event_pieces(

@@ -63,12 +63,12 @@ class _Open:
 
 @dataclass
 class _Reading:
-    """Of what nobody asked for only the depth is kept: texts may open a bracket with each of their characters."""
+    """Of what no one asked for only the depth is kept: texts may open a bracket with each of their characters."""
 
     root: _Asked
     offsets: dict[str, int] = field(default_factory=dict)
     inside: list[_Open] = field(default_factory=list)
-    unasked: int = 0  # brackets that are open inside a value that nobody asked for
+    unasked: int = 0  # brackets that are open inside a value that no one asked for
 
     def take(self, lexeme: str, offset: int) -> None:
         """One lexeme. Raise ``ValueError`` or ``IndexError`` for what is no JSON."""

@@ -31,7 +31,7 @@ class SentFile:
 
 @dataclass(frozen=True)
 class SentForm:
-    """The fields of a form, and its file; none where nobody chose one."""
+    """The fields of a form, and its file; none where no one chose one."""
 
     fields: Mapping[str, str] = field(default_factory=dict)
     file: SentFile | None = None

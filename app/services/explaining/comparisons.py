@@ -171,7 +171,7 @@ def _expired(repository: Repository, table: Table, task: Task) -> NotFound:
 
 
 def _since_last(repository: Repository, table: Table, after: Snapshot) -> Compared:
-    """Return the snapshot and the one before it; where that has expired, a merge's own runs tell what it found."""
+    """Return the snapshot and the one before it; where that has expired, a merge's own runs say what it found."""
     before = repository.snapshots.find(table.id, after.id - 1) if after.id > 1 else None
     if before is not None or after.id == 1:
         return _compared(repository, table, before, after)

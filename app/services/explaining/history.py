@@ -183,8 +183,8 @@ class _KeyRecords:
 def file_history(database: CatalogDatabase, warehouse: Warehouse, table: Table, cut: Cut = CUT) -> None:
     """Put what is kept in the staging files of merged batches into history files, and small ones into larger ones.
 
-    A file is named when it is whole, and what it has is forgotten elsewhere in the same transaction: whoever is
-    interrupted leaves files that nobody names. Records whose staging file is damaged end what is kept: history begins
+    A file is named when it is whole, and what it has is forgotten elsewhere in the same transaction: anyone who is
+    interrupted leaves files that nothing names. Records whose staging file is damaged end what is kept: history begins
     again after them. Raise ``OSError``, and ``KeyfoldError`` where catalog or warehouse do not answer.
     """
     if not retention_of(table).window:
@@ -261,7 +261,8 @@ def _join_some(database: CatalogDatabase, warehouse: Warehouse, table: Table, cu
 
 
 def _check_there(warehouse: Warehouse, table: Table, files: Sequence[HistoryFile]) -> None:
-    """Under the table's lock, under which sweeps remove what nobody names: who slept before the commit may be too late.
+    """Under the table's lock, under which sweeps remove what nothing names: who slept before the commit may be too
+    late.
 
     Raise ``Unavailable``.
     """
@@ -272,7 +273,7 @@ def _check_there(warehouse: Warehouse, table: Table, files: Sequence[HistoryFile
 def _give_up(database: CatalogDatabase, table: Table, error: DamagedFile) -> None:
     """What cannot be read is not promised any more."""
     if error.file.batch_id is None:
-        noted(database, error)  # whoever needs the file is told, until history begins after it
+        noted(database, error)  # anyone who needs the file is told, until history begins after it
         return
     with database.transaction(wakes=False) as repository:
         repository.tables.lock(table.id)

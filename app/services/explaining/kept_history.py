@@ -178,7 +178,7 @@ class KeptHistory:
         ]
 
     def _schemas(self, kept: Sequence[KeptRecord]) -> Mapping[int, TableSchema]:
-        """Return the schema under which each merge folded. Of an expired snapshot nobody knows it: it is not older than
+        """Return the schema under which each merge folded. Of an expired snapshot it is unknown: it is not older than
         that of its batches, nor than that of the merge before.
         """
         table = self.view.table

@@ -117,7 +117,7 @@ def try_records(
 
 def typed(column: Column, text: str) -> Any:
     """Return what somebody wrote into a field of ``column``, as JSON; the text itself where it is no value of it, so
-    that the fault is told as that of any record.
+    that the fault is reported as that of any record.
     """
     try:
         value = _read(column, text)

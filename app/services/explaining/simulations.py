@@ -66,8 +66,8 @@ class SimulatedRow:
 def simulate_rows(
     repository: Repository, images: Images, table: Table, body: bytes, integers: Integers | None = None
 ) -> list[SimulatedRow]:
-    """Return the records of ``body`` folded on the live rows of ``table``, staged batches included; rows are told with
-    ``integers`` as asked.
+    """Return the records of ``body`` folded on the live rows of ``table``, staged batches included; rows are reported
+    with ``integers`` as asked.
 
     Raise ``Invalid`` for records that a batch could not hold either.
     """

@@ -67,7 +67,7 @@ def request_due_compaction(repository: Repository, table: Table, snapshot: Snaps
 
 
 def request_due_compactions(repository: Repository, commits: Sequence[tuple[Table, Snapshot]]) -> None:
-    """As ``request_due_compaction``, of several tables; whoever calls holds their locks."""
+    """As ``request_due_compaction``, of several tables; the caller holds their locks."""
     due = {}
     for table, snapshot in commits:
         full, other = _wants_full(repository, table), other_meanings(repository, table, snapshot)
@@ -85,13 +85,13 @@ def _wants_full(repository: Repository, table: Table) -> bool:
     options = table.schema.parsed
     commits = options["full-compaction.delta-commits"]
     if commits is None and options["changelog-producer"] is ChangelogProducer.FULL_COMPACTION:
-        commits = 1  # nobody would see a change otherwise
+        commits = 1  # no one would see a change otherwise
     full = commits is not None and repository.tables.merges_since_full(table.id) >= commits
     return full or waits_for_its_first(repository, table)
 
 
 def request_failed_compactions(database: CatalogDatabase) -> None:
-    """Ask again for the compactions that have failed and are still due: a table that nobody writes to has no next
+    """Ask again for the compactions that have failed and are still due: a table that no one writes to has no next
     merge.
     """
     with database.reading() as repository:
@@ -208,7 +208,7 @@ class Compaction:
     def finish(self, lease: Lease) -> Done:
         """Note that the compaction is done, and request what is due now."""
         site, claimed, table, snapshot = self.site, self.claimed, self.claimed.table, self.snapshot
-        if not any(_all_of(runs, self.other) for runs in _partitions(self.left)):  # a full one, whatever came meanwhile
+        if not any(_all_of(runs, self.other) for runs in _partitions(self.left)):  # full, but for what came meanwhile
             publish(site, table, snapshot)
         with site.database.transaction() as repository:
             number = snapshot.id if snapshot else None
@@ -278,7 +278,7 @@ def _commit(
     compacted: Sequence[Run],
     changelog: Sequence[ChangelogFile],
 ) -> Snapshot | None:
-    """Put the compacted runs in the place of those they were made of, under whatever was committed meanwhile.
+    """Put the compacted runs in the place of those they were made of, on top of what was committed meanwhile.
 
     Raise ``Conflict`` when these are no longer part of the table.
     """

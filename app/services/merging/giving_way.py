@@ -23,7 +23,7 @@ class GivingWay:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._took = MOST_SECONDS  # how long the next one takes nobody knows; the first waits for merges
+        self._took = MOST_SECONDS  # it is unknown how long the next one takes; the first waits for merges
         self._since: float | None = None
 
     def may_begin(self, database: CatalogDatabase) -> bool:

@@ -39,7 +39,7 @@ def claim(site: MergeSite, owner: str, kind: TaskKind) -> Lease | None:
 
 
 def claim_one(site: MergeSite, owner: str, task_id: str, table_id: str) -> Lease | None:
-    """Return the lease of this very task, or None when nobody may claim it any more. ``owner`` as in ``claim``.
+    """Return the lease of this very task, or None when no one may claim it any more. ``owner`` as in ``claim``.
 
     None, too, where the catalog has not what was stored of the table: its tasks wait, and those of others go on.
     """

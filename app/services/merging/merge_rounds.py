@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def claim_round(site: MergeSite, owner: str, chosen: Sequence[WaitingMerge]) -> list[Lease]:
-    """Return the leases of those of the merges that nobody else has claimed meanwhile; ``owner`` is of this round
+    """Return the leases of those of the merges that no one else has claimed meanwhile; ``owner`` is of this round
     only.
     """
     if not chosen:

@@ -228,7 +228,7 @@ def totals_surely_fit(site: MergeSite, claimed: ClaimedTask, runs: Sequence[Run]
 
 
 def _commit_merge(site: MergeSite, claimed: ClaimedTask, folded: Folded, lease: Lease) -> None:
-    """Append the runs to the current snapshot. They were made of no other run, so they fit on whatever was committed
+    """Append the runs to the current snapshot. They were made of no other run, so they fit on what was committed
     meanwhile; changes of rows fit as long as only compactions were.
     """
 

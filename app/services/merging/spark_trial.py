@@ -81,7 +81,7 @@ def try_spark(warehouse: Warehouse, executor: MergeExecutor, keys: int = KEYS) -
         raise
     except KeyfoldError as error:
         return (f"a job failed: {error}",)
-    except Exception as error:  # whatever class the server's failure has: it is said, and nothing is merged
+    except Exception as error:  # of any class: it is said, and nothing is merged
         logger.debug("the trial of Spark failed", exc_info=True)
         return (f"a job failed: {_first_line(error)}",)
     finally:

@@ -22,9 +22,10 @@ TAIL_BYTES: Final = 2**18
 
 class AuditLog:
     """Lines of JSON to ``destination``: ``stdout``, ``stderr`` or a file, which only its owner may read. A file that
-    was moved away is made anew, so that whoever rotates it need tell nobody. Any number of processes may write to one.
+    was moved away is made again, so that anyone who rotates it need tell no one. Any number of processes may write to
+    one.
 
-    A line that cannot be written is told to the service's own log, and the request goes on.
+    A line that cannot be written is told to the service's own log, and the request continues.
     """
 
     def __init__(self, destination: str) -> None:
@@ -44,7 +45,7 @@ class AuditLog:
         record = logging.makeLogRecord({"msg": json.dumps(line, separators=(",", ":"))})
         try:
             self._lines.handle(record)
-        except OSError:  # a file that was moved away and cannot be made anew
+        except OSError:  # a file that was moved away and cannot be made again
             _tell_failure(record)
 
     def close(self) -> None:
@@ -57,7 +58,7 @@ def _tell_failure(record: logging.LogRecord) -> None:
 
 
 class _TellsFailures(logging.Handler):
-    """Tells what could not be written to the log of the service."""
+    """Says what could not be written to the log of the service."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's name
         _tell_failure(record)

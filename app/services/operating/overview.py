@@ -39,7 +39,7 @@ class TableGlance:
 @dataclass(frozen=True)
 class Overview:
     """A page of tables, how many there are, those whose last merge failed and how many miss their
-    ``merge.max-staleness``, whatever page they are on.
+    ``merge.max-staleness``, on any page.
     """
 
     tables: Sequence[TableGlance]

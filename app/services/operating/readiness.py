@@ -75,7 +75,7 @@ def check_not_lost(database: CatalogDatabase, warehouse: Warehouse) -> None:
     """
     try:
         lost = database.revision() is None and holds_tables(warehouse) and database.revision() is None
-    except OSError:  # a warehouse that does not answer is swept by nobody
+    except OSError:  # a warehouse that does not answer is swept by no one
         return
     if lost:
         raise Unavailable(

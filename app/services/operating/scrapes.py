@@ -58,7 +58,7 @@ def staged_areas(repository: Repository, most_tables: int) -> list[Told]:
 
 
 def _troubles(repository: Repository) -> Iterator[Told]:
-    """Yield what somebody has to look at before it goes on."""
+    """Yield what somebody has to look at before it continues."""
     yield Told(Asked.SET_ASIDE_BATCHES, (), repository.stats.set_aside_batches())
     yield Told(Asked.DAMAGED_FILES, (), repository.stats.damaged_files())
     since, now = repository.stats.unclaimed_since(), repository.now()

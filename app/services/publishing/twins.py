@@ -92,7 +92,7 @@ def _same_columns(one: TableSchema, other: TableSchema) -> bool:
 def sweep_twins(
     database: CatalogDatabase, warehouse: Warehouse, table: Table, before: datetime
 ) -> tuple[int | None, int]:
-    """Remove the twins of ``table`` that nobody is told of any more: those whose snapshot has expired, and those of
+    """Remove the twins of ``table`` that no one is told of any more: those whose snapshot has expired, and those of
     rows that are gone. What is no twin's file, or a client's own, goes if it is older than ``before``.
 
     Returns the number of the snapshot that must stay for the twin that is read, and how many files were removed.

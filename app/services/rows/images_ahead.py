@@ -24,7 +24,7 @@ class ImagesAhead(Repeated):
     """Looks for commits to the tables that this process has lately been asked for, and has the images of their new runs
     made, so that the first lookups after a merge find them.
 
-    Tables that nobody asks for take no room and no turn of the builder: an image that is made for such a table could
+    Tables that nothing asks for take no room and no turn of the builder: an image that is made for such a table could
     push out one that is used. "Lately" is as long as a used image leaves for no other. What a table has when it is
     first asked for is left to lookups, which ask for the files that they need.
     """

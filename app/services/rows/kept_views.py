@@ -84,7 +84,7 @@ class Views:
         self._listening = threading.Thread(target=self._listen, name="views-listen", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch for commits that no mark tells of."""
+        """Begin to watch for commits that no mark says of."""
         self._comparing.start()
         if not self._database.embedded:
             self._listening.start()
@@ -108,7 +108,7 @@ class Views:
         return None if seen is kept.view and not self._shared else seen
 
     def _fresh(self, name: Name, wanted: Consistency | None) -> _Kept | None:
-        """Return what is kept of a table for such lookups, if no mark tells of a commit since."""
+        """Return what is kept of a table for such lookups, if no mark says of a commit since."""
         kept = self._kept.get(name)
         fresh = kept is not None and kept.mark == self._database.marks.of(kept.view.table.id) and kept.serves(wanted)
         return kept if fresh else None
@@ -245,7 +245,7 @@ class Views:
         if notifications is None:
             return
         try:
-            self._database.marks.change_all()  # nobody told what came before
+            self._database.marks.change_all()  # no one told what came before
             while not self._closed.is_set():
                 for table_id in notifications.within(LISTEN_SECONDS):
                     if table_id == EVERYTHING:
@@ -265,6 +265,6 @@ def _index_after(before: View, view: View) -> StagedIndex:
 
 
 def _state(view: View) -> tuple[str, str, int, int | None, int, int]:
-    """Return what ``Commits.states`` tells of the table."""
+    """Return what ``Commits.states`` says of the table."""
     table = view.table
     return table.database, table.name, table.schema_id, table.snapshot_id, view.last_batch, len(view.staged)

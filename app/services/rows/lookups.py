@@ -33,7 +33,7 @@ __all__ = ["Consistency", "FoundRow", "Images", "get_row", "get_rows", "imaged_r
 
 class FoundRow(NamedTuple):
     """The answer to one lookup: the row as a JSON object, None if there is none, and its tag, which is the same however
-    the answer was made; ``written`` tells whether the key has a state row although no row is visible (it was deleted).
+    the answer was made; ``written`` says whether the key has a state row although no row is visible (it was deleted).
     ``table`` has the schema that the row is shown with.
     """
 

@@ -152,7 +152,7 @@ def _of_both(plan: MergePlan, older: Told, newer: Told | None) -> Told | None:
 
 
 def rows_found(view: View, images: Images, keys: Sequence[Key]) -> list[bool]:
-    """Of each key whether it has a row, whatever the row holds."""
+    """Of each key whether it has a row."""
 
     def is_live(state: Mapping[str, Any] | None) -> bool:
         return state is not None and view.plan.row.is_live(state)
@@ -171,7 +171,7 @@ def _pieces(
     while place < len(keys):
         piece = slice(place, place + count)
         try:
-            # A single row is read whatever its size, as a lookup of it is.
+            # A single row is read at any size, as a lookup of it is.
             found = read_all(keys[piece], texts[piece], ReadBytes() if count > 1 else None)
         except TooMuchAtOnce:
             count = max(1, count // 4)

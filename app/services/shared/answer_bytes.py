@@ -1,4 +1,4 @@
-"""How large one answer may be: whoever asks for more is told to ask for less before the memory is taken
+"""How large one answer may be: anyone who asks for more is told to ask for less before the memory is taken
 (docs/sizing.md, Bounds).
 """
 

@@ -1,4 +1,4 @@
-"""Commits on whatever snapshot is current: prepared from it, and prepared anew when another commit came first."""
+"""Commits on the current snapshot: prepared from it, and prepared again when another commit came first."""
 
 from __future__ import annotations
 

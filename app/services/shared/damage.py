@@ -41,7 +41,9 @@ def read_again(read: Callable[[], Read]) -> Read:
 
 
 def told(database: CatalogDatabase, error: DamagedFile) -> KeyfoldError:
-    """Return what whoever met ``error`` is told: the damage, which is noted, or that the file was removed meanwhile."""
+    """Return what a caller that met ``error`` is told: the damage, which is noted, or that the file was removed
+    meanwhile.
+    """
     try:
         if not noted(database, error) and error.missing:
             return Unavailable(f"{error.file.path} was removed while it was read, for nobody needs it; begin again")

@@ -16,8 +16,8 @@ T = TypeVar("T")
 
 class Refreshed(Generic[T]):
     """What ``look`` answered last: it is called again, in a thread of its own and never twice at once, when somebody
-    asks and its answer is older than ``seconds``. Who asks waits for it ``patience_seconds`` at most; a catalog or a
-    disk that hangs holds that one thread and nobody else.
+    asks and its answer is older than ``seconds``. The caller waits for it ``patience_seconds`` at most; a catalog or a
+    disk that hangs holds that one thread and no one else.
     """
 
     def __init__(

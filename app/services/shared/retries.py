@@ -13,7 +13,7 @@ LONGEST_RETRY_SECONDS = 300.0
 def still_waits(failures: Failures | None, now: datetime) -> bool:
     """Return whether it is too early to try again: after each failure twice as long as after the one before.
 
-    A failure in the future was noted before the clock was set back: how long ago that was nobody knows, so it waits no
+    A failure in the future was noted before the clock was set back: it is unknown how long ago that was, so it waits no
     more.
     """
     if failures is None:

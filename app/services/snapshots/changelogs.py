@@ -48,7 +48,7 @@ class Position:
 
     def of(self, rewritten: int) -> Position:
         """Return the place in a snapshot that keys were taken out of so often: if it was counted before, its first
-        change, for nobody knows how many of those before it are gone.
+        change, for it is unknown how many of those before it are gone.
         """
         return self if self.rewritten == rewritten else Position(self.snapshot, 0, rewritten)
 
@@ -96,7 +96,7 @@ class Page:
 
 
 def check_range(first: int | None, last: int | None) -> list[Violation]:
-    """Return what is wrong with a range of snapshots, whatever the table holds."""
+    """Return what is wrong with a range of snapshots, for any table."""
     if first is None or last is None or first <= last:
         return []
     fix = "send fromSnapshot not above toSnapshot"

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class Stopped(Exception):
-    """The service stops; whoever waits shall end."""
+    """The service stops; anyone who waits shall end."""
 
 
 class Dropped(Exception):
@@ -23,8 +23,8 @@ class Dropped(Exception):
 
 
 class Heads:
-    """Tells when a table has a newer snapshot. Waiting costs no thread and no transaction: one task reads the heads of
-    all followed tables every ``seconds``, and none runs while nobody follows.
+    """Says when a table has a newer snapshot. Waiting costs no thread and no transaction: one task reads the heads of
+    all followed tables every ``seconds``, and none runs while no one follows.
     """
 
     def __init__(self, database: CatalogDatabase, seconds: float) -> None:
@@ -47,7 +47,7 @@ class Heads:
             yield
         finally:
             self._followed[table_id] -= 1
-            self._followed += Counter()  # drops what nobody follows any more
+            self._followed += Counter()  # drops what nothing follows any more
 
     async def newer(self, table_id: str, than: int, seconds: float) -> int | None:
         """Return the current snapshot once it is newer than number ``than``; None if it is not within ``seconds``.

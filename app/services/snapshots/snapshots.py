@@ -111,7 +111,7 @@ def roll_back(
 
 
 def check_not_to_forget(repository: Repository, table: Table, number: int) -> None:
-    """Raise ``Conflict`` for a snapshot that still has forgotten keys: nobody may keep it or go back to it."""
+    """Raise ``Conflict`` for a snapshot that still has forgotten keys: no one may keep it or go back to it."""
     repository.tables.lock(table.id)
     for one in repository.forgettings.unended(table.id):
         if number in one.held:

@@ -1,6 +1,6 @@
 """Texts that mend a fault of a table's declaration: a word spelt right, an option removed, a key added.
 
-Each is a try: whoever offers one has looked whether the text has fewer faults (``drafts``). A repair more
+Each is a try: anyone who offers one has looked whether the text has fewer faults (``drafts``). A repair more
 is one entry of ``REPAIRS``.
 """
 

@@ -48,7 +48,7 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def no_check(_: Table) -> None:
-    """Whatever the table is by now."""
+    """What the table is by now."""
 
 
 def list_tables(
@@ -228,13 +228,13 @@ def location_of(warehouse: Warehouse, table: Table) -> str:
 
 
 def version_of(table: Table) -> str:
-    """Return a text that changes whenever what the catalog tells of the table does; merges change nothing of it."""
+    """Return a text that changes whenever what the catalog says of the table does; merges change nothing of it."""
     told = (table.id, table.database, table.name, table.schema_id, table.updated_at, table.updated_by, __version__)
     return f"{table.schema_id}-{blake2b(repr(told).encode('utf-8', 'backslashreplace'), digest_size=8).hexdigest()}"
 
 
 def get_table_by_id(repository: Repository, table_id: str) -> Table:
-    """Return the table that has this id, whatever its name is now. Raise ``NotFound``."""
+    """Return the table that has this id, also after a rename. Raise ``NotFound``."""
     table = repository.tables.find(table_id)
     if table is None:
         raise not_found(Resource.TABLE, table_id, f"no table has the id {table_id!r}")
@@ -272,7 +272,7 @@ def alter_table(
         if schema == table.schema:
             return table
         altered = repository.tables.alter(table.id, table.schema_id, schema, by)
-        # From here on nobody adds a batch before this transaction ends: the alter holds the lock that they need.
+        # From here on no one adds a batch before this transaction ends: the alter holds the lock that they need.
         if was_empty and has_rows(repository, table):
             raise _conflict(table, "got its first batch just now: read the table again and repeat the change")
         # Otherwise they are read by column id, and what they lack is null in them.

@@ -38,7 +38,7 @@ def ask_to_forget(
     """Keys (JSON objects) are to be forgotten, of all records that were accepted until now.
 
     ``reference`` is a name of the caller's own for the request: the keys are stored nowhere. Raise ``Invalid`` with
-    the faults of all keys, and ``Conflict`` where a Delta log that nobody writes any more keeps what it has.
+    the faults of all keys, and ``Conflict`` where a Delta log that no one writes any more keeps what it has.
     """
     faults = list(name_violations(reference, "/reference", "reference")) if reference is not None else []
     try:

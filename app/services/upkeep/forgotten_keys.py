@@ -42,7 +42,7 @@ class Forgetter:
         mark: Callable[[str, str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``mark`` makes the folder of a run (of a table, both by id) young that nobody will name any more."""
+        """``mark`` makes the folder of a run (of a table, both by id) young that nothing will name any more."""
         self._database = database
         self._warehouse = warehouse
         self._mark = mark
@@ -183,7 +183,7 @@ class _Pass:
                     return True
 
     def _look(self, named: _Named) -> None:
-        """Look into whatever was not looked into before."""
+        """Look into what was not looked into before."""
         every, found = Sought(named.pending), self.found
         for run in named.runs:
             if run.id not in found.runs:

@@ -68,7 +68,7 @@ def _check_file_of_catalog(database: CatalogDatabase) -> list[Finding]:
 
 
 def _check_rows(database: CatalogDatabase, table_id: str, name: str) -> list[Finding]:
-    """Return what the catalog says of a table and nobody stored."""
+    """Return what the catalog says of a table and what was never stored."""
     try:
         with database.reading(afresh=True) as repository:
             return [Finding(None, damage) for damage in repository.integrity.faults(table_id)]
@@ -77,7 +77,7 @@ def _check_rows(database: CatalogDatabase, table_id: str, name: str) -> list[Fin
 
 
 def look_again(database: CatalogDatabase, warehouse: Warehouse) -> None:
-    """Read what is known to be damaged, and forget what is well again, or needed by nobody."""
+    """Read what is known to be damaged, and forget what is well again, or needed by no one."""
     with database.reading() as repository:
         known = repository.damage.paths()
     if not known:
@@ -119,7 +119,7 @@ def _read(
 
 
 def _keep(database: CatalogDatabase, file: NamedFile, found: Checksums) -> None:
-    """Forget that a file was damaged, and keep what its bytes come to if nobody has computed it before."""
+    """Forget that a file was damaged, and keep what its bytes come to if it was never computed before."""
     with database.transaction(wakes=False) as repository:
         repository.damage.clear(file.table_id, [file.path])
         if file.digest is None:

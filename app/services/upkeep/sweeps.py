@@ -53,7 +53,7 @@ def sweep(
     database: CatalogDatabase, warehouse: Warehouse, grace: timedelta = GRACE, keys_known: timedelta = KEYS_KNOWN
 ) -> int:
     """Expire partitions, tags, snapshots, and batches and tasks that are over, those with an Idempotency-Key not before
-    ``keys_known``; then remove what nobody names and is older than ``grace``: staging files,
+    ``keys_known``; then remove what nothing names and is older than ``grace``: staging files,
     runs and changelogs. What expired is as old as its expiry. A folder that a running merge may still write to stays.
 
     Returns how many files and folders were removed.
@@ -103,7 +103,7 @@ def expire_snapshots(
 
 def forget_history(database: CatalogDatabase, keys_known: timedelta, now: datetime | None = None) -> int:
     """Forget the batches, merges and compactions that are over for as long as their table's options list them, batches
-    with an Idempotency-Key not before ``keys_known``; says how many. A few at a time: nobody waits long for the lock.
+    with an Idempotency-Key not before ``keys_known``; says how many. A few at a time: no one waits long for the lock.
     """
     with database.reading() as repository:
         moment = now or repository.now()
@@ -154,7 +154,7 @@ def _expire(database: CatalogDatabase, table: Table, now: datetime, kept: int | 
 
 
 def mark_run(warehouse: Warehouse, table_id: str, run_id: str) -> None:
-    """Make the folder of a run that nobody names any more young: readers of its snapshots have the grace to end."""
+    """Make the folder of a run that nothing names any more young: readers of its snapshots have the grace to end."""
     try:
         warehouse.filesystem.open_output_stream(warehouse.path(*data_file(table_id, run_id, EXPIRED_FILE))).close()
     except FileNotFoundError:
@@ -165,7 +165,7 @@ def mark_run(warehouse: Warehouse, table_id: str, run_id: str) -> None:
 
 @dataclass(frozen=True)
 class NamedOfTable:
-    """What the catalog names of a table, and since when its oldest running merge, or whoever forgets keys, may be
+    """What the catalog names of a table, and since when its oldest running merge, or anyone who forgets keys, may be
     writing what it does not name yet.
     """
 
@@ -243,7 +243,7 @@ def _remove_files(
     place: Callable[[str, str], tuple[str, ...]],
     names: Sequence[str],
 ) -> int:
-    """Remove the staging files, or history files, that nobody names, under the table's lock: a POST, or another sweep,
+    """Remove the staging files, or history files, that nothing names, under the table's lock: a POST, or another sweep,
     that slept may be about to name one, and looks for it under the same lock. What cannot be done in ``HELD_SECONDS``
     waits for the next sweep.
     """
@@ -279,7 +279,7 @@ def _newest_inside(warehouse: Warehouse, root: str) -> dict[tuple[str, ...], dat
 
 
 def is_garbage_run(folder: tuple[str, ...], named: NamedOfTable) -> bool:
-    """Return whether nobody names the run of a folder, or of one partition's folder in one that is named."""
+    """Return whether nothing names the run of a folder, or of one partition's folder in one that is named."""
     if len(folder) == 1:
         return folder[0] not in named.run_folders
     partitioned = len(folder) == 2 and folder[1].startswith(PARTITION_FOLDER) and folder[0] in named.run_folders

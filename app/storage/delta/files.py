@@ -65,7 +65,7 @@ class _Facts:
 def added_files(warehouse: Warehouse, published: Published) -> dict[str, dict[str, Any]]:
     """Return the ``add`` of every file that a version shows, by path below the table's folder.
 
-    Equal runs give equal actions, whoever makes them and whenever. Raise ``DamagedFile``, and ``Unfoldable`` where a
+    Equal runs give equal actions, by any worker and at any time. Raise ``DamagedFile``, and ``Unfoldable`` where a
     row has a total that its column cannot hold, which no commit lets through (decision 5).
     """
     found = {}

@@ -74,7 +74,7 @@ def changes_in(
     most: int,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the changes in ``files`` from number ``start`` (from 0) on, up to ``most`` and ``MOST_BYTES`` at a time:
-    the row kind, then the columns of ``schema``, found by their ids, and the words in which records tell what they
+    the row kind, then the columns of ``schema``, found by their ids, and the words in which records say what they
     name, where the table's do. The files were written under the schema ``written``. Raise ``DamagedFile``.
     """
     for file in files:

@@ -63,7 +63,8 @@ def write_history(
     warehouse: Warehouse, table_id: str, batches: Sequence[Batch], schema: TableSchema, cut: Cut = CUT
 ) -> list[HistoryFile]:
     """Return the records of ``batches``, which are in merge order and were written under ``schema``: in as many files
-    as keep small what is in memory. They are durable, and nobody names them yet. Raise ``DamagedFile`` and ``OSError``.
+    as keep small what is in memory. They are durable, and nothing names them yet. Raise ``DamagedFile`` and
+    ``OSError``.
     """
     written: list[HistoryFile] = []
     waiting: list[tuple[Batch, StagedRows]] = []

@@ -100,7 +100,7 @@ class _Ordered:
 @dataclass(frozen=True)
 class _Records:
     """The records of a merge, those of a key in arrival order: their columns, their keys as numbers, their senders;
-    ``known`` tells of each key whether it is looked at, ``states`` are the rows of older runs by ``state_keys``.
+    ``known`` says of each key whether it is looked at, ``states`` are the rows of older runs by ``state_keys``.
     """
 
     schema: TableSchema
@@ -257,7 +257,7 @@ _MET: Mapping[type[Condition], Callable[[_Records, Any], Flags]] = {
 
 
 def _places(lane: Lane) -> Iterator[OrderPlace]:
-    """Yield all places in the order of older rows that tell whether a record is late, or changes something."""
+    """Yield all places in the order of older rows that say whether a record is late, or changes something."""
     yield from lane.places
     for register in lane.kept or ():
         yield from register.order_places

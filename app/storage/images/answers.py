@@ -1,7 +1,7 @@
 """Rows of a data file as the entries of its image of answers, made a batch at a time (decision 17).
 
 An entry is the key as ``key_json`` writes it, a byte that says what is known (``Known``), and for a row its JSON; then,
-where columns tell which of a key's rows wins whole, a line break and their values as a JSON array.
+where columns say which of a key's rows wins whole, a line break and their values as a JSON array.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _keys(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> Parts:
 
 
 def _standings(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> Parts:
-    """Return what ends each entry where columns tell which row wins: their values, as the plan that shows them has
+    """Return what ends each entry where columns say which row wins: their values, as the plan that shows them has
     them.
     """
     if shown.whole is None or not shown.whole.columns:

@@ -84,7 +84,7 @@ class Asking:
                 self._thread.start()
 
     def withdraw(self, table_id: str, run_ids: Container[str]) -> None:
-        """Ask no more for images of runs that nobody will look into: of a table that gets a run a second most are gone
+        """Ask no more for images of runs that nothing will look into: of a table that gets a run a second most are gone
         before their turn, and those that come after them would wait for images in vain.
         """
         with self._lock:

@@ -1,11 +1,11 @@
 """The file of an image: tokens in order, where each entry lies, the entries, checksums of all (decision 17).
 
 ```
-entries   of whatever length, one behind the other, then zeros up to a multiple of 8
+entries   of any length, one behind the other, then zeros up to a multiple of 8
 tokens    int64, one a row, ascending
 places    int64, where each entry begins, then where the last one ends
 checks    uint64, xxh3 of the entries of each block
-meta      bytes, for whoever wrote the file
+meta      bytes, for anyone who wrote the file
 footer    numbers and xxh3 of all that is not in a block
 ```
 A block is ``BLOCK_ROWS`` rows. A block is checked when it is first read, all else when the file is opened.

@@ -1,4 +1,4 @@
-"""Who builds the images of a folder: one process at a time, whatever becomes of it."""
+"""Who builds the images of a folder: one process at a time, regardless of what becomes of it."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ def stored_images(folder: Path) -> Iterator[Stored]:
 
 
 class Room:
-    """The room below ``limit`` bytes, as whoever alone makes images keeps it in mind: there may be tens of thousands of
-    them, which are listed only when what is known to be free does not do.
+    """The room below ``limit`` bytes, as anyone who alone makes images keeps it in mind: there may be tens of thousands
+    of them, which are listed only when what is known to be free does not do.
     """
 
     def __init__(self, folder: Path, limit: int, recent_seconds: float = RECENT_SECONDS) -> None:

@@ -1,6 +1,6 @@
 """Columns of Arrow and Parquet, made columns of a table: of the same type, or of one that holds every value.
 
-Whatever else its values may be is left to the type's decoder, which alone says what is refused.
+What else its values may be is left to the type's decoder, which alone says what is refused.
 """
 
 from __future__ import annotations
@@ -181,8 +181,8 @@ def json_values(array: pa.Array) -> Sequence[Any]:
 
 
 def _json_of(value: pa.Scalar) -> Any:
-    """Return one value as JSON would have it, whatever is inside: in the place of what Python cannot hold is its text,
-    which a decoder refuses.
+    """Return one value as JSON would have it, regardless of what is inside: in the place of what Python cannot hold is
+    its text, which a decoder refuses.
     """
     if not value.is_valid:
         return None

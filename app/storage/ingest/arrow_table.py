@@ -40,7 +40,7 @@ def table_pieces(
     yield partial(_decode, decoder, schema, gathered, rows)
 
 
-_BATCH_BYTES = 4096  # that a batch takes beside its values
+_BATCH_BYTES = 4096  # that a batch takes besides its values
 
 
 def _decode(decoder: RecordDecoder, schema: pa.Schema, batches: list[pa.RecordBatch], first: int) -> DecodedRecords:
@@ -139,7 +139,7 @@ class SentArrays:
 
 def _plain(column: pa.ChunkedArray) -> pa.Array:
     """Return the column in one piece, its dictionary or view resolved; it is known that it unfolds into no flood.
-    Dictionaries inside nested values are resolved by whoever reads these.
+    Dictionaries inside nested values are resolved by anyone who reads these.
     """
     if types.is_string_view(column.type) or types.is_binary_view(column.type):
         column = column.cast(pa.string() if types.is_string_view(column.type) else pa.binary())

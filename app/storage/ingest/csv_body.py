@@ -235,7 +235,7 @@ def _check_quotes(body: bytes, lines: int, *, first: bool) -> None:
     opening, closing = at[::2], at[1::2]
     before = np.where(opening > 0, data[opening - 1], _LINE_FEED)
     after = np.where(closing + 1 < len(data), data[np.minimum(closing + 1, len(data) - 1)], _LINE_FEED)
-    # A quote that follows the closing one at once is the second of two: text goes on.
+    # A quote that follows the closing one at once is the second of two: text continues.
     doubled_before = np.zeros(len(opening), bool)
     doubled_before[1:] = closing[:-1] + 1 == opening[1:]
     bom = (first and body.startswith(b"\xef\xbb\xbf")) & (opening == 3)

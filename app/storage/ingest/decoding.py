@@ -2,7 +2,7 @@
 for each row.
 
 The decoder of a column stays the authority: it reads every value that a whole column's step did not understand, and
-whoever is at fault is named by ``RecordDecoder`` from the record itself.
+anyone who is at fault is named by ``RecordDecoder`` from the record itself.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Columns of text, as CSV and JSON send them, made values of a type by what pyarrow does to a whole column.
 
-Whatever is not spelled in the plainest way is left to the type's decoder, which alone says what is refused.
+What is not spelled in the plainest way is left to the type's decoder, which alone says what is refused.
 """
 
 from __future__ import annotations

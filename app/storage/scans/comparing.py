@@ -120,7 +120,7 @@ def differences(source: Source, sides: Sides, tokens: TokenRange, touched: Token
 
 def _count(tokens: Sequence[Tokens]) -> int:
     """Return how many keys some runs hold, by their tokens; each run holds a key once, and keys that share a token are
-    told apart as far as a run holds them both.
+    distinguished as far as a run holds them both.
     """
     if len(tokens) < 2:
         return sum(map(len, tokens))

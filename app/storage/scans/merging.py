@@ -115,7 +115,7 @@ def _met(source: Source, walked: _Walked) -> _Walked:
 
 
 def _behind(walked: _Walked, first: int, skip: int) -> _Walked:
-    """Without the first rows of the token at which the source goes on."""
+    """Without the first rows of the token at which the source continues."""
     for tokens, batch in walked:
         passed = min(skip, int(np.searchsorted(tokens, np.int64(first), side="right"))) if skip else 0
         skip -= passed

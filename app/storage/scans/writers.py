@@ -53,7 +53,7 @@ def _text_bytes(values: pa.Array) -> int:
 
 def pieces(batches: Iterable[pa.RecordBatch], most_bytes: int = PIECE_BYTES) -> Iterator[pa.RecordBatch]:
     """Yield the same rows, as many at a time as take about ``most_bytes`` as text; of no rows none, so that who waits
-    sees that it goes on.
+    sees that it continues.
     """
     for batch in batches:
         count = max(1, len(batch) * most_bytes // max(1, text_bytes(batch)))
@@ -102,7 +102,7 @@ def _quoted_name(name: str) -> str:
 def _cells(values: pa.Array, column: Column) -> pa.Array:
     """Return the fields of RFC 4180: null is an empty one, text is quoted, what is nested is its JSON.
 
-    The JSON of any other value is a field as it stands: what quotes it there quotes it here.
+    The JSON of any other value is a field as it is: what quotes it there quotes it here.
     """
     family = column.type.family
     if family is Family.TEXT:

@@ -25,14 +25,14 @@ class KeysInFlight:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._lock = threading.Lock()
-        # Locks of a file are those of a process: its own threads are told apart here. Closing any descriptor of the
+        # Locks of a file are those of a process: its own threads are distinguished here. Closing any descriptor of the
         # file would give all of them back, so that there is one for good.
         self._taken: set[int] = set()
         self._file: int | None = None
 
     @contextmanager
     def taking(self, table_id: str, key: str | None) -> Iterator[bool]:
-        """Whether the key was free; it is taken until the block ends. Who sends no key waits for nobody."""
+        """Whether the key was free; it is taken until the block ends. Who sends no key waits for no one."""
         if key is None:
             yield True
             return

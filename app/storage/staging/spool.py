@@ -124,6 +124,6 @@ class Spool:
 
 
 def read_until(content: Content, place: int) -> None:
-    """Say that nobody reads before ``place`` for now: the pages of a file need not stay in this process's memory."""
+    """Say that no one reads before ``place`` for now: the pages of a file need not stay in this process's memory."""
     if isinstance(content, mmap.mmap) and place >= mmap.PAGESIZE and hasattr(mmap, "MADV_DONTNEED"):
         content.madvise(mmap.MADV_DONTNEED, 0, place // mmap.PAGESIZE * mmap.PAGESIZE)

@@ -116,7 +116,7 @@ def _written(
     name: str, file: Any, schema: TableSchema, first: DecodedRecords, rest: Iterable[DecodedRecords]
 ) -> Staged:
     """Return what was written to the open ``file``. It is summed up before it reaches the disk: what the disk makes of
-    it is found out by whoever reads it.
+    it is found out by anyone who reads it.
     """
     summed = SummedSink(file)
     with io.BufferedWriter(summed, BLOCK_BYTES) as sink:  # Parquet comes in many small pieces
@@ -151,7 +151,7 @@ def _gone_on_failure(warehouse: Warehouse, path: str) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        # A store that does not answer would keep whoever waits for as long again; a sweep removes what it has.
+        # A store that does not answer would keep anyone who waits for as long again; a sweep removes what it has.
         if not (warehouse.is_store and isinstance(error, OSError)):
             with suppress(OSError):
                 warehouse.filesystem.delete_file(path)
@@ -162,7 +162,7 @@ def sync_staging(warehouse: Warehouse, table_id: str, names: Sequence[str] = ())
     """Make the files ``names`` durable, and the names of all staging files that were written until now.
 
     Several files are one sync of their file system where it has that (Linux): a tenth of the time of one sync each. A
-    file or folder that is gone is left to whoever looks for it.
+    file or folder that is gone is left to anyone who looks for it.
     """
     if not warehouse.local:
         return

@@ -126,7 +126,7 @@ _DESCRIBED = {
 _REQUEST_BODY = {"requestBody": {"required": True, "content": _DESCRIBED}}
 
 
-# Its length is checked with the body, so that one answer tells all that is wrong.
+# Its length is checked with the body, so that one answer reports all that is wrong.
 IdempotencyKey = Annotated[
     str | None,
     Header(alias="Idempotency-Key", json_schema_extra={"minLength": 1, "maxLength": MAX_KEY_LENGTH}),
@@ -150,8 +150,8 @@ ACCEPTED: dict[int | str, dict[str, Any]] = {
 
 
 async def _merged(parts: Parts, batch: history.Batch, seconds: float) -> history.Batch:
-    """The batch as soon as it is merged, or as it is after ``seconds`` or when the service stops; whoever waits holds
-    no thread.
+    """The batch as soon as it is merged, or as it is after ``seconds`` or when the service stops; anyone who waits
+    holds no thread.
     """
     deadline = time.monotonic() + seconds
     try:

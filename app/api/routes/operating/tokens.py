@@ -1,4 +1,4 @@
-"""``/v1/tokens``: API tokens made, listed and revoked by whoever may do everything; ``keyfold token`` does the same."""
+"""``/v1/tokens``: API tokens made, listed and revoked with the role admin; ``keyfold token`` does the same."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def create_token(body: NewToken, repository: Writing, response: Response, notes:
 
 @router.get("", operation_id="listTokens")
 def get_tokens(repository: Reading, wanted: WantedPage) -> TokenList:
-    """The tokens, without their texts, which nobody keeps."""
+    """The tokens, without their texts, which no one keeps."""
     return TokenList.of(list_tokens(repository, wanted))
 
 

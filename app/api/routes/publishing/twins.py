@@ -27,7 +27,7 @@ _TWIN_OPTIONS: Final[Mapping[str, str]] = {
     "file.format": _READ_ONLY,
     "commit.max-retries": _READ_ONLY,
 }
-_ASKED_AGAIN: Final = timedelta(hours=1, minutes=1)  # clients ask anew an hour before the end
+_ASKED_AGAIN: Final = timedelta(hours=1, minutes=1)  # clients ask again an hour before the end
 
 
 class _Details:

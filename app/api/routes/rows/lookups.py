@@ -83,7 +83,7 @@ async def answer_row(parts: Parts, asked: Asked, scope: Scope, if_none_match: st
 
 
 def _found(found: FoundRow, view: View, asked: Asked, if_none_match: str | None) -> RowAnswer:
-    # A current row keeps its tag while it does not change, whatever is merged; one of a snapshot is of that snapshot.
+    # A current row keeps its tag while it does not change, when others merge; one of a snapshot is of that snapshot.
     body, tag = spelled(found, asked.spelling.integers)
     etag = f'"{tag}"' if asked.version is None else f'"{tag}-{found.snapshot_id}"'
     headers = [(b"etag", etag.encode()), REVALIDATE, VARY, *_seen(view, asked)]
@@ -94,7 +94,7 @@ def _found(found: FoundRow, view: View, asked: Asked, if_none_match: str | None)
 
 
 def _seen(view: View, asked: Asked) -> Headers:
-    """What of the table is in the answer; of an earlier snapshot nobody counts the batches."""
+    """What of the table is in the answer; of an earlier snapshot no one counts the batches."""
     snapshot = (_SNAPSHOT, str(view.snapshot_id or 0).encode())
     told = () if asked.spelling is USUAL else _encoded(asked.spelling.headers)
     if asked.version is not None:

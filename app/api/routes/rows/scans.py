@@ -103,7 +103,7 @@ def scan_rows(
 
 
 class _Stream(StreamingResponse):
-    """An answer that holds its place until it has gone out, or nobody reads on."""
+    """An answer that holds its place until it has gone out, or no one reads on."""
 
     def __init__(self, pieces: Iterator[bytes], media_type: str, headers: dict[str, str], held: ExitStack) -> None:
         super().__init__(pieces, media_type=media_type, headers=headers)
@@ -118,7 +118,7 @@ class _Stream(StreamingResponse):
 def whole_or_streamed(
     stream: Generator[bytes], media_type: str, headers: dict[str, str], held: ExitStack, clock: Clock = time.monotonic
 ) -> Response:
-    """The body, streamed if it is long or takes long; then it goes on with what is ``held``, and is closed when the
+    """The body, streamed if it is long or takes long; then it continues with what is ``held``, and is closed when the
     client goes: not whenever its memory is collected. What is wrong before ``_WHOLE_BYTES`` are made is an error with
     a status.
     """
@@ -133,7 +133,7 @@ def whole_or_streamed(
 
 
 def _noted(parts_open: Parts, stream: Iterator[bytes]) -> Generator[bytes]:
-    """The same; damage that ends an answer which goes out already would otherwise be told to nobody."""
+    """The same; damage that ends an answer which goes out already would otherwise be reported to no one."""
     try:
         yield from stream
     except DamagedFile as error:

@@ -115,7 +115,7 @@ def get_snapshot_changes(
     columns: Columns = None,
     sample: Sample = 10,
 ) -> RowChanges:
-    """What differs between two snapshots, whatever was committed between them.
+    """What differs between two snapshots, regardless of what was committed between them.
 
     A rollback to a snapshot does what this says of it since LATEST. What an ALTER between them changed is no change of
     a row: both are read as the later one shows them.

@@ -66,8 +66,8 @@ class TableDdl(Answer):
 async def create_tables_from_ddl(
     database: DatabaseName, body: NewTables, parts: PartsDep, asking: Asking
 ) -> TablesOfDdl | Response:
-    """Creates the tables of CREATE TABLE statements in Flink's or Spark's SQL, all or none; or tells every fault, each
-    with its line and column.
+    """Creates the tables of CREATE TABLE statements in Flink's or Spark's SQL, all or none; or reports every fault,
+    each with its line and column.
 
     With `?validateOnly=true` it does what `tables:validateDdl` does.
     """
@@ -79,7 +79,7 @@ async def create_tables_from_ddl(
 
 @router.post(f"{CATALOG_PATH}/databases/{{database}}/tables:validateDdl", operation_id="validateDdl")
 def validate_ddl(database: DatabaseName, body: NewTables, grant: GrantDep, bounds: BoundsDep) -> Validated:
-    """Tells every fault of CREATE TABLE statements, each with its line and column, and what may surprise; stores
+    """Reports every fault of CREATE TABLE statements, each with its line and column, and what may surprise; stores
     nothing.
     """
     return _valid_ddl(database, body, grant, bounds)

@@ -89,7 +89,7 @@ def get_partitions(
 async def post_drop(name: FullName, body: PartitionSpecs, parts: PartsDep, notes: NotesDep) -> DroppedPartitions:
     """Drop all partitions that a spec matches, in one commit that touches no file.
 
-    Staged batches stay staged: what they hold of a dropped partition makes it anew. Older snapshots still have it.
+    Staged batches stay staged: what they hold of a dropped partition makes it again. Older snapshots still have it.
     """
     dropped = await in_writers_thread(parts, drop_partitions, parts.database, name, body.specs)
     notes.tell(partitions=len(dropped))  # which ones would tell values of rows

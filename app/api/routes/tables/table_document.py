@@ -75,7 +75,7 @@ def _is_of(path: str, table: Table) -> bool:
 def _named(path: str, table: Table) -> str:
     names = {"{database}": table.database, "{table}": table.name}
     for place, name in names.items():
-        # A brace would be the name of a parameter to whoever reads the document.
+        # A brace would be the name of a parameter to anyone who reads the document.
         path = path.replace(place, quote(name, safe=""))
     return path
 

@@ -119,7 +119,7 @@ async def create_table(
     asking: Asking,
     response: Response,
 ) -> StoredTable | Response:
-    """Creates a table, or tells every fault of its name, schema and options.
+    """Creates a table, or reports every fault of its name, schema and options.
 
     With `?validateOnly=true` it does what `tables:validate` does.
     """
@@ -133,7 +133,7 @@ async def create_table(
 
 @router.post("/databases/{database}/tables:validate", operation_id="validateTable")
 def validate_table(database: DatabaseName, body: NewTable, grant: GrantDep, bounds: BoundsDep) -> Validated:
-    """Tells every fault of a table's name, schema and options, and what may surprise; stores nothing."""
+    """Reports every fault of a table's name, schema and options, and what may surprise; stores nothing."""
     return _valid_table(database, body, grant, bounds)
 
 
@@ -173,7 +173,7 @@ def get_table(table: ReadTable, details: Details, response: Response) -> TableDe
 def get_table_by_id(
     table_id: str, repository: Reading, details: Details, grant: GrantDep, response: Response
 ) -> TableDetails:
-    """A table by its id, whatever its name is now."""
+    """A table by its id, also after a rename."""
     table = service.get_table_by_id(repository, table_id)
     grant.check_table(Role.READ, table.database, table.name)
     if not details.paimon:  # what these are shown follows compactions, too
@@ -219,7 +219,7 @@ async def alter_table(
 async def validate_changes(
     name: FullName, body: AlterTable, parts: PartsDep, grant: GrantDep, bounds: BoundsDep, if_match: IfMatch = None
 ) -> Validated:
-    """Tells every fault of changes of a table, and what may surprise after them; stores nothing.
+    """Reports every fault of changes of a table, and what may surprise after them; stores nothing.
 
     409 and 412 as the changes themselves.
     """

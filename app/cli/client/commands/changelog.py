@@ -35,7 +35,7 @@ def tail(
     nothing is missing or twice.
     """
     with Service.at(url, token_file) as service:
-        # A place of our own from the start: whoever connects anew without one would miss what was merged meanwhile.
+        # A place of our own from the start: anyone who connects again without one would miss what was merged meanwhile.
         first = since or (service.json("GET", path_of(table, "/stats"))["snapshotId"] or 0) + 1
         service.patience_seconds = _PATIENCE_SECONDS
         place = f"{first}.0"

@@ -29,7 +29,7 @@ def explain(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell why a row shows what it shows: its records, what each did to each column, where each value came from."""
+    """Say why a row shows what it shows: its records, what each did to each column, where each value came from."""
     optional = {"asOf": as_of, "before": before, "steps": None if steps is None else str(steps)}
     params = [*(("key", one) for one in key), *(("column", one) for one in column or ())]
     params += [(name, one) for name, one in optional.items() if one is not None]

@@ -155,7 +155,7 @@ def _count(loaded: _Loaded, batch: dict[str, Any], *, replayed: bool) -> None:
 
 
 def _named(file: Path, pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """The pieces; what is wrong with the file is told with its name."""
+    """The pieces; what is wrong with the file is reported with its name."""
     try:
         yield from pieces
     except Failure as failure:

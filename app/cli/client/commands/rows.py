@@ -56,7 +56,7 @@ def put(
     told = sys.stdin.read() if record == "-" else record
     _check_object(told)
     with Service.at(url, token_file) as service:
-        # As it was written: no number is read here and written anew.
+        # As it was written: no number is read here and written again.
         body, headers = f'{{"records":[{told}]}}', {"Content-Type": "application/json", **_once(wait)}
         answer = service.ask("POST", path_of(table, "/batches"), content=body, headers=headers, again=True)
         _accepted(answer.text, service.read(answer), as_json)

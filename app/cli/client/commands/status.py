@@ -24,7 +24,7 @@ def status(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell whether the service is ready (status 6 if not), or what a table holds, keeps and waits for."""
+    """Say whether the service is ready (status 6 if not), or what a table holds, keeps and waits for."""
     with Service.at(url, token_file) as service:
         service.patience_seconds = 0.0  # what is asked is how it is now
         if table is None:

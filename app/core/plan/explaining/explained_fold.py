@@ -126,7 +126,7 @@ class ToldFold:
         self.state = lifted if self.state is None else combine(self.plan, self.state, lifted)
 
     def step(self, record: Record) -> ToldStep:
-        """Fold a record, and tell why each column changed or did not."""
+        """Fold a record, and say why each column changed or did not."""
         before = self.visible()
         why = reasons(self.plan, self.state, record)
         self.fold(record)

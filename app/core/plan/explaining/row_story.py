@@ -18,7 +18,9 @@ from app.core.table.records import Record
 
 
 class RowStory(ToldFold):
-    """One key from the state row ``state`` on, under ``plan``, whatever comes: records, other schemas, removals."""
+    """One key from the state row ``state`` on, under ``plan``, regardless of what comes: records, other schemas,
+    removals.
+    """
 
     def __init__(self, plan: MergePlan, state: Mapping[str, Any] | None, shown: Shown) -> None:
         super().__init__(plan, state, shown, strict=False)

@@ -38,7 +38,7 @@ def _counting_groups(schema: TableSchema, options: TableOptions) -> Iterator[Vio
 
 
 def _ungrouped(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """A column in no group of a table with groups takes whatever arrives last."""
+    """A column in no group of a table with groups takes what arrives last."""
     if options.engine is not MergeEngine.PARTIAL_UPDATE or not options.groups:
         return
     for column in schema.value_columns:

@@ -33,7 +33,7 @@ def whole_runs(runs: Sequence[Run]) -> tuple[Run, ...] | None:
 
 
 def full_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Return what the last full compaction left, whatever was merged on top meanwhile: the oldest run of each
+    """Return what the last full compaction left, regardless of what was merged on top meanwhile: the oldest run of each
     partition, where a full compaction made it.
     """
     oldest: dict[str | None, Run] = {}

@@ -1,6 +1,6 @@
 """The merge engines: what the options of each come to, one rule per column (merge-semantics §2, §4).
 
-Whoever looks at the rules later does not learn which engine made them.
+Anyone who looks at the rules later does not learn which engine made them.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def _group_rules(
 
 def _plain_columns(group: Group, plain: list[Column], order: Order) -> list[Rule]:
     """Return the ordering fields of a group and its columns without a function: one register for all of them; or one
-    for each column, that keeps the order it was set with, where records tell what they name (A.12).
+    for each column, that keeps the order it was set with, where records say what they name (A.12).
     """
     together = group.ordering if group.named else (*group.ordering, *plain)
     rules: list[Rule] = [Register(together, order, part=kept_records(group=group), clears=True)]
@@ -259,7 +259,7 @@ def _aggregation(schema: TableSchema, options: FoldingOptions, order: Order, may
 
 def _sequence_columns(sequence: tuple[Column, ...], options: FoldingOptions, order: Order) -> list[Rule]:
     """Return the sequence fields: those of the latest record; but for the first field, which orders itself, each of the
-    latest that names it, where records tell.
+    latest that names it, where records say.
     """
     if not _told(options):
         return [Register(sequence, order)]

@@ -31,7 +31,7 @@ class Lane:
     ``sequence`` are the fields that name the lane, ``columns`` what it orders. ``own`` is the register that a late
     record cannot change, if the lane has one; ``kept`` are others that it may still reach by an order of their own,
     ``counted`` the rules that take its value all the same. Both are None in tables whose rows can be removed: there
-    only a replay tells what a late record does.
+    only a replay says what a late record does.
     """
 
     sequence: tuple[str, ...]

@@ -105,7 +105,7 @@ class MergePlan:
     @cached_property
     def answer_form(self) -> str:
         """A digest of all that an image's bytes depend on beside the state row: names and types of the columns, read
-        defaults, when a row is live, what shows something else than its state, what tells which row wins. Plans of one
+        defaults, when a row is live, what shows something else than its state, what says which row wins. Plans of one
         form answer a state row that means the same under both with the same bytes (decision 17).
         """
         columns = [(column.id, column.name, stored_type(column.type)) for column in self.schema.columns]

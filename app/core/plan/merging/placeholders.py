@@ -367,7 +367,7 @@ def combines_by_columns(plan: MergePlan, rule: Rule) -> bool:
 
 
 def _is_told(step: Step, carries: frozenset[str]) -> bool:
-    """Return whether it tells of rows whose totals all are in their ranges, where ``carries`` hold nothing."""
+    """Return whether it says of rows whose totals all are in their ranges, where ``carries`` hold nothing."""
     answers: tuple[tuple[Question, bool], ...] = ()
     while True:
         outcome = step.outcome(answers)

@@ -1,4 +1,4 @@
-"""Rows as lookups answer them: JSON bytes, and the tag that tells them from all others (decision 17)."""
+"""Rows as lookups answer them: JSON bytes, and the tag that distinguishes them from all others (decision 17)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def weight(value: Any) -> int:
 
 
 def tag_of(body: bytes) -> str:
-    """Return what tells an answer from any other one: equal bytes have equal tags, however they were made."""
+    """Return what distinguishes an answer from any other one: equal bytes have equal tags, however they were made."""
     return xxhash.xxh3_128_hexdigest(body)
 
 

@@ -10,7 +10,7 @@ from app.core.errors import FaultCode, TooLarge, Violation
 MOST_WHOLE_BYTES: Final = 2**28
 PIECE_BYTES: Final = 2**22
 PIECE_VALUES: Final = 2**24  # 128 MiB, if a default fills each of them
-# What a coding unfolds to may be this large whatever was sent: a small body of zeros harms nobody.
+# What a coding unfolds to may be this large what was sent: a small body of zeros harms no one.
 FREE_BYTES: Final = 2**24
 
 

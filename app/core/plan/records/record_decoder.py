@@ -37,7 +37,7 @@ class Note(StrEnum):
 class DecodedRecords:
     """The records of one request that are to be staged, column by column; ``positions`` are their indexes in the
     request. The columns are lists, or arrays of what reads whole columns. ``words`` say which columns each record
-    names, where the table's records tell (``app.core.table.named_columns``).
+    names, where the table's records say (``app.core.table.named_columns``).
     """
 
     columns: Mapping[str, Any]
@@ -97,7 +97,7 @@ Check = Callable[[DecodedRecords], None]
 
 
 def no_check(_: DecodedRecords) -> None:
-    """Where whatever is legal by itself is legal."""
+    """Where what is legal by itself is legal."""
 
 
 class RecordDecoder:
@@ -136,7 +136,7 @@ class RecordDecoder:
         return DecodedRecords(kept.columns, kept.kinds, kept.positions, kept.ignored, kept.words)
 
     def named(self, raw: Collection[str]) -> frozenset[str] | None:
-        """Return the columns that a record with these members names; None where records do not tell."""
+        """Return the columns that a record with these members names; None where records do not say."""
         return frozenset(raw) & self.names if self.plan.schema.tells_named else None
 
     def _values(self, row: int, raw: dict[str, Any], faults: _Faults) -> dict[str, Any]:

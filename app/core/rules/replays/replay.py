@@ -34,7 +34,7 @@ class Replay(Rule):
     """All columns of a row whose records are replayed in merge order with ``rules``.
 
     ``listed`` are the sequence groups whose accepted -D removes the row; without any, every -D does. ``told``: the
-    log tells which columns a record names (merge-semantics A.12). ``late``: which records the log leaves out, and what
+    log says which columns a record names (merge-semantics A.12). ``late``: which records the log leaves out, and what
     of it settles; None if none, and all of it where arrival is the order.
     """
 
@@ -47,7 +47,7 @@ class Replay(Rule):
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """What a log entry has to tell which columns it names."""
+        """What a log entry has to say which columns it names."""
         return words_of(self.columns) if self.told else ()
 
     @cached_property
@@ -245,7 +245,7 @@ def _telling(rule: Rule, column: Column) -> tuple[str, ...]:
 
 
 def _id_of(name: str) -> int:
-    """Return a field id of a hidden column in a base: its name decides, whatever columns come and go."""
+    """Return a field id of a hidden column in a base: its name decides, for any columns come and go."""
     return -1 - int.from_bytes(name.encode())
 
 

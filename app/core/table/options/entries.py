@@ -1,6 +1,6 @@
 """The options that Keyfold knows: one entry each, with everything there is to say about it (Paimon's keys).
 
-Whatever treats options alike is a loop over these entries: reading them, what may change on a table with rows, what a
+What treats options alike is a loop over these entries: reading them, what may change on a table with rows, what a
 renamed column does to them, what has no effect, which ones the merge plan may read, the tables of docs/semantics.md.
 """
 

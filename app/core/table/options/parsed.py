@@ -114,7 +114,7 @@ class TableOptions:
 
 
 class FoldingOptions(TableOptions):
-    """The options that are declared ``folds``. To read another one raises ``LookupError``: whoever lets an option
+    """The options that are declared ``folds``. To read another one raises ``LookupError``: anyone who lets an option
     decide what rows mean must say so in its entry.
     """
 
@@ -153,7 +153,7 @@ def parse_options(options: Mapping[str, str], columns: Collection[str]) -> Table
 def misspelt_options(keys: Iterable[str]) -> list[Violation]:
     """Return the ``keys`` that are neither Keyfold's nor Paimon's in a family of which Keyfold carries options out.
 
-    Asked where an option is set: a table that has such an option already goes on without it.
+    Asked where an option is set: a table that has such an option already continues without it.
     """
     faults: list[Violation] = []
     for key in keys:

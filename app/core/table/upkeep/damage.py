@@ -33,7 +33,7 @@ class NamedFile:
     """A file that the catalog names, and what it says of its bytes.
 
     ``path`` is relative to the warehouse. ``digest`` is xxh3-128 of all bytes as hexadecimal digits, ``block_digests``
-    xxh3-64 of each block, 8 bytes each, in order; both None where nobody computed them. A staging file has
+    xxh3-64 of each block, 8 bytes each, in order; both None where them was never computed. A staging file has
     ``batch_id`` and ``batch_number``, also once it is history, a data file ``run_id``, a changelog file
     ``snapshot_id``.
     """
@@ -51,7 +51,7 @@ class NamedFile:
 
     @property
     def expected(self) -> str:
-        """What its bytes should be, for whoever restores it."""
+        """What its bytes should be, for anyone who restores it."""
         return f"{self.size_bytes} bytes" + (f", xxh3-128 {self.digest}" if self.digest else "")
 
 
@@ -70,7 +70,7 @@ class DamagedFile(KeyfoldError):
 
     @property
     def missing(self) -> bool:
-        """Whether the file is not there: then whoever removed it may have been right."""
+        """Whether the file is not there: then anyone who removed it may have been right."""
         return self.reason is DamageReason.MISSING
 
     @property

@@ -31,7 +31,7 @@ class RemnantKind(StrEnum):
     """What may still hold a key that is being forgotten."""
 
     TASK = "task"  # a merge or compaction that runs: nothing is forgotten before it ends
-    DAMAGED_FILE = "damaged-file"  # a file that cannot be read, so nobody knows whether it holds a key
+    DAMAGED_FILE = "damaged-file"  # a file that cannot be read, so it is unknown whether it holds a key
     DELTA_VERSION = "delta-version"  # an older version of the Delta log, which keeps its files
     FILE = "file"  # a file that nothing names any more; readers that began before have a grace
 
