@@ -13,7 +13,7 @@ import httpx
 import pytest
 import trustme
 from fastapi import FastAPI
-from tests.test_certificates import AUTHORITY, write
+from tests.server.test_certificates import AUTHORITY, write
 
 from app.catalog.database import CatalogDatabase
 from app.server.serving import StoppingServer
