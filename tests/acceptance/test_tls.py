@@ -13,12 +13,12 @@ import httpx
 import pytest
 import trustme
 from fastapi import FastAPI
-from tests.server.test_certificates import AUTHORITY, write
 
 from app.catalog.database import CatalogDatabase
 from app.server.serving import StoppingServer
 from app.services.access.tokens import create_token
 from app.settings import Settings
+from tests.server.test_certificates import AUTHORITY, write
 from tests.service import Service
 
 CLIENT = "203.0.113.9"
