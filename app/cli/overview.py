@@ -30,14 +30,14 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "put": "Post one record: the columns that it names, folded by the table's rules.",
     "delete": "Post a -D record for the row of a key.",
     "explain": (
-        "Tell why a row shows what it shows: its records, what each did to each column, where each value came from."
+        "Say why a row shows what it shows: its records, what each did to each column, where each value came from."
     ),
     "forget": "Take keys out of rows, snapshots, history and changelogs, for good.",
     "forgettings": "List what was forgotten of a table and what is to be, newest first.",
     "scan": "Write the rows of a table, all of one moment.",
     "merge": "Merge what is staged now, instead of when it is due.",
     "compact": "Combine the runs of a table.",
-    "status": ("Tell whether the service is ready (status 6 if not), or what a table holds, keeps and waits for."),
+    "status": ("Say whether the service is ready (status 6 if not), or what a table holds, keeps and waits for."),
     "tail": (
         "Write the changes of a table as they are merged, a line of JSON each. A connection that breaks "
         "is made again, and nothing is missing or twice."

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
+
+import sqlalchemy as sa
 
 from app.catalog.shared import checksums
-from app.catalog.shared.transaction import AnyRow
+from app.catalog.shared.models import table_schemas
+from app.catalog.shared.transaction import AnyRow, Transaction
 from app.catalog.tables.schema_cache import SchemaCache
-from app.core.errors import DamagedCatalog, Invalid
+from app.core.errors import DamagedCatalog, Invalid, Resource, not_found
 from app.core.table.options.entries import REMOVED_OPTIONS
 from app.core.table.schema import TableSchema
 
 # Members of a stored schema besides Paimon's.
 _REMOVALS = "_kf_removals"
-HIGHEST_ID = "_kf_highest_id"  # of any column or field that the table ever had; not in schemas of 0.1.0
+_HIGHEST_ID = "_kf_highest_id"  # of any column or field that the table ever had; not in schemas of 0.1.0
 
 
 def _read_schema(body: str) -> TableSchema:
@@ -37,7 +40,49 @@ def schema_in(table_id: str, schema_id: int, row: AnyRow) -> TableSchema:
         raise DamagedCatalog(f"{what} is not one") from error
 
 
-def schema_text(schema: TableSchema, highest_id: int) -> str:
+def _schema_text(schema: TableSchema, highest_id: int) -> str:
     """Return a schema as it is stored."""
     own = {_REMOVALS: True} if schema.remembers_removals else {}
-    return json.dumps({**schema.to_json(), **own, HIGHEST_ID: highest_id}, separators=(",", ":"))
+    return json.dumps({**schema.to_json(), **own, _HIGHEST_ID: highest_id}, separators=(",", ":"))
+
+
+@dataclass(frozen=True)
+class StoredSchemas:
+    """What the catalog knows about the schemas that tables have had."""
+
+    transaction: Transaction
+
+    def at(self, table_id: str, schema_id: int) -> TableSchema:
+        """Return the schema with this number. Raise ``NotFound`` when the table is gone, or ``DamagedCatalog``."""
+        return schema_in(table_id, schema_id, self._row(table_id, schema_id))
+
+    def highest_id(self, table_id: str, schema_id: int) -> int:
+        """Return the largest id of any column or field up to this schema. Raise as ``at``.
+
+        It is kept with each schema, so that an alter need not read all of those before it.
+        """
+        highest = -1
+        for number in range(schema_id, -1, -1):
+            row = self._row(table_id, number)
+            schema = schema_in(table_id, number, row)
+            known = json.loads(row.body).get(_HIGHEST_ID)
+            highest = max(highest, schema.highest_field_id, -1 if known is None else known)
+            if known is not None:
+                break
+        return highest
+
+    def add(self, table_id: str, schema_id: int, schema: TableSchema, highest_id: int) -> None:
+        """Store a schema of a table."""
+        body = _schema_text(schema, highest_id)
+        checksum = checksums.of_schema(table_id, schema_id, body)
+        values = {"table_id": table_id, "schema_id": schema_id, "body": body, "checksum": checksum}
+        self.transaction.execute(table_schemas.insert().values(values))
+
+    def _row(self, table_id: str, schema_id: int) -> AnyRow:
+        query = sa.select(table_schemas.c.body, table_schemas.c.checksum).where(
+            table_schemas.c.table_id == table_id, table_schemas.c.schema_id == schema_id
+        )
+        row = self.transaction.execute(query).first()
+        if row is None:
+            raise not_found(Resource.TABLE, table_id)
+        return row

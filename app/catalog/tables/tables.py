@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -24,7 +23,7 @@ from app.catalog.shared.models import (
 )
 from app.catalog.shared.transaction import AnyRow, Transaction
 from app.catalog.tables.databases import Databases, named
-from app.catalog.tables.stored_schemas import HIGHEST_ID, schema_in, schema_text
+from app.catalog.tables.stored_schemas import StoredSchemas, schema_in
 from app.core.errors import (
     AlreadyExists,
     Conflict,
@@ -142,7 +141,7 @@ class Tables:
         }
         with self._refusing_twins(database, name):
             self.transaction.execute(tables.insert().values(**values, checksum=checksums.of_new_table(values)))
-        self._add_schema(table.id, 0, schema, schema.highest_field_id)
+        StoredSchemas(self.transaction).add(table.id, 0, schema, schema.highest_field_id)
         return table
 
     def count(self) -> int:
@@ -254,41 +253,21 @@ class Tables:
                 resource_type="TABLE",
                 resource_name=row.name,
             )
-        highest_id = max(schema.highest_field_id, self._highest_id(table_id, expected_schema_id))
-        self._add_schema(table_id, expected_schema_id + 1, schema, highest_id)
+        stored = StoredSchemas(self.transaction)
+        highest_id = max(schema.highest_field_id, stored.highest_id(table_id, expected_schema_id))
+        stored.add(table_id, expected_schema_id + 1, schema, highest_id)
         self._set(row, {"schema_id": expected_schema_id + 1}, by, nullcontext())
         return self.existing(table_id)
 
     def schema_at(self, table_id: str, schema_id: int) -> TableSchema:
         """Return the schema that the table had under ``schema_id``. Raise ``NotFound`` when the table is gone."""
-        return schema_in(table_id, schema_id, self._stored(table_id, schema_id))
-
-    def _stored(self, table_id: str, schema_id: int) -> AnyRow:
-        query = sa.select(table_schemas.c.body, table_schemas.c.checksum).where(
-            table_schemas.c.table_id == table_id, table_schemas.c.schema_id == schema_id
-        )
-        row = self.transaction.execute(query).first()
-        if row is None:
-            raise not_found(Resource.TABLE, table_id)
-        return row
+        return StoredSchemas(self.transaction).at(table_id, schema_id)
 
     def highest_field_id(self, table: Table) -> int:
         """Return the largest id of any column or field that the table ever had: one of a dropped column must not come
         again.
         """
-        return self._highest_id(table.id, table.schema_id)
-
-    def _highest_id(self, table_id: str, schema_id: int) -> int:
-        """Kept with each schema, so that an alter need not read all of those before it."""
-        highest = -1
-        for number in range(schema_id, -1, -1):
-            row = self._stored(table_id, number)
-            schema = schema_in(table_id, number, row)
-            known = json.loads(row.body).get(HIGHEST_ID)
-            highest = max(highest, schema.highest_field_id, -1 if known is None else known)
-            if known is not None:
-                break
-        return highest
+        return StoredSchemas(self.transaction).highest_id(table.id, table.schema_id)
 
     def every_id(self) -> list[str]:
         """Return the ids of all tables."""
@@ -388,12 +367,6 @@ class Tables:
         if table is None:
             raise not_found(Resource.TABLE, table_id)
         return table
-
-    def _add_schema(self, table_id: str, schema_id: int, schema: TableSchema, highest_id: int) -> None:
-        body = schema_text(schema, highest_id)
-        checksum = checksums.of_schema(table_id, schema_id, body)
-        values = {"table_id": table_id, "schema_id": schema_id, "body": body, "checksum": checksum}
-        self.transaction.execute(table_schemas.insert().values(values))
 
     def _refusing_twins(self, database: str, name: str) -> AbstractContextManager[None]:
         refusals: dict[str, KeyfoldError] = {

@@ -22,6 +22,7 @@ from app.catalog.shared.models import batches, forgettings, merges, tables
 from app.catalog.shared.transaction import AnyRow, Transaction
 from app.catalog.snapshots.snapshots import Snapshots
 from app.catalog.tables.tables import Tables
+from app.catalog.tasks.claimable import claimable, oldest_first
 from app.catalog.tasks.stops import Stops
 from app.catalog.tasks.tasks import UNFINISHED, Tasks, task_of
 from app.core.errors import Conflict, NotFound
@@ -42,9 +43,6 @@ from app.core.table.history import (
 )
 
 _CANDIDATES = 100  # more tables than that wait for the next call
-# A lease that was taken so far in the future was taken before the clock was set back: its end says nothing. Smaller
-# steps only lengthen a lease by as much.
-_CLOCK_STEP = timedelta(seconds=5)
 
 
 @dataclass(frozen=True)
@@ -56,31 +54,6 @@ class ClaimedTask:
     batches: tuple[Batch, ...]
     base: Snapshot | None
     lease_owner: str
-
-
-# Put together once: workers ask at every commit, and this took a tenth of what a small merge does.
-_running = merges.alias("running")
-_RUNS = sa.exists().where(
-    _running.c.table_id == merges.c.table_id, _running.c.kind == merges.c.kind, _running.c.state == TaskState.RUNNING
-)
-_FORGETS = sa.exists().where(forgettings.c.table_id == merges.c.table_id, forgettings.c.forgotten_at.is_(None))
-WAITS = (merges.c.state == TaskState.PENDING) & ~_RUNS & ~_FORGETS
-
-
-def claimable(now: datetime) -> sa.ColumnElement[bool]:
-    """Tasks that wait while none of their table and kind runs and no keys are to be forgotten, and those whose worker
-    let the lease expire.
-
-    Anyone who still works on one whose lease only seems over, because the clock was set, cannot commit any more.
-    """
-    over = (merges.c.lease_expires_at <= now) | (merges.c.leased_at > now + _CLOCK_STEP)
-    return WAITS | (merges.c.state == TaskState.RUNNING) & over
-
-
-def oldest_first(now: datetime) -> tuple[sa.ColumnElement[Any], ...]:
-    """Return what was begun before what waits; a request of the future is one from before the clock was set back."""
-    begun = sa.case((merges.c.state == TaskState.RUNNING, 0), else_=1)
-    return begun, sa.case((merges.c.requested_at > now, 0), else_=1), merges.c.requested_at, merges.c.id
 
 
 def lease_values(owner: str, now: datetime, seconds: float) -> dict[str, Any]:

@@ -20,13 +20,8 @@ from app.catalog.shared.transaction import AnyRow, Transaction
 from app.catalog.snapshots.new_snapshots import NewSnapshot
 from app.catalog.snapshots.snapshots import Snapshots
 from app.catalog.tables.tables import TABLES, Tables, intact
-from app.catalog.tasks.leases import (
-    WAITS,
-    ClaimedTask,
-    claimable,
-    lease_values,
-    oldest_first,
-)
+from app.catalog.tasks.claimable import WAITS, claimable, oldest_first
+from app.catalog.tasks.leases import ClaimedTask, lease_values
 from app.catalog.tasks.stops import Stops
 from app.catalog.tasks.tasks import UNFINISHED, task_of
 from app.core.table.history import Batch, BatchState, Run, Snapshot, SnapshotKind, Table, Task, TaskKind, TaskState
