@@ -159,6 +159,7 @@ class FaultCode(StrEnum):
         "a partition column is not in the primary key",
     )
     PATH_NOT_ALLOWED = "path_not_allowed", "Keyfold chooses the path of its tables"
+    POSITION_ORDERS_NOTHING = "position_orders_nothing", "warning: a position of events is stored, but orders nothing"
     PRIMARY_KEY_NEEDED = "primary_key_needed", "the primary key cannot be dropped"
     PRIMARY_KEY_TWICE = "primary_key_twice", "the primary key is given both in primaryKeys and by the option"
     REFUSED_ROW_KIND = "refused_row_kind", "the table's rules do not accept this row kind"

@@ -49,8 +49,15 @@ HORIZON = "sequence.late-horizon"
 PUBLISH = "delta.publish"
 
 # Each: what is wrong, the options, the option and code of the violation.
+FROM_EVENT = "fields.c.from-event"
 EXPIRATION, TIME_PATTERN = "partition.expiration-time", "partition.timestamp-pattern"
 ILLEGAL: list[tuple[str, Options, str, str]] = [
+    (
+        "position in a column of text",
+        {"fields.c.from-event": "source.lsn"},
+        "fields.c.from-event",
+        "illegal_column_type",
+    ),
     ("no partitions to expire", {EXPIRATION: "1 d"}, EXPIRATION, "missing_partition_keys"),
     ("default that is only shown", PARTIAL | {A_DEFAULTED: "1", PUBLISH: "true"}, PUBLISH, "not_in_delta"),
     ("interval of nothing", {f"{PUBLISH}.interval": "5 min"}, f"{PUBLISH}.interval", "missing_option"),

@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from app.core.plan.merging.merge_plan import MergePlan
 from app.core.plan.records.record_decoder import KIND_MEMBER, Note
 from app.core.rules.named_values import NamedValues
 from app.core.rules.register import Register
+from app.core.table.options.entries import EventPosition
 from app.core.table.records import RowKind
 from app.core.table.schema import Column
 from app.core.types.kinds import Family, Kind
+from app.services.bodies.event_positions import Said, position_of
 from app.services.shared.unavailable import UNAVAILABLE
 
 Row = Mapping[str, Any]
@@ -34,7 +37,8 @@ class Unusable(ValueError):
 class Changes:
     """The records of the events read so far, and which event each is of; how often there was what ``Note`` names.
 
-    ``unavailable`` is the placeholder of values that did not change.
+    ``unavailable`` is the placeholder of values that did not change; ``said`` is where the event that is being read
+    says its position.
     """
 
     plan: MergePlan
@@ -43,11 +47,13 @@ class Changes:
     events: list[int] = field(default_factory=list)
     notes: dict[Note, int] = field(default_factory=dict)
     event: int = 0
+    said: Said = ()
 
     def add(self, kind: RowKind, row: Row) -> None:
         """One record of the event that is being read."""
         values = {name: self._value(name, value) for name, value in row.items()}
-        self.records.append({**values, self.plan.row_kind_column or KIND_MEMBER: kind.text})
+        positions = {name: self._position(name, position) for name, position in self._positions.items()}
+        self.records.append({**values, **positions, self.plan.row_kind_column or KIND_MEMBER: kind.text})
         self.events.append(self.event)
 
     def update(self, before: Row | None, after: Row) -> None:
@@ -74,6 +80,18 @@ class Changes:
         return RowKind.UPDATE_BEFORE not in self.plan.dropped and not all(
             isinstance(rule, (Register, NamedValues)) for rule in self.plan.rules
         )
+
+    @cached_property
+    def _positions(self) -> Mapping[str, EventPosition]:
+        fields = self.plan.schema.parsed.fields
+        return {name: value for (name, suffix), value in fields.items() if suffix == "from-event"}
+
+    def _position(self, name: str, position: EventPosition) -> int | str:
+        found = position_of(position, self.said)
+        if found is None:
+            fix = f"send the event as the connector wrote it, or set another fields.{name}.from-event"
+            raise Unusable(f"the event has no {position}, from which {name!r} is filled", fix, name)
+        return found
 
     def _moves(self, before: Row, after: Row) -> bool:
         """Return whether the update gives the row another key. A key that ``before`` lacks is none."""

@@ -32,6 +32,7 @@ _TRUNCATES = "it removes rows without naming them: delete them with -D records, 
 def read_canal(changes: Changes, event: Mapping[str, Any]) -> None:
     """Read one message of Canal: the rows of one statement, every value as text."""
     kind = str(event.get("type", "")).upper()
+    changes.said = (event,)
     if kind in _CANAL_NO_ROW:
         changes.skip()
         return
@@ -76,6 +77,7 @@ def _from_text(plan: MergePlan, name: str, value: Any) -> Any:
 def read_maxwell(changes: Changes, event: Mapping[str, Any]) -> None:
     """Read one event of Maxwell. A column that ``old`` names and ``data`` lacks is null now."""
     kind = event.get("type")
+    changes.said = (event,)
     if isinstance(kind, str) and kind in _MAXWELL_NO_ROW:
         changes.skip()
         return

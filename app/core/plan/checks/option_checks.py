@@ -7,6 +7,7 @@ from itertools import islice
 
 from app.core.errors import Violation
 from app.core.plan.checks.delta_checks import DELTA_CHECKS
+from app.core.plan.checks.event_checks import EVENT_CHECKS
 from app.core.plan.checks.function_checks import FUNCTION_CHECKS
 from app.core.plan.checks.mode_checks import MODE_CHECKS
 from app.core.plan.checks.order_checks import ORDER_CHECKS
@@ -25,6 +26,7 @@ CHECKS: tuple[Check, ...] = (
     *DEFAULT_CHECKS,
     *HORIZON_CHECKS,
     *DELTA_CHECKS,
+    *EVENT_CHECKS,
 )
 
 

@@ -11,7 +11,7 @@ from app.core.plan.columns.column_functions import function_of, has_functions
 from app.core.plan.columns.late_horizon import horizon_warnings
 from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.options.entries import ChangelogProducer, MergeEngine, find_option
-from app.core.table.options.parsed import TableOptions, option_violation
+from app.core.table.options.parsed import TableOptions, field_key, option_violation
 from app.core.table.schema import TableSchema
 from app.core.types.datatype import walk_types
 from app.core.types.kinds import Kind
@@ -125,10 +125,20 @@ def _ignored_fields(schema: TableSchema, options: TableOptions) -> Iterator[Viol
             yield option_violation(group.key, FaultCode.OPTION_WITHOUT_EFFECT, f"{engine} has no sequence groups", fix)
     if not has_functions(engine):
         for column, suffix in options.fields:
-            if suffix != "default-value":
+            if suffix not in ("default-value", "from-event"):
                 message = f"{engine} has no aggregate functions"
                 fix = "set merge-engine = aggregation"
                 yield option_violation(f"fields.{column}.{suffix}", FaultCode.OPTION_WITHOUT_EFFECT, message, fix)
+
+
+def _positions(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
+    """A position from events that is no sequence: late and repeated events overwrite all the same."""
+    ordering = {*options["sequence.field"], *(name for group in options.groups for name in group.ordering)}
+    for name, suffix in options.fields:
+        if suffix == "from-event" and name not in ordering and options.engine is not MergeEngine.FIRST_ROW:
+            message = f"{name!r} is filled with the position of events, but orders nothing: a late event overwrites"
+            fix = f"set sequence.field = {name}, or make {name} the ordering field of a sequence group"
+            yield option_violation(field_key(name, suffix), FaultCode.POSITION_ORDERS_NOTHING, message, fix)
 
 
 def _length_of_one(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
@@ -158,6 +168,7 @@ CHECKS: tuple[Check, ...] = (
     _without_effect,
     _changelog,
     _ignored_fields,
+    _positions,
     _length_of_one,
     _horizon,
 )

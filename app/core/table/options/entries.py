@@ -25,6 +25,7 @@ from app.core.table.options.values import (
     time_format,
     whole_number,
 )
+from app.core.types.kinds import Kind
 
 
 class MergeEngine(StrEnum):
@@ -78,6 +79,29 @@ class Integers(StrEnum):
 
     NUMBER = "number"
     TEXT = "text"
+
+
+class EventPosition(StrEnum):
+    """Values of ``fields.<column>.from-event``: what orders the change events of a source."""
+
+    SOURCE_LSN = "source.lsn"  # PostgreSQL
+    SOURCE_POS = "source.pos"  # MySQL, MariaDB: file and place
+    SOURCE_COMMIT_LSN = "source.commit_lsn"  # SQL Server
+    SOURCE_SCN = "source.scn"  # Oracle
+    SOURCE_ORD = "source.ord"  # MongoDB: second and place
+    SOURCE_TS_MS = "source.ts_ms"  # the time of the change
+    SOURCE_TS_US = "source.ts_us"
+    SOURCE_TS_NS = "source.ts_ns"
+    TS_MS = "ts_ms"  # when Debezium read it
+    ES = "es"  # Canal: the time of the change
+    TS = "ts"  # Canal: when it read the change. Maxwell: the time of the change
+    XOFFSET = "xoffset"  # Maxwell: the place in its transaction
+    POSITION = "position"  # Maxwell: file and place
+
+    @property
+    def kind(self) -> Kind:
+        """The type of column that holds it."""
+        return Kind.STRING if self is EventPosition.SOURCE_COMMIT_LSN else Kind.BIGINT
 
 
 # Options of earlier releases, and why they are gone. A stored table that has one is read without it.
@@ -300,6 +324,7 @@ _FIELD_OPTIONS = (
     Option("aggregate-function", str.strip, None, "the aggregate function of the column", folds=True),
     Option("ignore-retract", boolean, False, "retracts leave the column unchanged", folds=True),
     Option("default-value", str, None, "what a null of the final row is shown as"),
+    Option("from-event", OneOf(EventPosition), None, "the position that a change event says of itself, put here"),
     Option("distinct", boolean, False, "keep one of equal elements", folds=True, of_function=True),
     Option("list-agg-delimiter", str, ",", "the text between the values of listagg", folds=True, of_function=True),
     Option(

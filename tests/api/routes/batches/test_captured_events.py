@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,6 +59,29 @@ def test_values_of_every_column_are_those_of_the_database(table: Callable[..., N
     third = shop.get(f"{T}/rows?key=3").json()
     assert third["weight"] == "123456789012345678901234567890.123456789"
     assert third["slot"] == "23:59:59.999"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_events_in_any_order_and_twice_over_come_to_the_row_of_the_database(
+    table: Callable[..., None], shop: TestClient, seed: int
+) -> None:
+    order = {"sequence.field": "lsn", "fields.lsn.from-event": "source.lsn"}
+    table({**LINES, "lsn": "BIGINT"}, "order_id", "line_no", **order)
+    last = json.loads(capture("10"))
+    events = []
+    for step in range(4):
+        event = copy.deepcopy(last)
+        payload = event["payload"]
+        lsn = payload["source"]["lsn"] + step * 8
+        payload["source"] |= {"lsn": lsn, "sequence": json.dumps([None, str(lsn)])}
+        payload["after"]["sku"] = f"change {step}"
+        events.append(event)
+    shuffled = events * 2
+    random.Random(seed).shuffle(shuffled)
+    for event in shuffled:
+        assert post(shop, json.dumps(event)).status_code == 202
+    row = shop.get(f"{T}/rows?key=4&key=1").json()
+    assert (row["sku"], row["lsn"]) == ("change 3", events[-1]["payload"]["source"]["lsn"])
 
 
 def test_without_the_option_a_time_with_more_digits_is_refused_with_it(

@@ -67,7 +67,7 @@ def test_two_engines_have_functions() -> None:
 
 
 def test_a_function_sees_its_own_options_and_none_that_say_how_it_is_used() -> None:
-    how_it_is_used = {"sequence-group", "aggregate-function", "ignore-retract", "default-value"}
+    how_it_is_used = {"sequence-group", "aggregate-function", "ignore-retract", "default-value", "from-event"}
     seen = table(AGGREGATION | OWN | {"fields.a.distinct": "true"}).parsed.of_function("a")
     assert seen.keys() == FIELD_OPTIONS.keys() - how_it_is_used | {"given"}
     assert seen["given"] == {"aggregate-function", "distinct"}

@@ -46,5 +46,21 @@ def test_a_text_of_one_character_is_warned_of_for_as_long_as_the_table_has_it(de
     assert [(one.code, one.pointer) for one in found] == [("length_of_one", "/schema/fields/1/type")] * warned
 
 
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [
+        ({}, True),
+        ({"sequence.field": "v"}, False),
+        ({"merge-engine": "partial-update", "fields.v.sequence-group": "w", "record.absent-columns": "null"}, False),
+        ({"merge-engine": "first-row"}, False),
+    ],
+)
+def test_a_position_of_events_that_orders_nothing_is_warned_of(options: dict[str, str], *, warned: bool) -> None:
+    columns = (("id", "BIGINT"), ("v", "BIGINT"), ("w", "BIGINT"))
+    found = table_warnings(schema(*columns, options={**options, "fields.v.from-event": "source.lsn"}))
+    said = [(one.code, one.pointer) for one in found if one.pointer.endswith("from-event")]
+    assert said == [("position_orders_nothing", "/options/fields.v.from-event")] * warned
+
+
 def test_a_table_without_a_changelog_is_not_warned() -> None:
     assert table_warnings(schema()) == []

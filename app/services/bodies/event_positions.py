@@ -1,0 +1,126 @@
+"""Where an event stands in the log of its database: what ``fields.<column>.from-event`` puts into a column."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from app.core.table.options.entries import EventPosition
+
+# The objects in which an event says where it is from: the event itself, and what it is wrapped in.
+Said = Sequence[Mapping[str, Any]]
+_DIGITS = re.compile(r"-?\d{1,19}")
+_BINLOG = re.compile(r".*\.(\d+)", re.DOTALL)
+_LARGEST = 2**63 - 1
+# A file of MySQL's log rarely passes 4 GiB and never 1 TiB; MongoDB counts from 1 in each second.
+_BITS_OF_FILE, _BITS_OF_SECOND = 40, 32
+_MILLIS = 1000
+
+
+def position_of(position: EventPosition, said: Said) -> int | str | None:
+    """Return the position of an event, None where it says none. Of two events of one source the later has the greater,
+    or the same where both are of one change.
+    """
+    return _READERS[position](said)
+
+
+def _of_source(said: Said, name: str) -> Any:
+    """Return a member of Debezium's ``source``, as the envelope, a CloudEvent or ExtractNewRecordState has it."""
+    return next((value for value in _in_source(said, name) if value is not None), None)
+
+
+def _in_source(said: Said, name: str) -> Iterator[Any]:
+    for one in said:
+        source = one.get("source")
+        if isinstance(source, Mapping):
+            yield source.get(name)
+        yield one.get(f"iodebezium{name.replace('_', '')}")
+        yield one.get(f"__source_{name}")
+        if not name.startswith("ts_"):  # __ts_ms is the time of the connector
+            yield one.get(f"__{name}")
+
+
+def _number(value: object) -> int | None:
+    if isinstance(value, str) and _DIGITS.fullmatch(value):
+        value = int(value)
+    return value if type(value) is int and abs(value) <= _LARGEST else None
+
+
+def _lsn(said: Said) -> int | None:
+    """PostgreSQL: the last of ``source.sequence``; ``source.lsn`` is null in an incremental snapshot."""
+    sequence = _of_source(said, "sequence")
+    try:
+        last = _number(json.loads(sequence)[-1]) if isinstance(sequence, str) else None
+    except (ValueError, TypeError, LookupError):
+        last = None
+    return _number(_of_source(said, "lsn")) if last is None else last
+
+
+def _binlog(said: Said) -> int | None:
+    """MySQL and MariaDB: the number of the file, then the place in it."""
+    file, place = _of_source(said, "file"), _number(_of_source(said, "pos"))
+    return _place_in(file, place)
+
+
+def _place_in(file: object, place: int | None) -> int | None:
+    match = _BINLOG.fullmatch(file) if isinstance(file, str) else None
+    if match is None or place is None or not 0 <= place < 2**_BITS_OF_FILE:
+        return None
+    return _number((int(match[1]) << _BITS_OF_FILE) + place)
+
+
+def _maxwell(said: Said) -> int | None:
+    """Maxwell with output_binlog_position=true: ``master.000006:800911``."""
+    file, _, place = str(_member(said, "position") or "").rpartition(":")
+    return _place_in(file, _number(place))
+
+
+def _commit_lsn(said: Said) -> str | None:
+    """SQL Server: the commit, the change in it, the row of the change; a snapshot has the first alone. All are hex of
+    one width, so that texts sort as the log does.
+    """
+    commit, change, row = (_of_source(said, name) for name in ("commit_lsn", "change_lsn", "event_serial_no"))
+    number = _number(row)
+    if not isinstance(commit, str):
+        return None
+    parts = [commit, *([change] if isinstance(change, str) else []), *([] if number is None else [f"{number:010}"])]
+    return " ".join(parts)
+
+
+def _ord(said: Said) -> int | None:
+    """MongoDB: the second, then the place in it."""
+    millis, place = (_number(_of_source(said, name)) for name in ("ts_ms", "ord"))
+    if millis is None or place is None or not 0 <= place < 2**_BITS_OF_SECOND:
+        return None
+    return _number((millis // _MILLIS << _BITS_OF_SECOND) + place)
+
+
+def _member(said: Said, *names: str) -> Any:
+    return next((one[name] for one in said for name in names if one.get(name) is not None), None)
+
+
+def _source_number(name: str) -> Callable[[Said], int | None]:
+    return lambda said: _number(_of_source(said, name))
+
+
+def _own_number(*names: str) -> Callable[[Said], int | None]:
+    return lambda said: _number(_member(said, *names))
+
+
+_READERS: Mapping[EventPosition, Callable[[Said], int | str | None]] = {
+    EventPosition.SOURCE_LSN: _lsn,
+    EventPosition.SOURCE_POS: _binlog,
+    EventPosition.SOURCE_COMMIT_LSN: _commit_lsn,
+    EventPosition.SOURCE_SCN: _source_number("scn"),
+    EventPosition.SOURCE_ORD: _ord,
+    EventPosition.SOURCE_TS_MS: _source_number("ts_ms"),
+    EventPosition.SOURCE_TS_US: _source_number("ts_us"),
+    EventPosition.SOURCE_TS_NS: _source_number("ts_ns"),
+    EventPosition.TS_MS: _own_number("ts_ms", "__ts_ms"),
+    EventPosition.ES: _own_number("es"),
+    EventPosition.TS: _own_number("ts"),
+    EventPosition.XOFFSET: _own_number("xoffset"),
+    EventPosition.POSITION: _maxwell,
+}
