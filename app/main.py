@@ -22,7 +22,7 @@ from app.api.middleware.negotiation import OnlyAcceptable
 from app.api.middleware.observed import Observed, operations_of
 from app.api.middleware.permits import OnlyPermitted, Permits
 from app.api.middleware.query import OnlyDeclaredQuery
-from app.api.routes.batches import batches, forgettings, row_changes
+from app.api.routes.batches import batches, batches_of_tables, forgettings, row_changes
 from app.api.routes.explaining import explain, lateness, simulations
 from app.api.routes.merging import compactions, merges
 from app.api.routes.operating import damage, health, metrics, stats, tokens
@@ -81,6 +81,7 @@ ROUTERS = (
     ddl,
     table_document,
     batches,
+    batches_of_tables,
     merges,
     compactions,
     partitions,

@@ -67,6 +67,7 @@ class FaultCode(StrEnum):
     ENUM = "enum", "a value is none of those that the parameter knows"
     EXPIRED_TOKEN = "expired_token", "the bearer token has expired"
     FOREIGN_CONNECTOR = "foreign_connector", "a CREATE TABLE is for another connector, or format, than Paimon's"
+    FOREIGN_EVENT = "foreign_event", "a change event is of another table of the source than this table takes"
     FOREIGN_HOST = "foreign_host", "without tokens, the request must name this machine"
     FOREIGN_ORIGIN = "foreign_origin", "a page of another origin sent the request"
     FUNCTION_OUTSIDE_GROUP = (
@@ -189,6 +190,7 @@ class FaultCode(StrEnum):
     UNKNOWN_MOVE = "unknown_move", "the type of a move is not known"
     UNKNOWN_OPTION = "unknown_option", "an option is not known"
     UNKNOWN_PARAMETER = "unknown_parameter", "a query parameter is not known"
+    UNKNOWN_TABLE = "unknown_table", "no table of the database takes the records or events"
     UNKNOWN_TOKEN = "unknown_token", "the bearer token is not known, or was revoked"
     UNKNOWN_TYPE = "unknown_type", "text that is no data type"
     UNREADABLE_BODY = "unreadable_body", "the body is not what its media type or content encoding says"
@@ -221,8 +223,8 @@ class Violation:
 
     ``pointer`` is a JSON pointer into the request body (RFC 6901), ``code`` a short machine-readable reason such as
     ``out_of_range``, ``message`` what is wrong, ``fix`` what to do next. A fault of a record also names its ``row``
-    (index in the request, from 0) and ``column``. ``about`` is for code that continues with the fault, which reads
-    neither its message nor its pointer.
+    (index in the request, from 0) and ``column``, and its ``table`` where the request is for several. ``about`` is for
+    code that continues with the fault, which reads neither its message nor its pointer.
     """
 
     pointer: str
@@ -231,4 +233,5 @@ class Violation:
     fix: str = ""
     row: int | None = None
     column: str | None = None
+    table: str | None = None
     about: About = About()

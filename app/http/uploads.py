@@ -7,7 +7,8 @@ from typing import Final
 from app.core.plan.records.bounds import Bounds
 from app.http.parts import Parts
 from app.services.batches.batches import Accepted, Change, accept_batch
-from app.services.rows.known_rows import known_rows
+from app.services.batches.batches_of_tables import AcceptedBatches, TablesIntake, UploadOfTables
+from app.services.rows.known_rows import KnownRows, known_rows
 from app.settings import Settings
 
 # Members of the scope: the body of an upload, and the room for what it unfolds to.
@@ -39,3 +40,17 @@ def stage(parts: Parts, name: tuple[str, str], change: Change) -> Accepted:
     known = known_rows(parts.views, parts.images, name)
     bounds = bounds_of(parts.settings)
     return accept_batch(parts.database, parts.warehouse, *name, change, bounds, parts.commits, known, parts.admission)
+
+
+def stage_tables(parts: Parts, database: str, upload: UploadOfTables) -> AcceptedBatches:
+    """Return the batches that ``upload`` becomes in tables of the ``database``, durable by now. Raise as
+    ``TablesIntake.accept`` does.
+    """
+
+    def known(name: tuple[str, str]) -> KnownRows:
+        return known_rows(parts.views, parts.images, name)
+
+    intake = TablesIntake(
+        parts.database, parts.warehouse, bounds_of(parts.settings), parts.commits, known, parts.admission
+    )
+    return intake.accept(database, upload)

@@ -233,6 +233,7 @@ WARNINGS: Mapping[FaultCode, Case] = {
     FaultCode.MERGES_READ_OLDER_RUNS: options({"changelog-producer": "lookup"}),
     FaultCode.NULL_NEVER_WRITTEN: options(PARTIAL),
     FaultCode.OPTION_WITHOUT_EFFECT: options({A_FUNCTION: "sum"}),
+    FaultCode.POSITION_ORDERS_NOTHING: options({"fields.a.from-event": "source.lsn"}, {"a": "BIGINT"}),
 }
 CHANGES: Mapping[FaultCode, Case] = {
     FaultCode.COLUMN_IN_USE: altered(change("dropColumn", "a"), options={"sequence.field": "a"}),
@@ -311,6 +312,10 @@ REQUESTS: Mapping[FaultCode, Case] = {
         "POST", "{table}/batches", content=b"PAR1", headers={"Content-Type": "application/vnd.apache.parquet"}
     ),
     FaultCode.UNUSABLE_EVENT: asked("POST", "{table}/batches?format=debezium-json", json={"op": "t"}),
+    FaultCode.FOREIGN_EVENT: asked(
+        "POST", "{table}/batches?format=debezium-json", json={"op": "c", "after": {"k": 1}, "source": {"table": "no"}}
+    ),
+    FaultCode.UNKNOWN_TABLE: asked("POST", f"{DATABASES}/shop/batches", json={"tables": {"no": {"records": []}}}),
     FaultCode.WRONG_FIELD_COUNT: asked(
         "POST", "{table}/batches", content=b"k\n1,2\n", headers={"Content-Type": "text/csv"}
     ),

@@ -57,6 +57,14 @@ SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
         "required": ["records"],
         "properties": {"records": _RECORDS},
     },
+    "RecordsByTable": {
+        "type": "object",
+        "description": "records of several tables, by name",
+        "required": ["tables"],
+        "properties": {
+            "tables": {"type": "object", "additionalProperties": {"$ref": "#/components/schemas/RecordList"}}
+        },
+    },
     "Trial": {
         "type": "object",
         "description": "records, and the schema of the table that does not exist",

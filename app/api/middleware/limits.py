@@ -16,7 +16,7 @@ from starlette.routing import compile_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.middleware.auth import OPEN_PATHS
-from app.api.shared.paths import CATALOG_PATH, TABLE_PATH
+from app.api.shared.paths import CATALOG_PATH, TABLE_PATH, TABLES_BATCHES_PATH
 from app.api.shared.refusals import refuse
 from app.core.errors import FaultCode, KeyfoldError, TooLarge, TooSlow, Violation
 from app.http.uploads import ROOM, ROW_FORM_PATHS, SIGN_PATHS, SPOOLED, UPLOAD_FORM_PATH
@@ -46,7 +46,7 @@ class BodyLimits:
 
     def __init__(self, settings: Settings) -> None:
         self._most = settings.max_body_bytes
-        self._spooled = [_pattern(f"{TABLE_PATH}/batches"), _pattern(UPLOAD_FORM_PATH)]
+        self._spooled = [_pattern(path) for path in (f"{TABLE_PATH}/batches", TABLES_BATCHES_PATH, UPLOAD_FORM_PATH)]
         self._larger = [
             *((pattern, self._most) for pattern in self._spooled),
             *((_pattern(path), MOST_FORM_BYTES) for path in ROW_FORM_PATHS),

@@ -19,6 +19,7 @@ CATALOG_PATH = f"/v1/{PREFIX}"
 DATABASES_PATH = f"{CATALOG_PATH}/databases"
 TABLES_PATH = f"{DATABASES_PATH}/{{database}}/tables"
 TABLE_PATH = f"{TABLES_PATH}/{{table}}"
+TABLES_BATCHES_PATH = f"{DATABASES_PATH}/{{database}}/batches"
 
 _NAMES = re.compile(
     rf"{DATABASES_PATH}/(?P<database>[^/]+)(?:/tables/(?P<table>[^/]+)"

@@ -105,6 +105,7 @@ class Fault(BaseModel):
     fix: str
     row: int | None = None
     column: str | None = None
+    table: str | None = Field(None, description="where the request is for several")
 
 
 class Problem(BaseModel):
@@ -186,6 +187,7 @@ def _fault(violation: Violation) -> dict[str, Any]:
         "fix": violation.fix,
         "row": violation.row,
         "column": violation.column,
+        "table": violation.table,
     }
     return {name: value for name, value in told.items() if value is not None}
 

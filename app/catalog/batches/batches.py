@@ -25,6 +25,14 @@ _BY_KEY = sa.select(batches).where(
     batches.c.table_id == sa.bindparam("table"), batches.c.idempotency_key == sa.bindparam("key")
 )
 
+_IN_DATABASE = (
+    sa.select(batches)
+    .join(tables, tables.c.id == batches.c.table_id)
+    .join(databases, databases.c.id == tables.c.database_id)
+    .where(databases.c.name == sa.bindparam("database"), batches.c.idempotency_key == sa.bindparam("key"))
+    .order_by(tables.c.name)
+)
+
 
 def _not_staged(batch_id: str, why: str) -> Conflict:
     return Conflict(
@@ -106,6 +114,11 @@ class Batches:
         """Return the table's batch that was posted with this Idempotency-Key, if any."""
         row = self.transaction.execute(_BY_KEY, {"table": table_id, "key": idempotency_key}).first()
         return None if row is None else checksums.batch_of(row)
+
+    def with_key(self, database: str, idempotency_key: str) -> list[Batch]:
+        """Return the batches of all tables of the database that were posted with this Idempotency-Key."""
+        rows = self.transaction.execute(_IN_DATABASE, {"database": database, "key": idempotency_key})
+        return [checksums.batch_of(row) for row in rows]
 
     def page(
         self, table_id: str, *, after_number: int | None = None, limit: int, state: BatchState | None = None

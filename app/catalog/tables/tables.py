@@ -215,6 +215,11 @@ class Tables:
             checksums.check(row.name_hash, checksums.of_name(database, row.name), f"the row of table {row.id}")
         return [row.name for row in found]
 
+    def every_one(self, database: str) -> list[Table]:
+        """Return all tables of a database in name order. Raise as ``page``."""
+        query = TABLES.where(tables.c.database_id == self.databases.row(database).id)
+        return [table_of(row) for row in self.transaction.execute(query.order_by(tables.c.name))]
+
     def ids(self, database: str) -> list[str]:
         """Return the ids of the tables of a database. Raise ``NotFound``."""
         query = sa.select(tables.c.id).where(tables.c.database_id == self.databases.row(database).id)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import uuid
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
@@ -22,29 +21,26 @@ from app.core.errors import (
     KeyReused,
     NotFound,
     NotStored,
-    Resource,
     UnsupportedMediaType,
     Violation,
-    not_found,
 )
 from app.core.plan.merging.merge_plan import compile_plan
 from app.core.plan.records.bounds import Bounds
 from app.core.plan.records.record_decoder import Note, RecordDecoder
-from app.core.table.history import Batch, BatchState, NewBatch, Table
+from app.core.table.history import Batch, BatchState, Table
 from app.files.layout import Warehouse
-from app.files.writable import writing
 from app.services.batches.admission import Admission
 from app.services.batches.first_records import check_of_first_records
-from app.services.batches.group_commit import GroupCommit, swept
+from app.services.batches.group_commit import GroupCommit
+from app.services.batches.staged_uploads import Request, check_idempotency_key, count_accepted, staged_upload
 from app.services.bodies.encodings import decoded
 from app.services.bodies.formats import CLOUDEVENTS, CLOUDEVENTS_BATCH, FORMATS, JSON, NDJSON, EmptyFields, format_of
 from app.services.rows.known_rows import KnownRows, no_rows
 from app.services.shared.pages import Page, PageRequest, page_of
 from app.services.shared.unavailable import UNAVAILABLE
-from app.storage.ingest.pieces import Notes, Piece, decoded_pieces
+from app.storage.ingest.pieces import Piece
 from app.storage.staging.spool import Content, Room, read_until
-from app.storage.staging.staging import Staged, delete_batch, write_pieces
-from app.telemetry.entries import Counted
+from app.storage.staging.staging import delete_batch
 from app.telemetry.traces import span
 
 
@@ -97,8 +93,7 @@ def current_batch(database: CatalogDatabase, batch: Batch) -> Batch:
         return repository.batches.get(batch.table_id, batch.id)
 
 
-MAX_KEY_LENGTH = 255
-ALTERED_TRIES = 3
+ALTERED_TRIES: Final = 3
 _HASHED_BYTES: Final = 2**22
 _JSON_TYPES: Final = frozenset({JSON, *NDJSON, CLOUDEVENTS, CLOUDEVENTS_BATCH})
 
@@ -109,7 +104,8 @@ class Upload:
     codings of Content-Encoding, the format of the change events that it holds, if it does, and the room for what a
     coding unfolds to. ``unavailable`` is what stands in an event for a value that did not change.
 
-    ``empty_fields``: what an empty field of CSV says. ``sender`` is the name of the caller's token.
+    ``empty_fields``: what an empty field of CSV says. ``sender`` is the name of the caller's token. Change events of
+    other tables of the source than ``table`` takes are refused; without it all are its own.
     """
 
     body: Content
@@ -121,6 +117,7 @@ class Upload:
     room: Room = field(default_factory=Room)
     empty_fields: EmptyFields = EmptyFields.NULL
     sender: str = ""
+    table: str = ""
 
     @property
     def fingerprint(self) -> str:
@@ -144,7 +141,7 @@ class Upload:
         """Return the records to stage. Raise ``Invalid`` for what is unreadable, ``TooLarge``,
         ``UnsupportedMediaType``.
         """
-        chosen = format_of(self.media_type, self.events, self.empty_fields, self.unavailable)
+        chosen = format_of(self.media_type, self.events, self.empty_fields, self.unavailable, self.table)
         if self.empty_fields is EmptyFields.ABSENT and not decoder.plan.schema.tells_named:
             message, fix = "in this table what is absent is null", "set record.absent-columns = unchanged"
             fault = Violation("/emptyFields", FaultCode.CONTRADICTING_PARAMETERS, message, fix)
@@ -158,24 +155,16 @@ class Upload:
             fix = f"send the records as {self.media_type}; nothing to store needs no request"
             fault = Violation("", FaultCode.UNREADABLE_BODY, "the body is empty", fix)
             raise Invalid("the body is empty", violations=[fault])
+        return chosen.pieces(decoder, self.unmarked(content), bounds)
+
+    def unmarked(self, content: Content) -> Content:
+        """Return the decoded body without a byte order mark."""
         marked = self.media_type in _JSON_TYPES and content[: len(BOM_UTF8)] == BOM_UTF8
-        return chosen.pieces(decoder, content[len(BOM_UTF8) :] if marked else content, bounds)
+        return content[len(BOM_UTF8) :] if marked else content
 
 
-class Change(Protocol):
+class Change(Request, Protocol):
     """What a request wants to be staged: an ``Upload``, or the change of one row."""
-
-    @property
-    def idempotency_key(self) -> str | None:
-        """The Idempotency-Key."""
-
-    @property
-    def fingerprint(self) -> str:
-        """A digest of the request."""
-
-    @property
-    def sender(self) -> str:
-        """The name of the caller's token, empty where none was needed."""
 
     @property
     def size(self) -> int:
@@ -220,7 +209,7 @@ def accept_batch(
     process slept so long that a sweep took the file for garbage, ``NotStored`` when the warehouse cannot be written,
     and what ``admission`` raises.
     """
-    _check_idempotency_key(upload.idempotency_key)
+    check_idempotency_key(upload.idempotency_key)
     commits = commits or GroupCommit(database, warehouse)
     name = (database_name, table_name)
     with span("batch", {"table": ".".join(name)}) as here:
@@ -258,8 +247,7 @@ def _accept(
     plan = compile_plan(table.schema)
     with commits.keys.taking(table.id, key) as free:
         if not free:
-            message = f"a request with the Idempotency-Key {key!r} is under way; ask again when it is over"
-            raise Conflict(message, code=ErrorCode.REQUEST_IN_FLIGHT)
+            raise under_way(key)
         with nullcontext() if admission is None else admission.admitted(table, upload.size):
             pieces = upload.pieces(RecordDecoder(plan, check_of_first_records(plan, known)), bounds)
             done = _stage(database, warehouse, table, upload, pieces, commits)
@@ -268,12 +256,10 @@ def _accept(
             return done
 
 
-def _check_idempotency_key(key: str | None) -> None:
-    if key is not None and not 0 < len(key) <= MAX_KEY_LENGTH:
-        fault = Violation(
-            "/Idempotency-Key", FaultCode.BAD_HEADER, f"the Idempotency-Key has {len(key)} characters", "use 1 to 255"
-        )
-        raise Invalid("the Idempotency-Key is not valid", violations=[fault])
+def under_way(key: str | None) -> Conflict:
+    """Return the failure of a request whose Idempotency-Key another one has that is not over."""
+    message = f"a request with the Idempotency-Key {key!r} is under way; ask again when it is over"
+    return Conflict(message, code=ErrorCode.REQUEST_IN_FLIGHT)
 
 
 def _stage(
@@ -284,57 +270,17 @@ def _stage(
     pieces: Iterable[Piece],
     commits: GroupCommit,
 ) -> Accepted:
-    batch_id = uuid.uuid4().hex
-    counted = Notes([field.column.name for field in compile_plan(table.schema).order.fields])
-    staged = _write(database, warehouse, table, batch_id, pieces, counted)
-    fingerprint, key = upload.fingerprint, upload.idempotency_key
-    file = staged.file
-    new = NewBatch(
-        id=batch_id,
-        schema_id=table.schema_id,
-        file=file,
-        records=staged.records,
-        ignored=staged.ignored,
-        size_bytes=staged.size,
-        fingerprint=fingerprint,
-        idempotency_key=key,
-        digest=staged.digest,
-        accepted_by=upload.sender,
-    )
+    staged = staged_upload(database, warehouse, table, upload, pieces)
     try:
-        batch = commits.enter(table.id, new)
+        batch = commits.enter(table.id, staged.new)
     except (Conflict, KeyReused, NotFound, NotStored):
         # Only where the catalog surely has no such batch: after a lost answer the file may already be part of the
         # table.
-        delete_batch(warehouse, table.id, file)
+        staged.delete(warehouse)
         raise
-    replayed = batch.id != batch_id
+    replayed = batch.id != staged.new.id
     if replayed:  # the same request came to another machine at once, and that was first
-        delete_batch(warehouse, table.id, file)
+        staged.delete(warehouse)
         return Accepted(batch, replayed)
-    database.metrics.count(Counted.ACCEPTED_BATCHES)
-    database.metrics.count(Counted.ACCEPTED_RECORDS, amount=batch.records)
-    database.metrics.count(Counted.ACCEPTED_BYTES, amount=batch.size_bytes)
-    return Accepted(batch, notes=counted.counts)
-
-
-def _write(
-    database: CatalogDatabase,
-    warehouse: Warehouse,
-    table: Table,
-    batch_id: str,
-    pieces: Iterable[Piece],
-    counted: Notes,
-) -> Staged:
-    try:
-        with writing():
-            return write_pieces(
-                warehouse, table.id, batch_id, table.schema, counted(decoded_pieces(pieces)), sync=False
-            )
-    except FileNotFoundError as error:
-        with database.reading() as repository:
-            dropped = repository.tables.find(table.id) is None
-        if dropped:  # and its folder with it, while the file was written
-            message = f"the table {table.full_name} was dropped while the batch was written"
-            raise not_found(Resource.TABLE, table.name, message) from error
-        raise swept() from error
+    count_accepted(database, batch)
+    return Accepted(batch, notes=staged.notes)

@@ -7,17 +7,17 @@ Each keeps its own batch, number and outcome. Who comes alone is entered at once
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.catalog.connections.writers import LOOK_SECONDS
 from app.catalog.database import CatalogDatabase
-from app.core.errors import KeyfoldError, NotFound, NotStored, Unavailable
+from app.core.errors import Conflict, KeyfoldError, NotFound, NotStored, Unavailable
 from app.core.table.history import Batch, NewBatch
 from app.files.layout import Warehouse
 from app.files.writable import check_there, writing
 from app.storage.staging.keys_in_flight import KeysInFlight
-from app.storage.staging.staging import staged_files, sync_staging
+from app.storage.staging.staging import staged_files, sync_staged, sync_staging
 
 MOST_AT_ONCE = 256
 
@@ -118,6 +118,29 @@ class GroupCommit:
         for entry, outcome in zip(group, outcomes, strict=True):
             entry.outcome = outcome
 
+    def enter_together(self, news: Mapping[str, NewBatch]) -> list[Batch]:
+        """Return the batches that ``news``, one for a table, became: all of them or none.
+
+        Raise as ``enter``, and ``Conflict`` (COMMIT_CONFLICT) where some of them were entered before, others not.
+        """
+        with writing():
+            sync_staged(self._warehouse, {table_id: new.file for table_id, new in news.items()})
+        with self._database.transaction() as repository:
+            tables = repository.tables.lock_all(news)
+            batches = []
+            for table_id, new in news.items():
+                if table_id not in tables:
+                    raise Conflict("a table was dropped while its records were read; post the request again")
+                if not self._there(table_id, [new]):
+                    raise swept()
+                [outcome] = repository.batches.add_locked(tables[table_id], [new])
+                if not isinstance(outcome, Batch):
+                    raise outcome
+                batches.append(outcome)
+            if len({batch.id == new.id for batch, new in zip(batches, news.values(), strict=True)}) > 1:
+                raise Conflict("a part of this request was entered by another one; post it again")
+        return batches
+
     def _entered(self, table_id: str, group: Sequence[_Entry]) -> list[Batch | KeyfoldError]:
         with writing():
             sync_staging(self._warehouse, table_id, [entry.new.file for entry in group])
@@ -128,13 +151,17 @@ class GroupCommit:
                 table = repository.tables.lock(table_id)
             except NotFound as error:
                 return [error] * len(news)
-            if self._warehouse.marked:  # else the files may be in the folder in its place
-                check_there(self._warehouse)
-            with writing():
-                found = staged_files(self._warehouse, table_id, [new.file for new in news])
-            there = [new for new in news if new.file in found]
+            there = self._there(table_id, news)
             outcomes = dict(zip((new.id for new in there), repository.batches.add_locked(table, there), strict=True))
         return [outcomes.get(new.id) or swept() for new in news]
+
+    def _there(self, table_id: str, news: Sequence[NewBatch]) -> list[NewBatch]:
+        """Return those whose files are there; their table is locked."""
+        if self._warehouse.marked:  # else the files may be in the folder in its place
+            check_there(self._warehouse)
+        with writing():
+            found = staged_files(self._warehouse, table_id, [new.file for new in news])
+        return [new for new in news if new.file in found]
 
 
 def swept() -> Unavailable:

@@ -7,42 +7,71 @@ the latest value, an update is -U of the row as it was, too, so that sums stay r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from itertools import count
+from typing import Any, Final
 
 from app.core.errors import ErrorCode, FaultCode, Invalid, Violation, escape_pointer
 from app.core.plan.records.bounds import Bounds
 from app.core.plan.records.record_decoder import REPORTED_VIOLATIONS, DecodedRecords, RecordDecoder
-from app.services.bodies.debezium_events import read_cloudevent, read_debezium, read_flat_debezium
+from app.services.bodies import event_origins
+from app.services.bodies.debezium_events import (
+    cloudevent_names_no_row,
+    debezium_names_no_row,
+    flat_debezium_names_no_row,
+    read_cloudevent,
+    read_debezium,
+    read_flat_debezium,
+)
 from app.services.bodies.event_changes import Changes, Unusable, object_of
-from app.services.bodies.json_bodies import groups_of, ndjson_lines, parse_json, parsed_each, raw_list
-from app.services.bodies.mysql_events import read_canal, read_maxwell
+from app.services.bodies.event_origins import Origin, Origins
+from app.services.bodies.json_bodies import Numbered, groups_of, ndjson_lines, parse_json, parsed_each, raw_list
+from app.services.bodies.mysql_events import canal_names_no_row, maxwell_names_no_row, read_canal, read_maxwell
 from app.services.shared.unavailable import UNAVAILABLE
 from app.storage.ingest.lists import decode_records
 from app.storage.ingest.pieces import Piece
 from app.storage.staging.spool import Content
 
-__all__ = ["EVENT_FORMATS", "json_event_pieces", "ndjson_event_pieces", "read_cloudevent"]
-
 _TOO_MANY_DIGITS = "widen the column to (6) where its type holds them, or set events.truncate-time = true to cut them"
 Reader = Callable[[Changes, Mapping[str, Any]], None]
 
 
-@dataclass
-class _Reading:
-    """A body of events that is decoded a piece after the other; ``records`` have come of it so far."""
+@dataclass(frozen=True)
+class EventFormat:
+    """``read`` reads one event, ``origins`` say where it is from, ``names_no_row`` whether it is about no row."""
 
     read: Reader
+    origins: Origins
+    names_no_row: Callable[[Mapping[str, Any]], bool]
+
+
+@dataclass(frozen=True)
+class Events:
+    """How a body of events is read, and for which ``table``: without one, events of any table of the source are taken.
+
+    ``unavailable`` stands in an event for a value that did not change.
+    """
+
+    format: EventFormat
+    table: str = ""
+    unavailable: str = UNAVAILABLE
+
+
+@dataclass
+class _Reading:
+    """A body of events that is decoded a piece after the other; ``records`` have come of it so far, of ``origin``."""
+
+    events: Events
     decoder: RecordDecoder
     bounds: Bounds
-    unavailable: str
     records: int = 0
+    origin: Origin | None = None
 
-    def decode(self, events: Callable[[], Sequence[object]], first: int = 0) -> DecodedRecords:
-        """Return the records of the next events, the first of which is the event ``first`` of the body."""
-        changes = self._changes(events(), first)
+    def decode(self, events: Callable[[], Sequence[object]], numbers: Iterable[int]) -> DecodedRecords:
+        """Return the records of the next events, which have these ``numbers`` in the body."""
+        changes = self._changes(events(), numbers)
         before, self.records = self.records, self.records + len(changes.records)
         self.bounds.check_records(self.records)
         try:
@@ -55,57 +84,110 @@ class _Reading:
         decoded.notes.update(changes.notes)
         return decoded
 
-    def _changes(self, events: Sequence[object], first: int) -> Changes:
+    def _changes(self, events: Sequence[object], numbers: Iterable[int]) -> Changes:
         """Return what ``events`` did; null, Kafka's tombstone, is nothing. Raise ``Invalid`` with every fault by
         event.
         """
-        changes = Changes(self.decoder.plan, self.unavailable)
+        changes = Changes(self.decoder.plan, self.events.unavailable)
         faults: list[Violation] = []
-        for number, event in enumerate(events, first):
+        for number, event in zip(numbers, events, strict=False):
             changes.event = number
             try:
-                if event is None:
-                    changes.skip()
-                else:
-                    self.read(changes, object_of(event))
+                self._read(changes, event)
             except Unusable as error:
                 inside = f"/{escape_pointer(error.column)}" if error.column is not None else ""
                 where = f"/events/{number}{inside}"
-                fault = Violation(where, FaultCode.UNUSABLE_EVENT, str(error), error.fix, number, error.column)
-                faults.append(fault)
+                faults.append(Violation(where, error.code, str(error), error.fix, number, error.column))
         if faults:
-            message, code = f"{len(faults)} event(s) cannot be used; nothing was stored", ErrorCode.INVALID_RECORDS
-            raise Invalid(message, code=code, violations=faults[:REPORTED_VIOLATIONS], total_violations=len(faults))
+            raise unusable_events(faults, len(faults))
         return changes
 
+    def _read(self, changes: Changes, sent: object) -> None:
+        if sent is None:
+            changes.skip()
+            return
+        event, how = object_of(sent), self.events.format
+        origin = how.origins.of(event) if self.events.table else None
+        if origin is not None and self._is_foreign(origin):
+            if not how.names_no_row(event):
+                raise _foreign(origin, self.origin, self.events.table)
+            changes.skip()
+            return
+        how.read(changes, event)
 
-def json_event_pieces(
-    read: Reader, decoder: RecordDecoder, content: Content, bounds: Bounds, unavailable: str = UNAVAILABLE
-) -> Iterator[Piece]:
+    def _is_foreign(self, origin: Origin) -> bool:
+        """Return whether the events of ``origin`` are for another table. One that declares no source takes those of
+        its name, of one schema in a body.
+        """
+        declared: Sequence[str] = self.decoder.plan.schema.parsed["events.source"]
+        if not origin.feeds(self.events.table, declared):
+            return True
+        self.origin = self.origin or origin
+        return not declared and origin != self.origin
+
+
+def _foreign(origin: Origin, first: Origin | None, table: str) -> Unusable:
+    among = f", and others of this body are of {first.shown}" if first is not None and first != origin else ""
+    message = f"the event is of {origin.shown}, which {table!r} does not take{among}"
+    fix = (
+        f"set events.source = {origin.shown} if it belongs here; POST /v1/catalog/databases/{{database}}/batches takes "
+        "events of all tables"
+    )
+    return Unusable(message, fix, code=FaultCode.FOREIGN_EVENT)
+
+
+def unusable_events(faults: Sequence[Violation], total: int) -> Invalid:
+    """Return the failure of a body with such events."""
+    message, code = f"{total} event(s) cannot be used; nothing was stored", ErrorCode.INVALID_RECORDS
+    return Invalid(message, code=code, violations=faults[:REPORTED_VIOLATIONS], total_violations=total)
+
+
+def json_event_pieces(events: Events, decoder: RecordDecoder, content: Content, bounds: Bounds) -> Iterator[Piece]:
     """Yield the records of one event, or of a list of them; nothing at all is a tombstone. Raise ``Invalid``, and
     ``TooLarge``.
     """
-    reading = _Reading(read, decoder, bounds, unavailable)
+    reading = _Reading(events, decoder, bounds)
     bounds.check_whole(len(content))
-    if len(content) <= bounds.piece_bytes or content[:_SPACE].lstrip()[:1] != b"[":
+    if len(content) <= bounds.piece_bytes or not is_list(content):
         bounds.check_record(0 if len(content) <= bounds.piece_bytes else len(content))
-        yield partial(reading.decode, partial(_json_events, bytes(content)))
+        yield partial(reading.decode, partial(_json_events, bytes(content)), count())
         return
     raws = raw_list(content, bounds)
-    for first, last in groups_of(raws, bounds):
-        yield partial(reading.decode, partial(parsed_each, enumerate(raws[first:last], first), "event", first), first)
+    yield from _grouped(reading, [*enumerate(raws)], range(len(raws)), "event")
 
 
 _SPACE = 1000  # before a list; anyone who sends more has a body of one event
 
 
-def ndjson_event_pieces(
-    read: Reader, decoder: RecordDecoder, content: Content, bounds: Bounds, unavailable: str = UNAVAILABLE
-) -> Iterator[Piece]:
+def is_list(content: Content) -> bool:
+    """Return whether a body of JSON is a list."""
+    return content[:_SPACE].lstrip()[:1] == b"["
+
+
+def ndjson_event_pieces(events: Events, decoder: RecordDecoder, content: Content, bounds: Bounds) -> Iterator[Piece]:
     """Yield the records of one event a line. Raise ``Invalid``, and ``TooLarge``."""
-    reading = _Reading(read, decoder, bounds, unavailable)
+    reading = _Reading(events, decoder, bounds)
     for texts, before in ndjson_lines(content, bounds):
-        yield partial(reading.decode, partial(parsed_each, texts, "line", before), before)
+        rows = range(before, before + len(texts))
+        yield partial(reading.decode, partial(parsed_each, texts, "line", rows), rows)
+
+
+def chosen_event_pieces(
+    events: Events,
+    texts: Sequence[Numbered],
+    rows: Sequence[int],
+    noun: str,
+    decoder: RecordDecoder,
+    bounds: Bounds,
+) -> Iterator[Piece]:
+    """Yield the records of some events of a body, those of the numbers ``rows``. Raise as ``ndjson_event_pieces``."""
+    return _grouped(_Reading(events, decoder, bounds), texts, rows, noun)
+
+
+def _grouped(reading: _Reading, texts: Sequence[Numbered], rows: Sequence[int], noun: str) -> Iterator[Piece]:
+    for first, last in groups_of([text for _, text in texts], reading.bounds):
+        some = rows[first:last]
+        yield partial(reading.decode, partial(parsed_each, texts[first:last], noun, some), some)
 
 
 def _of_event(fault: Violation, events: Sequence[int], first: int) -> Violation:
@@ -126,9 +208,10 @@ def _json_events(body: bytes) -> Sequence[object]:
 
 
 # What reads one event, by the name that Paimon and Flink give its format.
-EVENT_FORMATS: Mapping[str, Reader] = {
-    "debezium-json": read_debezium,
-    "debezium-flat-json": read_flat_debezium,
-    "canal-json": read_canal,
-    "maxwell-json": read_maxwell,
+EVENT_FORMATS: Mapping[str, EventFormat] = {
+    "debezium-json": EventFormat(read_debezium, event_origins.DEBEZIUM, debezium_names_no_row),
+    "debezium-flat-json": EventFormat(read_flat_debezium, event_origins.FLAT_DEBEZIUM, flat_debezium_names_no_row),
+    "canal-json": EventFormat(read_canal, event_origins.STATEMENT, canal_names_no_row),
+    "maxwell-json": EventFormat(read_maxwell, event_origins.STATEMENT, maxwell_names_no_row),
 }
+CLOUDEVENT: Final = EventFormat(read_cloudevent, event_origins.CLOUDEVENT, cloudevent_names_no_row)

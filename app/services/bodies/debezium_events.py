@@ -24,6 +24,7 @@ _DOCUMENT = (
     "format=debezium-flat-json"
 )
 _MARKS = frozenset({"status", "ddl", "tableChanges", "databaseName", "message", "data_collections"})
+_TIMES = frozenset({"ts_ms", "ts_us", "ts_ns"})  # all that a heartbeat has
 _FLAT_OP, _FLAT_DELETED = "__op", "__deleted"
 # What stands for a value that was not logged beside the key of a delete: nulls, and defaults of NOT NULL columns.
 _MADE_UP: tuple[Any, ...] = (None, 0, 0.0, "", "AA==", "0", "1970-01-01", "1970-01-01T00:00:00Z")
@@ -62,6 +63,30 @@ def read_cloudevent(changes: Changes, event: Mapping[str, Any]) -> None:
         _change(changes, payload, schema, payload.get("op", event.get("iodebeziumop")))
 
 
+def debezium_names_no_row(event: Mapping[str, Any]) -> bool:
+    """Return whether an event of Debezium is about no row."""
+    payload, _ = _opened(event)
+    return payload is None or _is_mark(payload, payload.get("op"))
+
+
+def flat_debezium_names_no_row(event: Mapping[str, Any]) -> bool:
+    """Return the same for a row of ExtractNewRecordState, which lets heartbeats through."""
+    payload, _ = _opened(event)
+    return payload is None or payload.keys() <= _TIMES
+
+
+def cloudevent_names_no_row(event: Mapping[str, Any]) -> bool:
+    """Return the same for a CloudEvent."""
+    found = event.get("data")
+    payload = None if found is None else _opened(object_of(found))[0]
+    return payload is None or _is_mark(payload, payload.get("op", event.get("iodebeziumop")))
+
+
+def _is_mark(payload: Mapping[str, Any], op: object) -> bool:
+    """Return whether it is a message, a heartbeat, a mark of a transaction, or a change of a schema."""
+    return op == "m" or (op is None and bool(payload.keys() & _MARKS or payload.keys() <= _TIMES))
+
+
 def _opened(event: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, object]:
     """Return the event without what Kafka Connect's JSON converter puts around it, and its schema."""
     if "payload" not in event or "op" in event:
@@ -71,8 +96,8 @@ def _opened(event: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, object]
 
 
 def _change(changes: Changes, payload: Mapping[str, Any], schema: object, op: object) -> None:
-    if op == "m" or (op is None and (payload.keys() & _MARKS or payload.keys() <= {"ts_ms", "ts_us", "ts_ns"})):
-        changes.skip()  # a message, a heartbeat, a mark of a transaction, a change of a schema
+    if _is_mark(payload, op):
+        changes.skip()
         return
     if op == "t":
         raise Unusable("the event is a truncation, which removes rows without naming them", _TRUNCATED)
@@ -97,6 +122,9 @@ def _change(changes: Changes, payload: Mapping[str, Any], schema: object, op: ob
 
 def _flat_change(changes: Changes, payload: Mapping[str, Any], schema: object) -> None:
     op, names = payload.get(_FLAT_OP), changes.plan.schema.by_name
+    if payload.keys() <= _TIMES and not payload.keys() & names.keys():
+        changes.skip()
+        return
     if op == "t":
         raise Unusable("the event is a truncation, which removes rows without naming them", _TRUNCATED)
     deleted = op == "d" or str(payload.get(_FLAT_DELETED)).lower() == "true"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from app.core.errors import FaultCode
 from app.core.plan.merging.merge_plan import MergePlan
 from app.core.plan.records.record_decoder import KIND_MEMBER, Note
 from app.core.rules.named_values import NamedValues
@@ -27,10 +28,13 @@ _CLOCK = re.compile(r"(.*\d\d:\d\d:\d\d)\.(\d+)(.*)", re.DOTALL)
 class Unusable(ValueError):
     """An event that is no change of a row, or lacks the row, or a value of its ``column``."""
 
-    def __init__(self, message: str, fix: str, column: str | None = None) -> None:
+    def __init__(
+        self, message: str, fix: str, column: str | None = None, code: FaultCode = FaultCode.UNUSABLE_EVENT
+    ) -> None:
         super().__init__(message)
         self.fix = fix
         self.column = column
+        self.code = code
 
 
 @dataclass

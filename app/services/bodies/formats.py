@@ -11,7 +11,14 @@ from typing import Any
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.plan.records.bounds import Bounds
 from app.core.plan.records.record_decoder import RecordDecoder
-from app.services.bodies.change_events import EVENT_FORMATS, json_event_pieces, ndjson_event_pieces, read_cloudevent
+from app.services.bodies.change_events import (
+    CLOUDEVENT,
+    EVENT_FORMATS,
+    EventFormat,
+    Events,
+    json_event_pieces,
+    ndjson_event_pieces,
+)
 from app.services.bodies.json_bodies import json_pieces, ndjson_pieces
 from app.services.shared.unavailable import UNAVAILABLE
 from app.storage.ingest.arrow_stream import arrow_pieces
@@ -52,8 +59,8 @@ FORMATS: Mapping[str, Format] = {
     CSV: Format(csv_pieces, _TEXT),
     ARROW: Format(arrow_pieces, _BYTES),
     PARQUET: Format(parquet_pieces, _BYTES),
-    CLOUDEVENTS: Format(partial(json_event_pieces, read_cloudevent), _EVENT),
-    CLOUDEVENTS_BATCH: Format(partial(json_event_pieces, read_cloudevent), {"type": "array", "items": _EVENT}),
+    CLOUDEVENTS: Format(partial(json_event_pieces, Events(CLOUDEVENT)), _EVENT),
+    CLOUDEVENTS_BATCH: Format(partial(json_event_pieces, Events(CLOUDEVENT)), {"type": "array", "items": _EVENT}),
 }
 
 
@@ -72,17 +79,31 @@ def format_of(
     events: str | None,
     empty_fields: EmptyFields = EmptyFields.NULL,
     unavailable: str = UNAVAILABLE,
+    table: str = "",
 ) -> Format | None:
-    """Return what reads a body of ``media_type``, None for another one; ``events`` names a format of change events in
-    it.
+    """Return what reads a body of ``media_type`` for the ``table``, None for another one; ``events`` names a format of
+    change events in it.
 
-    Raise ``Invalid`` for a format of events that is none, or that no body of this type has, and for empty fields of
-    what has none.
+    Raise ``Invalid`` as ``event_format`` does, and for empty fields of what has none.
+    """
+    if empty_fields is EmptyFields.ABSENT and events is None:
+        return _absent_fields(media_type)
+    chosen = event_format(media_type, events)
+    if chosen is None:
+        return FORMATS.get(media_type)
+    pieces = ndjson_event_pieces if media_type in NDJSON else json_event_pieces
+    return Format(partial(pieces, Events(chosen, table, unavailable)), {})
+
+
+def event_format(media_type: str, events: str | None) -> EventFormat | None:
+    """Return the format of the change events in a body, None for one of records.
+
+    Raise ``Invalid`` for a name ``events`` that is no format, or that no body of this type has.
     """
     if events is None:
-        return _absent_fields(media_type) if empty_fields is EmptyFields.ABSENT else FORMATS.get(media_type)
-    reader = EVENT_FORMATS.get(events)
-    if reader is None:
+        return CLOUDEVENT if media_type in (CLOUDEVENTS, CLOUDEVENTS_BATCH) else None
+    chosen = EVENT_FORMATS.get(events)
+    if chosen is None:
         message, fix = f"{events[:100]!r} is no format of change events", f"one of: {', '.join(EVENT_FORMATS)}"
         fault = Violation("/format", FaultCode.ENUM, message, fix)
         raise Invalid("the format is not known", violations=[fault])
@@ -90,8 +111,7 @@ def format_of(
         message = f"change events of {events} are JSON, the body is {media_type[:100]!r}"
         fault = Violation("/format", FaultCode.CONTRADICTING_PARAMETERS, message, f"send {JSON} or {NDJSON[0]}")
         raise Invalid("the format is not one of this media type", violations=[fault])
-    pieces = json_event_pieces if media_type == JSON else ndjson_event_pieces
-    return Format(partial(pieces, reader, unavailable=unavailable), {})
+    return chosen
 
 
 def _absent_fields(media_type: str) -> Format:

@@ -24,7 +24,7 @@ def parse_json(body: bytes) -> object:
     try:
         return _loads(body)
     except (ValueError, RecursionError) as error:
-        raise _unreadable("", error) from error
+        raise unreadable("", error) from error
 
 
 _encoder = msgspec.json.Encoder(decimal_format="number")
@@ -114,6 +114,12 @@ def json_pieces(decoder: RecordDecoder, content: Content, bounds: Bounds) -> Ite
     if small and len(raws) <= bounds.piece_records:
         yield partial(_decode_small, decoder, bytes(content), bounds)
         return
+    yield from raw_record_pieces(decoder, raws, bounds)
+
+
+def raw_record_pieces(decoder: RecordDecoder, raws: Sequence[msgspec.Raw], bounds: Bounds) -> Iterator[Piece]:
+    """Yield records as they stand in a body. Raise ``TooLarge``."""
+    bounds.check_records(len(raws))
     for first, last in groups_of(raws, bounds):
         yield partial(_decode_raws, decoder, raws[first:last], first)
 
@@ -147,7 +153,7 @@ def _raw_records(content: Content, bounds: Bounds) -> Sequence[msgspec.Raw]:
             _check_members(members)
         raise _no_records() from error
     except (ValueError, RecursionError) as error:
-        raise _unreadable("", error) from error
+        raise unreadable("", error) from error
 
 
 def raw_list(content: Content, bounds: Bounds) -> Sequence[msgspec.Raw]:
@@ -156,7 +162,7 @@ def raw_list(content: Content, bounds: Bounds) -> Sequence[msgspec.Raw]:
         _check_shape(content, _shapes_decoder, bounds)
         return _list_decoder.decode(content)
     except (ValueError, RecursionError) as error:
-        raise _unreadable("", error) from error
+        raise unreadable("", error) from error
 
 
 def _check_shape(content: Content, decoder: msgspec.json.Decoder[Any], bounds: Bounds) -> None:
@@ -184,7 +190,7 @@ def count_of(content: Content, byte: bytes) -> int:
     return sum(content[place : place + _COUNTED].count(byte) for place in range(0, len(content), _COUNTED))
 
 
-def groups_of(raws: Sequence[msgspec.Raw], bounds: Bounds) -> Iterator[tuple[int, int]]:
+def groups_of(raws: Sequence[bytes | msgspec.Raw], bounds: Bounds) -> Iterator[tuple[int, int]]:
     """From where to where the records of a piece are. Raise ``TooLarge`` for one that alone is too large."""
     sizes = [len(raw) for raw in raws]
     bounds.check_record(max(sizes, default=0))
@@ -205,7 +211,8 @@ def _groups(sizes: Sequence[int], most: int, most_records: int) -> Iterator[tupl
 
 
 def _decode_raws(decoder: RecordDecoder, raws: Sequence[msgspec.Raw], first: int) -> DecodedRecords:
-    return decode_records(decoder, parsed_each(enumerate(raws, first), "record", first), first)
+    rows = range(first, first + len(raws))
+    return decode_records(decoder, parsed_each(enumerate(raws, first), "record", rows), first)
 
 
 def ndjson_pieces(decoder: RecordDecoder, content: Content, bounds: Bounds) -> Iterator[Piece]:
@@ -227,7 +234,7 @@ def ndjson_lines(content: Content, bounds: Bounds) -> Iterator[tuple[Sequence[Nu
 
 
 def _decode_lines(decoder: RecordDecoder, lines: Sequence[Numbered], first: int) -> DecodedRecords:
-    return decode_records(decoder, parsed_each(lines, "line", first), first)
+    return decode_records(decoder, parsed_each(lines, "line", range(first, first + len(lines))), first)
 
 
 def _present(lines: Sequence[bytes], before: int) -> Sequence[Numbered]:
@@ -235,9 +242,9 @@ def _present(lines: Sequence[bytes], before: int) -> Sequence[Numbered]:
     return [(number, line) for number, line in enumerate(lines, before + 1) if line.strip()]
 
 
-def parsed_each(texts: Iterable[Numbered], noun: str, first: int) -> Sequence[object]:
-    """Return the value of each text, the first of which is the record ``first`` of the body. Those that are no JSON are
-    reported all together.
+def parsed_each(texts: Iterable[Numbered], noun: str, rows: Sequence[int]) -> Sequence[object]:
+    """Return the value of each text; they are the records ``rows`` of the body. Those that are no JSON are reported all
+    together.
     """
     records: list[object] = []
     faults: list[Violation] = []
@@ -247,7 +254,7 @@ def parsed_each(texts: Iterable[Numbered], noun: str, first: int) -> Sequence[ob
             records.append(_parsed(text))
         except (ValueError, RecursionError) as error:
             total += 1
-            row = first + len(records)
+            row = rows[len(records)]
             records.append(None)
             if len(faults) < REPORTED_VIOLATIONS:
                 pointer, fix = f"/records/{row}", "send one JSON object a line" if noun == "line" else _FIX
@@ -273,7 +280,8 @@ class _TooManyDigits(ValueError):
     """A whole number that Python does not read, for that takes a time that grows with the square of its digits."""
 
 
-def _unreadable(pointer: str, error: Exception) -> Invalid:
+def unreadable(pointer: str, error: Exception) -> Invalid:
+    """Return the failure of a body that is no JSON."""
     fault = replace(_fault(error, "the body", _FIX), pointer=pointer)
     return Invalid(fault.message, violations=[fault])
 

@@ -33,7 +33,7 @@ def read_canal(changes: Changes, event: Mapping[str, Any]) -> None:
     """Read one message of Canal: the rows of one statement, every value as text."""
     kind = str(event.get("type", "")).upper()
     changes.said = (event,)
-    if kind in _CANAL_NO_ROW:
+    if canal_names_no_row(event):
         changes.skip()
         return
     if kind not in ("INSERT", "UPDATE", "DELETE") or event.get("isDdl") is True:
@@ -46,6 +46,17 @@ def read_canal(changes: Changes, event: Mapping[str, Any]) -> None:
             changes.update(None if before is None else _from_texts(changes.plan, before), after)
         else:
             changes.add(RowKind.INSERT if kind == "INSERT" else RowKind.DELETE, after)
+
+
+def canal_names_no_row(event: Mapping[str, Any]) -> bool:
+    """Return whether a message of Canal is about no row."""
+    return str(event.get("type", "")).upper() in _CANAL_NO_ROW
+
+
+def maxwell_names_no_row(event: Mapping[str, Any]) -> bool:
+    """Return whether an event of Maxwell is about no row."""
+    kind = event.get("type")
+    return isinstance(kind, str) and kind in _MAXWELL_NO_ROW
 
 
 def _rows(value: object) -> Sequence[Row]:
@@ -78,7 +89,7 @@ def read_maxwell(changes: Changes, event: Mapping[str, Any]) -> None:
     """Read one event of Maxwell. A column that ``old`` names and ``data`` lacks is null now."""
     kind = event.get("type")
     changes.said = (event,)
-    if isinstance(kind, str) and kind in _MAXWELL_NO_ROW:
+    if maxwell_names_no_row(event):
         changes.skip()
         return
     if kind not in ("insert", "bootstrap-insert", "update", "delete"):

@@ -177,6 +177,16 @@ def sync_staging(warehouse: Warehouse, table_id: str, names: Sequence[str] = ())
         return
 
 
+def sync_staged(warehouse: Warehouse, files: Mapping[str, str]) -> None:
+    """Make one file of each table durable, by a sync of their file system where it has that."""
+    [first, *_] = files.items()
+    with suppress(FileNotFoundError):  # a table is dropped: the others' files are synced one by one
+        if warehouse.local and len(files) > 1 and sync_file_system(warehouse.path(*staging_file(first[0], ""))):
+            return
+    for table_id, name in files.items():
+        sync_staging(warehouse, table_id, [name])
+
+
 def _make_folder(folder: str) -> None:
     if os.path.isdir(folder):
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -27,7 +27,6 @@ from app.core.plan.records.record_decoder import Note
 from app.core.table import history
 from app.http.uploads import ROOM, stage
 from app.services.batches.batches import (
-    MAX_KEY_LENGTH,
     BatchOrder,
     Change,
     Upload,
@@ -36,6 +35,7 @@ from app.services.batches.batches import (
     retry_batch,
     withdraw_batch,
 )
+from app.services.batches.staged_uploads import MAX_KEY_LENGTH
 from app.services.bodies.change_events import EVENT_FORMATS
 from app.services.bodies.formats import FORMATS, JSON, NDJSON, EmptyFields
 from app.services.merging.merges import request_merge
@@ -75,7 +75,8 @@ _WARNINGS: Mapping[Note, tuple[str, str]] = {
 }
 
 
-def _warnings(notes: Mapping[Note, int]) -> list[BatchWarning]:
+def batch_warnings(notes: Mapping[Note, int]) -> list[BatchWarning]:
+    """Return what the notes warn of."""
     return [
         BatchWarning(code=note, count=count, detail=_WARNINGS[note][0].format(count), fix=_WARNINGS[note][1])
         for note, count in notes.items()
@@ -132,9 +133,10 @@ IdempotencyKey = Annotated[
     Header(alias="Idempotency-Key", json_schema_extra={"minLength": 1, "maxLength": MAX_KEY_LENGTH}),
 ]
 _EVENTS = f"of change events in a JSON body: {', '.join(EVENT_FORMATS)}"
-
-
+EventsParameter = Annotated[str | None, Query(alias="format", description=_EVENTS)]
 _UNAVAILABLE = "what change events have in place of a value that did not change (unavailable.value.placeholder)"
+Placeholder = Annotated[str, Query(min_length=1, max_length=200, description=_UNAVAILABLE)]
+Encoding = Annotated[str, Header(description="gzip or zstd, of the body")]
 
 
 _EMPTY = "what an empty field of CSV says: null, or nothing (absent; of a table with record.absent-columns = unchanged)"
@@ -149,19 +151,29 @@ ACCEPTED: dict[int | str, dict[str, Any]] = {
 }
 
 
-async def _merged(parts: Parts, batch: history.Batch, seconds: float) -> history.Batch:
-    """The batch as soon as it is merged, or as it is after ``seconds`` or when the service stops; anyone who waits
-    holds no thread.
+async def merged(parts: Parts, batches: Sequence[history.Batch], seconds: float) -> list[history.Batch]:
+    """The batches as soon as all are merged, or as they are after ``seconds`` or when the service stops; anyone who
+    waits holds no thread.
     """
     deadline = time.monotonic() + seconds
+    now = list(batches)
     try:
-        await in_writers_thread(parts, request_merge, parts.database, batch.table_id)
-        while batch.state is history.BatchState.STAGED and time.monotonic() < deadline and not parts.heads.stopped:
-            await asyncio.sleep(min(_WAIT_STEP_SECONDS, max(0.0, deadline - time.monotonic())))
-            batch = await run_in_threadpool(current_batch, parts.database, batch)
+        for batch in batches:
+            await in_writers_thread(parts, request_merge, parts.database, batch.table_id)
+        for place in range(len(now)):
+            while now[place].state is history.BatchState.STAGED:
+                if time.monotonic() >= deadline or parts.heads.stopped:
+                    return now
+                await asyncio.sleep(min(_WAIT_STEP_SECONDS, max(0.0, deadline - time.monotonic())))
+                now[place] = await run_in_threadpool(current_batch, parts.database, now[place])
     except (Unavailable, DamagedCatalog):
-        logger.info("nobody can tell now whether batch %s is merged; it is accepted", batch.id, exc_info=True)
-    return batch
+        logger.info("nobody can tell now whether batches %s are merged; they are accepted", now, exc_info=True)
+    return now
+
+
+def media_type_of(request: Request) -> str:
+    """The media type of the body, without parameters."""
+    return request.headers.get("content-type", JSON).split(";")[0].strip().lower()
 
 
 @router.post("", status_code=202, operation_id="postBatch", openapi_extra=_REQUEST_BODY, responses=ACCEPTED)
@@ -173,10 +185,10 @@ async def post_batch(
     parts: PartsDep,
     idempotency_key: IdempotencyKey = None,
     prefer: Annotated[str | None, Header()] = None,
-    content_encoding: Annotated[str, Header(description="gzip or zstd, of the body")] = "",
-    events: Annotated[str | None, Query(alias="format", description=_EVENTS)] = None,
+    content_encoding: Encoding = "",
+    events: EventsParameter = None,
     empty_fields: Annotated[EmptyFields, Query(alias="emptyFields", description=_EMPTY)] = EmptyFields.NULL,
-    unavailable: Annotated[str, Query(min_length=1, max_length=200, description=_UNAVAILABLE)] = UNAVAILABLE,
+    unavailable: Placeholder = UNAVAILABLE,
 ) -> Batch:
     """Stage records, all or nothing: 202 once they are durable; with ``Prefer: wait=n`` 200 if they are merged in
     time.
@@ -184,11 +196,18 @@ async def post_batch(
     The same request with the same ``Idempotency-Key`` is answered with the batch of the first, and
     ``Idempotency-Replayed: true``; another one with that key is 422, and while the first is under way 409.
     """
-    media_type = request.headers.get("content-type", JSON).split(";")[0].strip().lower()
-    room = request.scope[ROOM]
     sender = request.scope[GRANT].name
     upload = Upload(
-        body, media_type, idempotency_key, content_encoding, events, unavailable, room, empty_fields, sender
+        body,
+        media_type_of(request),
+        idempotency_key,
+        content_encoding,
+        events,
+        unavailable,
+        request.scope[ROOM],
+        empty_fields,
+        sender,
+        name[1],
     )
     return await accepted(request, response, parts, name, upload, prefer)
 
@@ -201,15 +220,24 @@ async def accepted(
     batch = done.batch
     if done.replayed:
         response.headers[REPLAYED_HEADER] = "true"
-    wait = _wait_seconds(prefer)
-    if wait:
-        batch = await _merged(parts, batch, wait)
-        response.headers["Preference-Applied"] = f"wait={wait:g}"
-        response.status_code = 200 if batch.state is history.BatchState.MERGED else 202
+    [batch] = await preferred(response, parts, [batch], prefer)
     response.headers["Location"] = batch_location(request, batch.id)
     if response.status_code != 200:
         response.headers["Retry-After"] = LOOK_AGAIN_SECONDS
-    return Batch.of(batch, warnings=_warnings(done.notes))
+    return Batch.of(batch, warnings=batch_warnings(done.notes))
+
+
+async def preferred(
+    response: Response, parts: Parts, batches: Sequence[history.Batch], prefer: str | None
+) -> list[history.Batch]:
+    """The batches once they are merged, if that is preferred, or as they are; sets status and header."""
+    wait = _wait_seconds(prefer)
+    if not wait:
+        return list(batches)
+    now = await merged(parts, batches, wait)
+    response.headers["Preference-Applied"] = f"wait={wait:g}"
+    response.status_code = 200 if all(batch.state is history.BatchState.MERGED for batch in now) else 202
+    return now
 
 
 @router.get("", operation_id="listBatches")

@@ -177,6 +177,12 @@ _TABLE_OPTIONS = (
         change=Change.TURNED_ON,
     ),
     Option(
+        "events.source",
+        names,
+        (),
+        "tables of the source whose change events this one takes, such as inventory.orders; else the one of its name",
+    ),
+    Option(
         "events.truncate-time",
         boolean,
         False,

@@ -16,6 +16,7 @@ from tests.api.conftest import TABLES
 
 CAPTURED = Path(__file__).parent.parent.parent.parent / "cases" / "cdc"
 T = f"{TABLES}/wide"
+SOURCES = {"events.source": "shop.orders, shop.accounts, shop.order_lines, shop.types, shop.nokey"}
 UNCHANGED = {"merge-engine": "partial-update", "record.absent-columns": "unchanged"}
 REMOVES = UNCHANGED | {"partial-update.remove-record-on-delete": "true"}
 ORDERS = {
@@ -43,7 +44,7 @@ def post(shop: TestClient, body: str, how: str = "debezium-json", **params: str)
 def table(create: Callable[..., Any]) -> Callable[..., None]:
     def make(columns: dict[str, str], *key: str, **options: str) -> None:
         fields = [{"name": name, "type": of} for name, of in columns.items()]
-        create(fields=fields, primaryKeys=list(key), options=options)
+        create(fields=fields, primaryKeys=list(key), options=SOURCES | options)
 
     return make
 

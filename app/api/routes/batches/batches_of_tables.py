@@ -1,0 +1,123 @@
+"""``POST /databases/{database}/batches``: one request for several tables (design §6)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from pydantic import Field
+
+from app.api.document.components import headers
+from app.api.middleware.limits import SpooledBody
+from app.api.routes.batches.batches import (
+    LOOK_AGAIN_SECONDS,
+    REPLAYED_HEADER,
+    Batch,
+    BatchWarning,
+    Encoding,
+    EventsParameter,
+    IdempotencyKey,
+    Placeholder,
+    batch_warnings,
+    media_type_of,
+    preferred,
+)
+from app.api.shared.answers import Payload
+from app.api.shared.deps import GRANT, PartsDep, in_writers_thread
+from app.api.shared.paths import TABLES_BATCHES_PATH, DatabaseName
+from app.api.shared.problems import PROBLEM_RESPONSES, problems
+from app.core.plan.records.record_decoder import Note
+from app.http.uploads import ROOM, stage_tables
+from app.services.batches.batches import Upload
+from app.services.batches.batches_of_tables import UnknownTables, UploadOfTables
+from app.services.bodies.formats import CLOUDEVENTS, CLOUDEVENTS_BATCH, FORMATS, JSON, NDJSON
+from app.services.shared.unavailable import UNAVAILABLE
+
+router = APIRouter(prefix=TABLES_BATCHES_PATH, tags=["batches"], responses=PROBLEM_RESPONSES)
+
+
+class BatchOfTable(Batch):
+    """The batch of one of the tables."""
+
+    table: str = Field(description="the name of the table")
+
+
+class SkippedTable(Payload):
+    """What was left out because no table takes it."""
+
+    name: str = Field(description="of the table, or of the table of the source that its events name")
+    count: int = Field(description="how many records or events")
+
+
+class BatchesOfTables(Payload):
+    """What one request became: all of it is durable."""
+
+    batches: list[BatchOfTable] = Field(description="one for each table that the request has records for")
+    skipped: list[SkippedTable] = Field(description="with unknownTables=skip: what no table takes")
+    warnings: list[BatchWarning] = Field(description="what may surprise about events that are of no table")
+
+
+_UNKNOWN = "what to do with records or events that no table takes"
+_RECORDS = {"$ref": "#/components/schemas/RecordsByTable"}
+_DESCRIBED = {
+    JSON: {"schema": _RECORDS},
+    **{kind: {"schema": FORMATS[kind].schema} for kind in (NDJSON[0], CLOUDEVENTS, CLOUDEVENTS_BATCH)},
+}
+_TOLD = headers("Preference-Applied", REPLAYED_HEADER)
+_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"model": BatchesOfTables, "headers": _TOLD, "description": "merged"},
+    202: {"headers": _TOLD, "description": "durable"},
+    **problems(409, 422),
+}
+
+
+@router.post(
+    "",
+    status_code=202,
+    operation_id="postDatabaseBatches",
+    openapi_extra={"requestBody": {"required": True, "content": _DESCRIBED}},
+    responses=_ANSWERS,
+)
+async def post_database_batches(
+    database: DatabaseName,
+    request: Request,
+    response: Response,
+    body: SpooledBody,
+    parts: PartsDep,
+    idempotency_key: IdempotencyKey = None,
+    prefer: Annotated[str | None, Header()] = None,
+    content_encoding: Encoding = "",
+    events: EventsParameter = None,
+    unavailable: Placeholder = UNAVAILABLE,
+    unknown: Annotated[UnknownTables, Query(alias="unknownTables", description=_UNKNOWN)] = UnknownTables.REFUSE,
+) -> BatchesOfTables:
+    """Stage records of several tables of a database, all or nothing: change events, each for the tables that take
+    events of its source (``events.source``, or the same name), or records by table.
+
+    A repeated ``Idempotency-Key`` is answered as by ``POST …/tables/{table}/batches``.
+    """
+    grant = request.scope[GRANT]
+    upload = Upload(
+        body,
+        media_type_of(request),
+        idempotency_key,
+        content_encoding,
+        events,
+        unavailable,
+        request.scope[ROOM],
+        sender=grant.name,
+    )
+    done = await in_writers_thread(parts, stage_tables, parts, database, UploadOfTables(upload, grant, unknown))
+    if done.replayed:
+        response.headers[REPLAYED_HEADER] = "true"
+    now = await preferred(response, parts, [one.batch for one in done.batches], prefer)
+    if response.status_code != 200:
+        response.headers["Retry-After"] = LOOK_AGAIN_SECONDS
+    return BatchesOfTables(
+        batches=[
+            BatchOfTable.of(batch, table=one.table, warnings=batch_warnings(one.notes))
+            for batch, one in zip(now, done.batches, strict=True)
+        ],
+        skipped=[SkippedTable(name=name, count=count) for name, count in done.skipped.items()],
+        warnings=batch_warnings({Note.SKIPPED_EVENTS: done.no_rows} if done.no_rows else {}),
+    )

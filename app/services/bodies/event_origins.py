@@ -1,0 +1,149 @@
+"""Where a change event is from: the table of the source, as each format names it (``events.source``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import msgspec
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A table of a source; ``parts`` are its database, its schema and its name, as far as the event has them."""
+
+    parts: tuple[str, ...]
+
+    @property
+    def names(self) -> Sequence[str]:
+        """What a table may call it: ``orders``, ``inventory.orders`` or ``shop.inventory.orders``."""
+        return [".".join(self.parts[-count:]) for count in range(1, len(self.parts) + 1)]
+
+    @property
+    def shown(self) -> str:
+        """The name for people: with its schema, or with its database where there are no schemas."""
+        return ".".join(self.parts[-2:])
+
+    def feeds(self, table: str, declared: Sequence[str]) -> bool:
+        """Return whether a table takes its events: one that declares ``events.source``, or else has its name."""
+        return any(name in self.names for name in declared or (table,))
+
+
+class _Said(Protocol):
+    """A change event, of which nothing else is read."""
+
+    def parts(self) -> Sequence[str | None]:
+        """Return the database, the schema and the table."""
+
+
+class _Source(msgspec.Struct):
+    """``source`` of Debezium's envelope; MongoDB has collections."""
+
+    db: str | None = None
+    schema: str | None = None
+    table: str | None = None
+    collection: str | None = None
+
+
+class _Flat(msgspec.Struct):
+    """A row of ExtractNewRecordState: ``add.fields`` can be ``table`` or ``source.table``."""
+
+    db: str | None = msgspec.field(default=None, name="__db")
+    source_db: str | None = msgspec.field(default=None, name="__source_db")
+    schema: str | None = msgspec.field(default=None, name="__schema")
+    source_schema: str | None = msgspec.field(default=None, name="__source_schema")
+    table: str | None = msgspec.field(default=None, name="__table")
+    source_table: str | None = msgspec.field(default=None, name="__source_table")
+    collection: str | None = msgspec.field(default=None, name="__collection")
+    source_collection: str | None = msgspec.field(default=None, name="__source_collection")
+
+    def parts(self) -> Sequence[str | None]:
+        """Return the database, the schema and the table."""
+        table = self.table or self.source_table or self.collection or self.source_collection
+        return self.db or self.source_db, self.schema or self.source_schema, table
+
+
+class _Envelope(_Flat):
+    """Debezium's envelope; a flat row, which stands in its place at times, has no ``source``."""
+
+    source: _Source | None = None
+
+    def parts(self) -> Sequence[str | None]:
+        """Return the database, the schema and the table."""
+        if self.source is None:
+            return super().parts()
+        return self.source.db, self.source.schema, self.source.table or self.source.collection
+
+
+class _Debezium(_Envelope):
+    """The envelope, in what Kafka Connect's JSON converter puts around it or not."""
+
+    payload: _Envelope | None = None
+
+    def parts(self) -> Sequence[str | None]:
+        """Return the database, the schema and the table."""
+        return super().parts() if self.payload is None else self.payload.parts()
+
+
+class _FlatDebezium(_Flat):
+    payload: _Flat | None = None
+
+    def parts(self) -> Sequence[str | None]:
+        """Return the database, the schema and the table."""
+        return super().parts() if self.payload is None else self.payload.parts()
+
+
+class _CloudEvent(msgspec.Struct):
+    iodebeziumdb: str | None = None
+    iodebeziumschema: str | None = None
+    iodebeziumtable: str | None = None
+    iodebeziumcollection: str | None = None
+
+    def parts(self) -> Sequence[str | None]:
+        """Return the database, the schema and the table."""
+        return self.iodebeziumdb, self.iodebeziumschema, self.iodebeziumtable or self.iodebeziumcollection
+
+
+class _Statement(msgspec.Struct):
+    """A message of Canal, an event of Maxwell."""
+
+    database: str | None = None
+    table: str | None = None
+
+    def parts(self) -> Sequence[str | None]:
+        """Return the database, the schema and the table."""
+        return self.database, None, self.table
+
+
+class Origins:
+    """Reads where the events of one format are from."""
+
+    def __init__(self, said: type[_Said]) -> None:
+        self._said = said
+        self._decoder = msgspec.json.Decoder(said)
+
+    def of(self, event: Mapping[str, Any]) -> Origin | None:
+        """Return where a parsed event is from; None where it does not say."""
+        try:
+            return _origin(msgspec.convert(event, self._said))
+        except msgspec.ValidationError:
+            return None
+
+    def of_text(self, text: bytes | msgspec.Raw) -> Origin | None:
+        """Return where an event is from; None where it does not say, and for what is no event."""
+        try:
+            return _origin(self._decoder.decode(text))
+        except (ValueError, RecursionError):
+            return None
+
+
+def _origin(said: _Said) -> Origin | None:
+    parts = said.parts()
+    return Origin(tuple(part for part in parts if part)) if parts[-1] else None
+
+
+DEBEZIUM: Final = Origins(_Debezium)
+FLAT_DEBEZIUM: Final = Origins(_FlatDebezium)
+CLOUDEVENT: Final = Origins(_CloudEvent)
+STATEMENT: Final = Origins(_Statement)
