@@ -51,6 +51,7 @@ class Step:
 
 
 PAYMENTS = {"table": "payments"}
+PAID = [{"id": 1, "booked": "2026-03-01", "method": "card"}]
 EDIT = {"edited": "2026-03-01T11:00:00", "status": "packed"}
 STORY: Sequence[Step] = (
     Step("getHealth"),
@@ -114,7 +115,8 @@ STORY: Sequence[Step] = (
     Step("getTableDelta"),
     Step("listDamage"),
     Step("getTableStats"),
-    Step("postBatch", {"records": [{"id": 1, "booked": "2026-03-01", "method": "card"}]}, PAYMENTS, True, told=False),
+    Step("postDatabaseBatches", {"tables": {"orders": {"records": LATE}, "payments": {"records": PAID}}}),
+    Step("postBatch", {"records": PAID}, PAYMENTS, True, told=False),
     Step("listPartitions", parameters=PAYMENTS),
     Step("dropPartitions", {"specs": [{"booked": "2026-03-01"}]}, PAYMENTS),
     Step("validateChanges", ADD, PAYMENTS),

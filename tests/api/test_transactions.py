@@ -34,7 +34,9 @@ NONE: Mapping[str, str] = {
 }
 _STAGING = (2, "a look at the schema, then the commit: decoding and writing the file hold no lock")
 SEVERAL: Mapping[str, tuple[int, str]] = {
-    **dict.fromkeys(("postBatch", "putRow", "putRowByPath", "deleteRow", "deleteRowByPath"), _STAGING),
+    **dict.fromkeys(
+        ("postBatch", "postDatabaseBatches", "putRow", "putRowByPath", "deleteRow", "deleteRowByPath"), _STAGING
+    ),
     **dict.fromkeys(
         ("explainRow", "explainRowByPath"), (2, "the row and what is kept, then its batches: no files are read in one")
     ),

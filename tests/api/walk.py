@@ -37,6 +37,7 @@ BODIES: dict[str, Any] = {
     "alterTable": {"changes": []},
     "alterDatabase": {"updates": {"a": "b"}},
     "postBatch": {"records": [{"id": 2}]},
+    "postDatabaseBatches": {"tables": {"wide": {"records": [{"id": 2}]}}},
     "putRow": {"note": "a"},
     "putRowByPath": {"note": "a"},
     "patchRow": {"note": "b"},

@@ -74,7 +74,9 @@ def test_too_many_records_store_nothing(database: CatalogDatabase, warehouse: Wa
 
 def lines_of(body: bytes) -> list[object]:
     lines = ndjson_lines(body, Bounds(10))
-    return [value for texts, before in lines for value in parsed_each(texts, "line", range(before, before + len(texts)))]
+    return [
+        value for texts, before in lines for value in parsed_each(texts, "line", range(before, before + len(texts)))
+    ]
 
 
 def test_ndjson_is_one_record_a_line_and_blank_lines_are_none() -> None:

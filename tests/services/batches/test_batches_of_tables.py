@@ -92,7 +92,7 @@ def test_no_file_stays_of_a_request_with_faults(two: Site) -> None:
 
 def test_a_table_that_is_altered_meanwhile_is_read_again(two: Site) -> None:
     left = [("more", "STRING")]
-    done = two.accept(request(a=[A], b=[B]), lambda name: two.alter("a", left.pop()) if left else None)
+    done = two.accept(request(a=[A], b=[B]), lambda _: two.alter("a", left.pop()) if left else None)
     assert [one.batch.schema_id for one in done.batches] == [1, 0]
     assert two.files() == {one.batch.file for one in done.batches}
 

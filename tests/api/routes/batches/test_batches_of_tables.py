@@ -86,7 +86,10 @@ def test_a_cloudevent_is_routed_by_its_attributes(table: Tables, shop: TestClien
     ("how", "events"),
     [
         ("debezium-json", [event("a", {"id": 1, "v": "x"}), event("b", {"id": 2, "v": "y"})]),
-        ("debezium-json", [{"schema": {}, "payload": event("a", {"id": 1, "v": "x"})}, event("b", {"id": 2, "v": "y"})]),
+        (
+            "debezium-json",
+            [{"schema": {}, "payload": event("a", {"id": 1, "v": "x"})}, event("b", {"id": 2, "v": "y"})],
+        ),
         (
             "debezium-json",
             [
@@ -127,7 +130,9 @@ def test_a_fault_in_the_last_table_stores_nothing_in_any(two: None, shop: TestCl
     events = [event("a", {"id": 1}), event("b", {"id": "no"}), event("a", {"id": True}), event("gone", {"id": 1})]
     answer = post(shop, events, key="k")
     assert answer.status_code == 400
-    told = {(one["pointer"], one["code"], one["table"], one["row"], one.get("column")) for one in answer.json()["errors"]}
+    told = {
+        (one["pointer"], one["code"], one["table"], one["row"], one.get("column")) for one in answer.json()["errors"]
+    }
     assert told == {
         ("/events/1/id", "wrong_type", "b", 1, "id"),
         ("/events/2/id", "wrong_type", "a", 2, "id"),

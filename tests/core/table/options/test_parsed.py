@@ -89,6 +89,7 @@ READ = [
     ("partition.timestamp-pattern", " $day $hour:00 ", "$day $hour:00"),
     ("partition.timestamp-formatter", "yyyyMMdd'T'HH:mm:ss '100%'", "%Y%m%dT%H:%M:%S 100%%"),
     ("record.absent-columns", "Unchanged", AbsentColumns.UNCHANGED),
+    ("events.source", "eu.orders, us.orders", ("eu.orders", "us.orders")),
     ("events.truncate-time", "true", True),
     ("bucket", "-1", -1),
     ("bucket-key", "k", ("k",)),
