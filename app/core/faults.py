@@ -65,6 +65,7 @@ class FaultCode(StrEnum):
     EMPTY_NAME = "empty_name", "the name of a database, table, tag or token is empty"
     EMPTY_RANGE = "empty_range", "the last snapshot asked for is before the first"
     ENUM = "enum", "a value is none of those that the parameter knows"
+    EVENTS_UNORDERED = "events_unordered", "warning: change events that come late or twice overwrite newer ones"
     EXPIRED_TOKEN = "expired_token", "the bearer token has expired"
     FOREIGN_CONNECTOR = "foreign_connector", "a CREATE TABLE is for another connector, or format, than Paimon's"
     FOREIGN_EVENT = "foreign_event", "a change event is of another table of the source than this table takes"
@@ -106,7 +107,7 @@ class FaultCode(StrEnum):
     LAST_FIELD = "last_field", "the only field of a ROW cannot be dropped"
     LATE_RECORDS_COUNT = (
         "late_records_count",
-        "warning: a function in a group counts late records and repeated deliveries too",
+        "warning: a function counts late records, or repeated deliveries, too",
     )
     LENGTH_OF_ONE = (
         "length_of_one",

@@ -101,7 +101,7 @@ def test_eight_mib_without_a_token_are_refused_by_every_route_in_flat_memory(
     assert client.get("/healthz").status_code == 200
 
 
-LARGER = {"postBatch", "simulateRows", "simulateMerge"}
+LARGER = {"postBatch", "postDatabaseBatches", "simulateRows", "simulateMerge"}
 
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["content-length", "chunked"])

@@ -228,6 +228,7 @@ WARNINGS: Mapping[FaultCode, Case] = {
     FaultCode.CHANGELOG_NOT_REPAIRED: options({"changelog-producer": "input"}),
     FaultCode.CHANGES_COME_LATE: options({"changelog-producer": "full-compaction"}),
     FaultCode.COLUMN_IN_NO_GROUP: options(GROUP, THREE),
+    FaultCode.EVENTS_UNORDERED: options({"events.source": "shop.orders"}),
     FaultCode.GROUP_REPLACED_WHOLE: options(PARTIAL | {"fields.a.sequence-group": "b,c"}, THREE),
     FaultCode.LATE_RECORDS_COUNT: options(GROUP | {"fields.b.aggregate-function": "sum"}),
     FaultCode.MERGES_READ_OLDER_RUNS: options({"changelog-producer": "lookup"}),

@@ -171,7 +171,8 @@ class TokenGate:
 
 def _digest(authorization: str | None) -> str | None:
     scheme, _, token = (authorization or "").partition(" ")
-    return token_digest(token.strip()) if scheme.lower() == "bearer" else None
+    # Debezium's HTTP sink, with authentication.type=jwt, sends "Bearer: …".
+    return token_digest(token.strip()) if scheme.lower().removesuffix(":") == "bearer" else None
 
 
 def _unknown(digest: str | None) -> Unauthorized:

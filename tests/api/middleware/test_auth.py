@@ -55,7 +55,7 @@ def test_without_tokens_everybody_on_this_machine_may_call(client: TestClient) -
     assert client.get(DATABASES).status_code == 200
 
 
-@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER", "Bearer:"])
 def test_with_a_token_its_bearer_may_call(client: TestClient, token: str, scheme: str) -> None:
     assert client.get(DATABASES, headers={"Authorization": f"{scheme} {token}"}).status_code == 200
 

@@ -37,6 +37,28 @@ def _counting_groups(schema: TableSchema, options: TableOptions) -> Iterator[Vio
                 yield option_violation(group.key, FaultCode.LATE_RECORDS_COUNT, message, fix)
 
 
+def _counted_events(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
+    """A connector sends an event again when it restarts; no order tells a function that adds up."""
+    if options.engine is not MergeEngine.AGGREGATION or not options["events.source"]:
+        return
+    for column in schema.value_columns:
+        used = function_of(schema, options, column.name)
+        if used is not None and used.entry is not None and used.entry.name in COUNTING:
+            message = f"{used.entry.name} of {column.name!r} counts an event that its connector sends twice"
+            fix = "keep the rows of the source in a table of their own, and add them up where they are read"
+            yield option_violation("events.source", FaultCode.LATE_RECORDS_COUNT, message, fix)
+
+
+def _unordered_events(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
+    """Events that come late or twice, of a table that takes events and orders nothing."""
+    ordered = options["sequence.field"] or options.groups or options.engine is MergeEngine.FIRST_ROW
+    positioned = any(suffix == "from-event" for _, suffix in options.fields)
+    if options["events.source"] and not ordered and not positioned:
+        message = "nothing orders the change events: one that comes late or twice overwrites what is newer"
+        fix = "add a column with fields.<column>.from-event, such as source.lsn, and make it the sequence.field"
+        yield option_violation("events.source", FaultCode.EVENTS_UNORDERED, message, fix)
+
+
 def _ungrouped(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
     """A column in no group of a table with groups takes what arrives last."""
     if options.engine is not MergeEngine.PARTIAL_UPDATE or not options.groups:
@@ -161,6 +183,8 @@ def _horizon(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
 
 CHECKS: tuple[Check, ...] = (
     _counting_groups,
+    _counted_events,
+    _unordered_events,
     _ungrouped,
     _never_null,
     _absent_columns,

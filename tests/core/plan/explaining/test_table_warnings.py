@@ -62,5 +62,32 @@ def test_a_position_of_events_that_orders_nothing_is_warned_of(options: dict[str
     assert said == [("position_orders_nothing", "/options/fields.v.from-event")] * warned
 
 
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [
+        ({}, ["events_unordered"]),
+        ({"sequence.field": "v"}, []),
+        ({"sequence.field": "v", "fields.v.from-event": "source.lsn"}, []),
+        ({"merge-engine": "first-row"}, []),
+        (
+            {"merge-engine": "aggregation", "sequence.field": "v", "fields.w.aggregate-function": "sum"},
+            ["late_records_count"],
+        ),
+        (
+            {"merge-engine": "aggregation", "fields.w.aggregate-function": "collect"},
+            ["late_records_count", "events_unordered"],
+        ),
+        ({"merge-engine": "aggregation", "sequence.field": "v", "fields.w.aggregate-function": "max"}, []),
+    ],
+)
+def test_events_that_may_come_twice_or_late_are_warned_of(options: dict[str, str], warned: list[str]) -> None:
+    of_w = "ARRAY<BIGINT>" if options.get("fields.w.aggregate-function") == "collect" else "BIGINT"
+    columns = (("id", "BIGINT"), ("v", "BIGINT"), ("w", of_w))
+    found = table_warnings(schema(*columns, options=options | {"events.source": "public.orders"}))
+    assert [one.code for one in found if one.pointer == "/options/events.source"] == warned
+    without = table_warnings(schema(*columns, options=options))
+    assert not [one for one in without if one.code in ("events_unordered", "late_records_count")]
+
+
 def test_a_table_without_a_changelog_is_not_warned() -> None:
     assert table_warnings(schema()) == []
