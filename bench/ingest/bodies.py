@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import pyarrow as pa
@@ -92,3 +93,18 @@ def bodies(records: int) -> Mapping[str, Body]:
         "Arrow": Body("application/vnd.apache.arrow.stream", _arrow(table)),
         "Parquet": Body("application/vnd.apache.parquet", _parquet(table)),
     }
+
+
+def event_body(records: int, tables: Sequence[str]) -> Body:
+    """The same records as inserts of Debezium, in turn of each of the tables."""
+    events = [
+        {
+            "before": None,
+            "after": row,
+            "source": {"connector": "postgresql", "db": "src", "schema": "bench", "table": name, "lsn": row["id"]},
+            "op": "c",
+            "ts_ms": 1_772_359_200_000,
+        }
+        for row, name in zip(rows_of(records), cycle(tables), strict=False)
+    ]
+    return Body("application/json", json.dumps(events).encode())

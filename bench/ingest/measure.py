@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import httpx
 
 from bench.figures import table
-from bench.ingest.bodies import Body, bodies, json_body
+from bench.ingest.bodies import Body, bodies, event_body, json_body
 from bench.ingest.neighbours import COPY, DELTA, INSERT, NEIGHBOURS, PAIMON, SQLITE, UNNEST, Neighbour
 from bench.ingest.routes.order import COLUMNS, KEY
 from bench.over_http.ground import NO_WORKERS
@@ -37,6 +38,19 @@ SMALL, CLIENTS = 100, 32
 TURN_SECONDS = 2.0
 CATALOG = "/v1/catalog/databases"
 BATCHES = f"{CATALOG}/bench/tables/orders/batches"
+OF_DATABASE = f"{CATALOG}/bench/batches?format=debezium-json"
+EVENTS, FOUR_TABLES = 1000, ("orders", "second", "third", "fourth")
+NDJSON_OF_ONE, EVENTS_OF_ONE, EVENTS_OF_FOUR, EVENT = (
+    "NDJSON, one table",
+    "events, one table",
+    "events, four tables",
+    "an event a request",
+)
+EVENT_GOALS = (
+    Goal(f"rows/s, {EVENTS_OF_FOUR} : {NDJSON_OF_ONE}", rate, EVENTS_OF_FOUR, NDJSON_OF_ONE, "≥ 0.6"),
+    Goal(f"rows/s, {EVENTS_OF_ONE} : {NDJSON_OF_ONE}", rate, EVENTS_OF_ONE, NDJSON_OF_ONE),
+    Goal(f"CPU, {EVENTS_OF_FOUR} : {NDJSON_OF_ONE}", cpu, EVENTS_OF_FOUR, NDJSON_OF_ONE),
+)
 ONE, MANY = "1 client", f"{CLIENTS} clients"
 GOALS = (
     *(Goal(f"rows/s, JSON : {name}", rate, "JSON", name, "≥ 3") for name in (SQLITE, COPY, INSERT, UNNEST)),
@@ -86,16 +100,18 @@ def measure_ingest(sizes: Sizes) -> Iterator[Sequence[str]]:
         with started(keyfold(folder / "data", "--processes", "1"), folder / "log", NO_WORKERS) as server:
             with client_of(server.url) as client:
                 wait_ok(client, "/readyz")
-                _create_table(client)
+                client.post(CATALOG, json={"name": "bench"}).raise_for_status()
+                for name in FOUR_TABLES:
+                    _create_table(client, name)
             yield list(_by_format(posting, server, folder, sizes.rounds))
             yield list(_at_once(server, seconds, sizes.rounds))
+            yield list(_events(server, seconds, sizes.rounds))
 
 
-def _create_table(client: httpx.Client) -> None:
-    client.post(CATALOG, json={"name": "bench"}).raise_for_status()
+def _create_table(client: httpx.Client, name: str) -> None:
     fields = [{"name": name, "type": kind} for name, kind in COLUMNS.items()]
     schema = {"fields": fields, "primaryKeys": [KEY], "options": {}, "partitionKeys": [], "comment": None}
-    made = {"identifier": {"database": "bench", "object": "orders"}, "schema": schema}
+    made = {"identifier": {"database": "bench", "object": name}, "schema": schema}
     client.post(f"{CATALOG}/bench/tables", json=made).raise_for_status()
 
 
@@ -140,3 +156,21 @@ def _at_once(server: Server, seconds: float, rounds: int) -> Iterator[str]:
     about = f"Bodies of {SMALL} records; those that come at once share fsync and catalog transaction."
     yield from ("### Small batches at once", "", about, "", *turns_table(turns))
     yield from goals_table(turns, [Goal(f"batches/s, {MANY} : {ONE}", rate, MANY, ONE)])
+
+
+def _events(server: Server, seconds: float, rounds: int) -> Iterator[str]:
+    """Change events of one table and of four, beside the same rows as NDJSON."""
+    events = {EVENTS_OF_ONE: FOUR_TABLES[:1], EVENTS_OF_FOUR: FOUR_TABLES}
+    posts = {
+        NDJSON_OF_ONE: bodies(EVENTS)["NDJSON"].post(BATCHES),
+        **{name: event_body(EVENTS, tables).post(OF_DATABASE) for name, tables in events.items()},
+        EVENT: event_body(1, FOUR_TABLES).post(OF_DATABASE),
+    }
+    contenders = {
+        name: Contender(server, partial(list, [post]), status=202, connections=1, seconds=seconds)
+        for name, post in posts.items()
+    }
+    turns = take_turns(contenders, rounds)
+    about = f"Bodies of {EVENTS:,} events of Debezium, without schemas; one client. Goals are by bodies."
+    yield from ("### Change events", "", about, "", *turns_table(turns))
+    yield from goals_table(turns, EVENT_GOALS)
