@@ -119,6 +119,8 @@ class _Reading:
         """Return whether the events of ``origin`` are for another table. One that declares no source takes those of
         its name, of one schema in a body.
         """
+        if origin == self.origin:
+            return False
         declared: Sequence[str] = self.decoder.plan.schema.parsed["events.source"]
         if not origin.feeds(self.events.table, declared):
             return True

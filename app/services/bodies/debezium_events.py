@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from app.core.hints import cut
 from app.core.plan.records.record_decoder import Note
 from app.core.table.records import RowKind
-from app.core.types.kinds import Family, Kind
 from app.services.bodies.debezium_values import Unreadable, readers, sends_defaults
 from app.services.bodies.event_changes import WHOLE_ROWS, Changes, Row, Unusable, object_of, row_in
 from app.services.shared.unavailable import holds_unavailable, is_unavailable
@@ -26,6 +26,7 @@ _DOCUMENT = (
 _MARKS = frozenset({"status", "ddl", "tableChanges", "databaseName", "message", "data_collections"})
 _TIMES = frozenset({"ts_ms", "ts_us", "ts_ns"})  # all that a heartbeat has
 _FLAT_OP, _FLAT_DELETED = "__op", "__deleted"
+_PLAIN = (int, float, bool, Decimal, type(None))  # never a placeholder
 # What stands for a value that was not logged beside the key of a delete: nulls, and defaults of NOT NULL columns.
 _MADE_UP: tuple[Any, ...] = (None, 0, 0.0, "", "AA==", "0", "1970-01-01", "1970-01-01T00:00:00Z")
 
@@ -155,7 +156,7 @@ def _converted(changes: Changes, row: object, schema: object, side: str | None, 
     plan, placeholder = changes.plan, changes.unavailable
     values = dict(row_in(row, side or "the event", WHOLE_ROWS))
     for name, value in list(values.items()):
-        if not holds_unavailable(value, placeholder):
+        if type(value) in _PLAIN or not holds_unavailable(value, placeholder):
             continue
         whole = is_unavailable(value, placeholder) and name not in plan.schema.primary_key
         if not (whole and changed and plan.schema.tells_named):
@@ -168,18 +169,13 @@ def _converted(changes: Changes, row: object, schema: object, side: str | None, 
                 values[name] = read(values[name], column.type if column else None)
             except Unreadable as error:
                 raise Unusable(f"column {name!r}: {error}", error.fix, name) from error
-    return {name: _without_zone(changes, name, value) for name, value in values.items()}
+    for name in changes.local_columns:
+        value = values.get(name)
+        if isinstance(value, str) and value.endswith("Z"):  # with time.precision.mode=isostring
+            values[name] = value[:-1]
+    return values
 
 
 def _fix(changed: bool) -> str:
     whole = "set record.absent-columns = unchanged (merge-engine partial-update or aggregation), or "
     return f"{whole if changed else ''}{WHOLE_ROWS}"
-
-
-def _without_zone(changes: Changes, name: str, value: Any) -> Any:
-    """Dates and times without a zone end with Z where time.precision.mode is isostring."""
-    column = changes.plan.schema.by_name.get(name)
-    if column is None or not isinstance(value, str) or not value.endswith("Z"):
-        return value
-    local = column.type.family in (Family.DATE, Family.TIME) or column.type.kind is Kind.TIMESTAMP
-    return value[:-1] if local else value

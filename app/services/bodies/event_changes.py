@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -22,6 +22,8 @@ from app.services.shared.unavailable import UNAVAILABLE
 
 Row = Mapping[str, Any]
 WHOLE_ROWS = "let the database log whole rows (PostgreSQL: REPLICA IDENTITY FULL; MySQL: binlog_row_image=FULL)"
+_TIMES = (Family.TIME, Family.TIMESTAMP)
+_WITHOUT_ZONE = (Family.DATE, Family.TIME)
 _CLOCK = re.compile(r"(.*\d\d:\d\d:\d\d)\.(\d+)(.*)", re.DOTALL)
 
 
@@ -55,7 +57,7 @@ class Changes:
 
     def add(self, kind: RowKind, row: Row) -> None:
         """One record of the event that is being read."""
-        values = {name: self._value(name, value) for name, value in row.items()}
+        values = {**row, **{name: self._value(name, row[name]) for name in self._adapted if name in row}}
         positions = {name: self._position(name, position) for name, position in self._positions.items()}
         self.records.append({**values, **positions, self.plan.row_kind_column or KIND_MEMBER: kind.text})
         self.events.append(self.event)
@@ -86,6 +88,23 @@ class Changes:
         )
 
     @cached_property
+    def local_columns(self) -> Sequence[str]:
+        """The columns of dates and times without a zone."""
+        columns = self.plan.schema.columns
+        return [one.name for one in columns if one.type.kind is Kind.TIMESTAMP or one.type.family in _WITHOUT_ZONE]
+
+    @cached_property
+    def _cuts(self) -> bool:
+        return bool(self.plan.schema.parsed["events.truncate-time"])
+
+    @cached_property
+    def _adapted(self) -> Sequence[str]:
+        """The columns whose values an event may say otherwise than a record: most have none to look at."""
+        columns = self.plan.schema.columns
+        times = {column.name for column in columns if column.type.family in _TIMES} if self._cuts else set()
+        return [one.name for one in columns if one.type.kind is Kind.BOOLEAN or one.name in times]
+
+    @cached_property
     def _positions(self) -> Mapping[str, EventPosition]:
         fields = self.plan.schema.parsed.fields
         return {name: value for (name, suffix), value in fields.items() if suffix == "from-event"}
@@ -104,19 +123,16 @@ class Changes:
         return len(known) == len(names) and any(before[name] != after[name] for name in names)
 
     def _value(self, name: str, value: Any) -> Any:
-        column = self.plan.schema.by_name.get(name)
-        if column is None:
-            return value
-        if column.type.kind is Kind.BOOLEAN and type(value) is int and value in (0, 1):
-            return bool(value)
-        cut = self.plan.schema.parsed["events.truncate-time"] and isinstance(value, str)
-        return truncated(column, value) if cut else value
+        column = self.plan.schema.by_name[name]
+        if column.type.kind is Kind.BOOLEAN:
+            return bool(value) if type(value) is int and value in (0, 1) else value
+        return truncated(column, value) if isinstance(value, str) else value
 
 
 def truncated(column: Column, text: str) -> str:
     """Return a time of an event without the digits that its column cannot hold."""
     match = _CLOCK.fullmatch(text)
-    if match is None or column.type.family not in (Family.TIME, Family.TIMESTAMP):
+    if match is None or column.type.family not in _TIMES:
         return text
     precision = column.type.precision or 0
     held = min(precision, 3) if column.type.family is Family.TIME else precision

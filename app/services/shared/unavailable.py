@@ -31,6 +31,8 @@ def is_unavailable(value: Any, placeholder: str) -> bool:
 
 def holds_unavailable(value: Any, placeholder: str) -> bool:
     """Return whether a value is the placeholder, or has it anywhere inside."""
+    if isinstance(value, str):
+        return value in _shapes(placeholder)[0]
     if is_unavailable(value, placeholder):
         return True
     inner = value if isinstance(value, list) else value.values() if isinstance(value, Mapping) else ()
