@@ -101,6 +101,7 @@ TABLES = sa.select(
 
 # Made once: to build a statement takes as long as to run it.
 _BY_NAME = TABLES.where(databases.c.name == sa.bindparam("database"), tables.c.name == sa.bindparam("table"))
+_OF_DATABASE = TABLES.where(databases.c.name == sa.bindparam("database")).order_by(tables.c.name)
 _BY_ID = TABLES.where(tables.c.id == sa.bindparam("table"))
 _BY_HASH = sa.select(tables.c.id).where(tables.c.name_hash == sa.bindparam("hash"))
 _OWN = sa.select(tables).where(tables.c.id == sa.bindparam("table"))
@@ -217,8 +218,10 @@ class Tables:
 
     def every_one(self, database: str) -> list[Table]:
         """Return all tables of a database in name order. Raise as ``page``."""
-        query = TABLES.where(tables.c.database_id == self.databases.row(database).id)
-        return [table_of(row) for row in self.transaction.execute(query.order_by(tables.c.name))]
+        found = [table_of(row) for row in self.transaction.execute(_OF_DATABASE, {"database": database})]
+        if not found:
+            self.databases.row(database)
+        return found
 
     def ids(self, database: str) -> list[str]:
         """Return the ids of the tables of a database. Raise ``NotFound``."""
