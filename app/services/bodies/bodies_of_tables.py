@@ -38,12 +38,13 @@ class Part:
 
 @dataclass
 class Split:
-    """A body by table. ``skipped`` counts what no table takes by its name there, ``no_rows`` the events that are about
-    no row; ``faults`` are the first of ``total``.
+    """A body by table. ``skipped`` counts what no table takes by its name there, ``absent`` are the tables of these
+    names, ``no_rows`` counts the events that are about no row; ``faults`` are the first of ``total``.
     """
 
     parts: dict[str, Part] = field(default_factory=dict)
     skipped: dict[str, int] = field(default_factory=dict)
+    absent: set[str] = field(default_factory=set)
     no_rows: int = 0
     faults: list[Violation] = field(default_factory=list)
     total: int = 0
@@ -71,6 +72,7 @@ def split_records(content: Content, bounds: Bounds, sources: Sources, *, skip: b
         raws = _list(_only(raw, "records", pointer), f"{pointer}/records")
         if name not in sources:
             fix = "make the table, or add ?unknownTables=skip to leave its records out"
+            split.absent.add(name)
             split.unknown(name, pointer, fix, skip=skip, count=len(raws))
             continue
         split.parts[name] = Part(len(raw), partial(_record_pieces, raws), pointer)
@@ -207,6 +209,7 @@ def _without_table(
         f"make a table {origin.parts[-1]!r}, set events.source = {origin.shown} on the one that takes it, or add "
         "?unknownTables=skip to leave its events out"
     )
+    split.absent.add(origin.parts[-1])
     split.unknown(origin.shown, f"/events/{row}", fix, row, skip=skip)
 
 

@@ -73,7 +73,7 @@ def debezium_names_no_row(event: Mapping[str, Any]) -> bool:
 def flat_debezium_names_no_row(event: Mapping[str, Any]) -> bool:
     """Return the same for a row of ExtractNewRecordState, which lets heartbeats through."""
     payload, _ = _opened(event)
-    return payload is None or payload.keys() <= _TIMES
+    return payload is None or _is_heartbeat(payload)
 
 
 def cloudevent_names_no_row(event: Mapping[str, Any]) -> bool:
@@ -85,7 +85,11 @@ def cloudevent_names_no_row(event: Mapping[str, Any]) -> bool:
 
 def _is_mark(payload: Mapping[str, Any], op: object) -> bool:
     """Return whether it is a message, a heartbeat, a mark of a transaction, or a change of a schema."""
-    return op == "m" or (op is None and bool(payload.keys() & _MARKS or payload.keys() <= _TIMES))
+    return op == "m" or (op is None and (bool(payload.keys() & _MARKS) or _is_heartbeat(payload)))
+
+
+def _is_heartbeat(payload: Mapping[str, Any]) -> bool:
+    return bool(payload) and payload.keys() <= _TIMES
 
 
 def _opened(event: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, object]:
@@ -123,7 +127,7 @@ def _change(changes: Changes, payload: Mapping[str, Any], schema: object, op: ob
 
 def _flat_change(changes: Changes, payload: Mapping[str, Any], schema: object) -> None:
     op, names = payload.get(_FLAT_OP), changes.plan.schema.by_name
-    if payload.keys() <= _TIMES and not payload.keys() & names.keys():
+    if _is_heartbeat(payload) and not payload.keys() & names.keys():
         changes.skip()
         return
     if op == "t":

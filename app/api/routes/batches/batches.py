@@ -6,9 +6,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import Field
 
@@ -133,12 +134,7 @@ IdempotencyKey = Annotated[
     Header(alias="Idempotency-Key", json_schema_extra={"minLength": 1, "maxLength": MAX_KEY_LENGTH}),
 ]
 _EVENTS = f"of change events in a JSON body: {', '.join(EVENT_FORMATS)}"
-EventsParameter = Annotated[str | None, Query(alias="format", description=_EVENTS)]
 _UNAVAILABLE = "what change events have in place of a value that did not change (unavailable.value.placeholder)"
-Placeholder = Annotated[str, Query(min_length=1, max_length=200, description=_UNAVAILABLE)]
-Encoding = Annotated[str, Header(description="gzip or zstd, of the body")]
-
-
 _EMPTY = "what an empty field of CSV says: null, or nothing (absent; of a table with record.absent-columns = unchanged)"
 
 
@@ -151,7 +147,7 @@ ACCEPTED: dict[int | str, dict[str, Any]] = {
 }
 
 
-async def merged(parts: Parts, batches: Sequence[history.Batch], seconds: float) -> list[history.Batch]:
+async def _merged(parts: Parts, batches: Sequence[history.Batch], seconds: float) -> list[history.Batch]:
     """The batches as soon as all are merged, or as they are after ``seconds`` or when the service stops; anyone who
     waits holds no thread.
     """
@@ -167,13 +163,33 @@ async def merged(parts: Parts, batches: Sequence[history.Batch], seconds: float)
                 await asyncio.sleep(min(_WAIT_STEP_SECONDS, max(0.0, deadline - time.monotonic())))
                 now[place] = await run_in_threadpool(current_batch, parts.database, now[place])
     except (Unavailable, DamagedCatalog):
-        logger.info("nobody can tell now whether batches %s are merged; they are accepted", now, exc_info=True)
+        ids = [batch.id for batch in batches]
+        logger.info("nobody can tell now whether batches %s are merged; they are accepted", ids, exc_info=True)
     return now
 
 
-def media_type_of(request: Request) -> str:
-    """The media type of the body, without parameters."""
-    return request.headers.get("content-type", JSON).split(";")[0].strip().lower()
+async def _sent(
+    request: Request,
+    body: SpooledBody,
+    idempotency_key: IdempotencyKey = None,
+    content_encoding: Annotated[str, Header(description="gzip or zstd, of the body")] = "",
+    events: Annotated[str | None, Query(alias="format", description=_EVENTS)] = None,
+    unavailable: Annotated[str, Query(min_length=1, max_length=200, description=_UNAVAILABLE)] = UNAVAILABLE,
+) -> Upload:
+    return Upload(
+        body,
+        request.headers.get("content-type", JSON).split(";")[0].strip().lower(),
+        idempotency_key,
+        content_encoding,
+        events,
+        unavailable,
+        request.scope[ROOM],
+        sender=request.scope[GRANT].name,
+    )
+
+
+# The body of a request with all that says how it is read, for whichever tables.
+Sent = Annotated[Upload, Depends(_sent)]
 
 
 @router.post("", status_code=202, operation_id="postBatch", openapi_extra=_REQUEST_BODY, responses=ACCEPTED)
@@ -181,14 +197,10 @@ async def post_batch(
     name: FullName,
     request: Request,
     response: Response,
-    body: SpooledBody,
+    sent: Sent,
     parts: PartsDep,
-    idempotency_key: IdempotencyKey = None,
     prefer: Annotated[str | None, Header()] = None,
-    content_encoding: Encoding = "",
-    events: EventsParameter = None,
     empty_fields: Annotated[EmptyFields, Query(alias="emptyFields", description=_EMPTY)] = EmptyFields.NULL,
-    unavailable: Placeholder = UNAVAILABLE,
 ) -> Batch:
     """Stage records, all or nothing: 202 once they are durable; with ``Prefer: wait=n`` 200 if they are merged in
     time.
@@ -196,19 +208,7 @@ async def post_batch(
     The same request with the same ``Idempotency-Key`` is answered with the batch of the first, and
     ``Idempotency-Replayed: true``; another one with that key is 422, and while the first is under way 409.
     """
-    sender = request.scope[GRANT].name
-    upload = Upload(
-        body,
-        media_type_of(request),
-        idempotency_key,
-        content_encoding,
-        events,
-        unavailable,
-        request.scope[ROOM],
-        empty_fields,
-        sender,
-        name[1],
-    )
+    upload = replace(sent, empty_fields=empty_fields, table=name[1])
     return await accepted(request, response, parts, name, upload, prefer)
 
 
@@ -217,26 +217,24 @@ async def accepted(
 ) -> Batch:
     """The batch that ``change`` became, once it is durable, or merged if that is preferred; sets status and headers."""
     done = await in_writers_thread(parts, stage, parts, name, change)
-    batch = done.batch
-    if done.replayed:
-        response.headers[REPLAYED_HEADER] = "true"
-    [batch] = await preferred(response, parts, [batch], prefer)
+    [batch] = await preferred(response, parts, [done.batch], prefer, replayed=done.replayed)
     response.headers["Location"] = batch_location(request, batch.id)
-    if response.status_code != 200:
-        response.headers["Retry-After"] = LOOK_AGAIN_SECONDS
     return Batch.of(batch, warnings=batch_warnings(done.notes))
 
 
 async def preferred(
-    response: Response, parts: Parts, batches: Sequence[history.Batch], prefer: str | None
+    response: Response, parts: Parts, batches: Sequence[history.Batch], prefer: str | None, *, replayed: bool
 ) -> list[history.Batch]:
-    """The batches once they are merged, if that is preferred, or as they are; sets status and header."""
-    wait = _wait_seconds(prefer)
-    if not wait:
-        return list(batches)
-    now = await merged(parts, batches, wait)
-    response.headers["Preference-Applied"] = f"wait={wait:g}"
-    response.status_code = 200 if all(batch.state is history.BatchState.MERGED for batch in now) else 202
+    """The accepted batches, merged if that is preferred and they are in time; sets status and headers."""
+    if replayed:
+        response.headers[REPLAYED_HEADER] = "true"
+    now, wait = list(batches), _wait_seconds(prefer)
+    if wait:
+        now = await _merged(parts, batches, wait)
+        response.headers["Preference-Applied"] = f"wait={wait:g}"
+        response.status_code = 200 if all(batch.state is history.BatchState.MERGED for batch in now) else 202
+    if response.status_code != 200:
+        response.headers["Retry-After"] = LOOK_AGAIN_SECONDS
     return now
 
 

@@ -8,18 +8,12 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import Field
 
 from app.api.document.components import headers
-from app.api.middleware.limits import SpooledBody
 from app.api.routes.batches.batches import (
-    LOOK_AGAIN_SECONDS,
     REPLAYED_HEADER,
     Batch,
     BatchWarning,
-    Encoding,
-    EventsParameter,
-    IdempotencyKey,
-    Placeholder,
+    Sent,
     batch_warnings,
-    media_type_of,
     preferred,
 )
 from app.api.shared.answers import Payload
@@ -27,11 +21,9 @@ from app.api.shared.deps import GRANT, PartsDep, in_writers_thread
 from app.api.shared.paths import TABLES_BATCHES_PATH, DatabaseName
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.core.plan.records.record_decoder import Note
-from app.http.uploads import ROOM, stage_tables
-from app.services.batches.batches import Upload
+from app.http.uploads import stage_tables
 from app.services.batches.batches_of_tables import UnknownTables, UploadOfTables
 from app.services.bodies.formats import CLOUDEVENTS, CLOUDEVENTS_BATCH, FORMATS, JSON, NDJSON
-from app.services.shared.unavailable import UNAVAILABLE
 
 router = APIRouter(prefix=TABLES_BATCHES_PATH, tags=["batches"], responses=PROBLEM_RESPONSES)
 
@@ -82,13 +74,9 @@ async def post_database_batches(
     database: DatabaseName,
     request: Request,
     response: Response,
-    body: SpooledBody,
+    sent: Sent,
     parts: PartsDep,
-    idempotency_key: IdempotencyKey = None,
     prefer: Annotated[str | None, Header()] = None,
-    content_encoding: Encoding = "",
-    events: EventsParameter = None,
-    unavailable: Placeholder = UNAVAILABLE,
     unknown: Annotated[UnknownTables, Query(alias="unknownTables", description=_UNKNOWN)] = UnknownTables.REFUSE,
 ) -> BatchesOfTables:
     """Stage records of several tables of a database, all or nothing: change events, each for the tables that take
@@ -96,23 +84,9 @@ async def post_database_batches(
 
     A repeated ``Idempotency-Key`` is answered as by ``POST …/tables/{table}/batches``.
     """
-    grant = request.scope[GRANT]
-    upload = Upload(
-        body,
-        media_type_of(request),
-        idempotency_key,
-        content_encoding,
-        events,
-        unavailable,
-        request.scope[ROOM],
-        sender=grant.name,
-    )
-    done = await in_writers_thread(parts, stage_tables, parts, database, UploadOfTables(upload, grant, unknown))
-    if done.replayed:
-        response.headers[REPLAYED_HEADER] = "true"
-    now = await preferred(response, parts, [one.batch for one in done.batches], prefer)
-    if response.status_code != 200:
-        response.headers["Retry-After"] = LOOK_AGAIN_SECONDS
+    upload = UploadOfTables(sent, request.scope[GRANT], unknown)
+    done = await in_writers_thread(parts, stage_tables, parts, database, upload)
+    now = await preferred(response, parts, [one.batch for one in done.batches], prefer, replayed=done.replayed)
     return BatchesOfTables(
         batches=[
             BatchOfTable.of(batch, table=one.table, warnings=batch_warnings(one.notes))

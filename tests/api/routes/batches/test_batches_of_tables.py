@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from fastapi.testclient import TestClient
 from app.services.access.tokens import create_token
 from tests.api.conftest import DATABASES, TABLES
 from tests.api.routes.batches.test_captured_events import ACCOUNTS, LINES, ORDERS, REMOVES, capture
+from tests.services.builders import merge_staged
 
 URL = f"{DATABASES}/shop/batches"
 ITEM = {"id": "BIGINT", "v": "STRING"}
@@ -299,8 +301,68 @@ def test_a_token_must_be_for_every_table(app: FastAPI, two: None, shop: TestClie
     assert [len(shop.get(f"{TABLES}/{name}/batches", headers=boss).json()["batches"]) for name in "ab"] == [0, 0]
     assert sent(both, whole) == 202
     assert sent(both, on_a) == 403  # a repeated key tells no more than the first request would
+    for gone in ("gone", "b"):  # a token cannot find out which tables there are
+        for params in ({}, {"unknownTables": "skip"}):
+            sent_by = {"tables": {gone: {"records": []}}}
+            assert shop.post(URL, params=params, json=sent_by, headers=on_a).status_code == 403
+            asked = {"format": "debezium-json"} | params
+            assert shop.post(URL, params=asked, json=event(gone, {"id": 1}), headers=on_a).status_code == 403
     only = shop.post(URL, params={"format": "debezium-json"}, json=both[:1], headers=on_a)
     assert only.status_code == 202
+
+
+def test_a_large_packed_body_with_a_mark_is_read(two: None, shop: TestClient) -> None:
+    events = [event("ab"[number % 2], {"id": number, "v": "x" * 500}) for number in range(12_000)]
+    content = gzip.compress(b"\xef\xbb\xbf" + json.dumps(events).encode())
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    answer = shop.post(URL, params={"format": "debezium-json"}, content=content, headers=headers)
+    assert answer.status_code == 202, answer.text
+    assert [one["records"] for one in answer.json()["batches"]] == [6000, 6000]
+
+
+def test_who_prefers_to_wait_waits_for_all_tables(app: FastAPI, two: None, shop: TestClient) -> None:
+    parts = app.state.parts
+    stop = threading.Event()
+
+    def merge(name: str) -> None:
+        table_id = shop.get(f"{TABLES}/{name}").json()["id"]
+        while not stop.is_set() and not batches(shop, name):
+            stop.wait(0.05)
+        merge_staged(parts.database, parts.warehouse, table_id)
+
+    threads = [threading.Thread(target=merge, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    sent = {"tables": {name: {"records": [{"id": 1}]} for name in "ab"}}
+    answer = shop.post(URL, json=sent, headers={"Prefer": "wait=30"})
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert (answer.status_code, answer.headers["Preference-Applied"]) == (200, "wait=30")
+    assert [one["state"] for one in answer.json()["batches"]] == ["merged", "merged"]
+    late = shop.post(URL, json=sent, headers={"Prefer": "wait=1"})
+    assert (late.status_code, late.headers["Retry-After"]) == (202, "1")
+
+
+def test_an_empty_event_is_no_heartbeat(two: None, shop: TestClient) -> None:
+    for how in ("debezium-json", "debezium-flat-json"):
+        assert post(shop, [{}], how).status_code == 400
+        own = shop.post(f"{TABLES}/a/batches", params={"format": how}, json=[{}])
+        assert own.status_code == 400
+        beat = shop.post(f"{TABLES}/a/batches", params={"format": how}, json=[{"ts_ms": 1}])
+        assert beat.json()["warnings"][0]["code"] == "skipped_events"
+
+
+def test_a_cloudevent_may_have_another_placeholder(table: Tables, shop: TestClient) -> None:
+    table("accounts", ACCOUNTS, "email", **REMOVES)
+    sent = json.loads(capture("18"))
+    sent["iodebeziumop"] = sent["data"]["payload"]["op"] = "u"
+    sent["data"]["payload"]["after"]["name"] = "__mine"
+    headers = {"Content-Type": "application/cloudevents+json"}
+    for url in (URL, f"{TABLES}/accounts/batches"):
+        answer = shop.post(url, params={"unavailable": "__mine"}, content=json.dumps(sent), headers=headers)
+        assert answer.status_code == 202, answer.text
+    assert shop.get(f"{TABLES}/accounts/rows?key=ann@example.org").json()["name"] is None
 
 
 def test_a_database_that_is_not_there_is_404(client: TestClient) -> None:
