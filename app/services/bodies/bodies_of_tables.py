@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -122,10 +123,17 @@ def _no_records(faults: Sequence[Violation]) -> Invalid:
 
 @dataclass
 class _Chosen:
-    """The events of a body that are for one table, and their numbers in the body."""
+    """The events of a body that are for one table, their numbers in the body, and where they are from."""
 
     texts: list[Numbered] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
+    origins: set[Origin] = field(default_factory=set)
+
+    def add(self, text: Numbered, row: int, origin: Origin) -> None:
+        """Add an event."""
+        self.texts.append(text)
+        self.rows.append(row)
+        self.origins.add(origin)
 
 
 def split_events(
@@ -143,20 +151,19 @@ def split_events(
     ``lines``: the body is NDJSON. Raise ``Invalid`` for what is no list of events.
     """
     bounds.check_whole(len(content))
-    split, chosen = Split(), dict[str, _Chosen]()
+    split, chosen = Split(), defaultdict[str, _Chosen](_Chosen)
     takers = _Takers(sources)
     noun = "line" if lines else "event"
     for row, (number, text) in enumerate(_texts(content, bounds, lines=lines)):
         origin = how.origins.of_text(text)
-        names = () if origin is None else takers.of(origin)
-        for name in names:
-            one = chosen.setdefault(name, _Chosen())
-            one.texts.append((number, text))
-            one.rows.append(row)
-        if not names:
+        if origin is None or not takers.of(origin):
             _without_table(split, how, (number, text), noun, row, origin, skip=skip)
+            continue
+        for name in takers.of(origin):
+            chosen[name].add((number, text), row, origin)
     for name, one in chosen.items():
-        events = Events(how, name, unavailable)
+        # Events of one origin are its own, since they are here; of several it may take one only.
+        events = Events(how, name if len(one.origins) > 1 else "", unavailable)
         size = sum(len(text) for _, text in one.texts)
         split.parts[name] = Part(size, partial(chosen_event_pieces, events, one.texts, one.rows, noun))
     return split

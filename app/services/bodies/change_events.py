@@ -205,6 +205,7 @@ def _of_event(fault: Violation, events: Sequence[int], first: int) -> Violation:
 
 
 def _json_events(body: bytes) -> Sequence[object]:
+    """Return the events of a small body. Raise ``Invalid``."""
     parsed = parse_json(body) if body.strip() else None
     return parsed if isinstance(parsed, list) else [parsed]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any
 
 from app.core.hints import cut
@@ -11,7 +10,7 @@ from app.core.plan.records.record_decoder import Note
 from app.core.table.records import RowKind
 from app.services.bodies.debezium_values import Unreadable, readers, sends_defaults
 from app.services.bodies.event_changes import WHOLE_ROWS, Changes, Row, Unusable, object_of, row_in
-from app.services.shared.unavailable import holds_unavailable, is_unavailable
+from app.services.shared.unavailable import is_unavailable, members_unavailable
 
 _OPS = frozenset({"c", "r", "u", "d"})
 _TRUNCATED = (
@@ -26,7 +25,6 @@ _DOCUMENT = (
 _MARKS = frozenset({"status", "ddl", "tableChanges", "databaseName", "message", "data_collections"})
 _TIMES = frozenset({"ts_ms", "ts_us", "ts_ns"})  # all that a heartbeat has
 _FLAT_OP, _FLAT_DELETED = "__op", "__deleted"
-_PLAIN = (int, float, bool, Decimal, type(None))  # never a placeholder
 # What stands for a value that was not logged beside the key of a delete: nulls, and defaults of NOT NULL columns.
 _MADE_UP: tuple[Any, ...] = (None, 0, 0.0, "", "AA==", "0", "1970-01-01", "1970-01-01T00:00:00Z")
 
@@ -113,16 +111,19 @@ def _change(changes: Changes, payload: Mapping[str, Any], schema: object, op: ob
         raise Unusable("the row in 'after' is a text", _DOCUMENT)
     if sends_defaults(schema):
         changes.note(Note.NULL_OR_DEFAULT)
-    before, after = (
-        None if payload.get(side) is None else _converted(changes, payload[side], schema, side, changed=op == "u")
-        for side in ("before", "after")
-    )
+    before = _side(changes, payload, schema, "before", changed=op == "u")
+    after = _side(changes, payload, schema, "after", changed=op == "u")
     if op == "d":
         changes.add(RowKind.DELETE, _logged(changes, row_in(before, "before", WHOLE_ROWS)))
     elif op == "u":
         changes.update(before, row_in(after, "after", WHOLE_ROWS))
     else:
         changes.add(RowKind.INSERT, row_in(after, "after", WHOLE_ROWS))
+
+
+def _side(changes: Changes, payload: Mapping[str, Any], schema: object, side: str, *, changed: bool) -> Row | None:
+    row = payload.get(side)
+    return None if row is None else _converted(changes, row, schema, side, changed=changed)
 
 
 def _flat_change(changes: Changes, payload: Mapping[str, Any], schema: object) -> None:
@@ -159,10 +160,8 @@ def _converted(changes: Changes, row: object, schema: object, side: str | None, 
     """
     plan, placeholder = changes.plan, changes.unavailable
     values = dict(row_in(row, side or "the event", WHOLE_ROWS))
-    for name, value in list(values.items()):
-        if type(value) in _PLAIN or not holds_unavailable(value, placeholder):
-            continue
-        whole = is_unavailable(value, placeholder) and name not in plan.schema.primary_key
+    for name in members_unavailable(values, placeholder):
+        whole = is_unavailable(values[name], placeholder) and name not in plan.schema.primary_key
         if not (whole and changed and plan.schema.tells_named):
             raise Unusable(f"the event lacks a value that did not change ({cut(placeholder)})", _fix(changed), name)
         del values[name]

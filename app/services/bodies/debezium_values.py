@@ -37,13 +37,17 @@ def readers(schema: object, side: str | None) -> Mapping[str, Read]:
 
     ``side`` is before or after in an envelope; None for the schema of a row alone.
     """
+    if schema is None:
+        return {}
     found = {str(one["field"]): _reader(one) for one in _row_fields(schema, side) if "field" in one}
     return {name: read for name, read in found.items() if read is not None}
 
 
 def sends_defaults(schema: object) -> bool:
     """Return whether a null of the row may have been sent as the column's default: an optional field has one."""
-    return any(one.get("optional") is True and one.get("default") is not None for one in _row_fields(schema, "after"))
+    return schema is not None and any(
+        one.get("optional") is True and one.get("default") is not None for one in _row_fields(schema, "after")
+    )
 
 
 def _row_fields(schema: object, side: str | None) -> list[Mapping[str, Any]]:

@@ -57,9 +57,14 @@ class Changes:
 
     def add(self, kind: RowKind, row: Row) -> None:
         """One record of the event that is being read."""
-        values = {**row, **{name: self._value(name, row[name]) for name in self._adapted if name in row}}
-        positions = {name: self._position(name, position) for name, position in self._positions.items()}
-        self.records.append({**values, **positions, self.plan.row_kind_column or KIND_MEMBER: kind.text})
+        record = dict(row)
+        for name in self._adapted:
+            if name in record:
+                record[name] = self._value(name, record[name])
+        for name, position in self._positions.items():
+            record[name] = self._position(name, position)
+        record[self._kind_member] = kind.text
+        self.records.append(record)
         self.events.append(self.event)
 
     def update(self, before: Row | None, after: Row) -> None:
@@ -92,6 +97,10 @@ class Changes:
         """The columns of dates and times without a zone."""
         columns = self.plan.schema.columns
         return [one.name for one in columns if one.type.kind is Kind.TIMESTAMP or one.type.family in _WITHOUT_ZONE]
+
+    @cached_property
+    def _kind_member(self) -> str:
+        return self.plan.row_kind_column or KIND_MEMBER
 
     @cached_property
     def _cuts(self) -> bool:
@@ -142,13 +151,13 @@ def truncated(column: Column, text: str) -> str:
 
 def object_of(value: object) -> Mapping[str, Any]:
     """Return ``value``, a JSON object. Raise ``Unusable``."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return value
     raise Unusable("a change event is a JSON object", "send the events of one of the formats that the table reads")
 
 
 def row_in(value: object, where: str, fix: str) -> Row:
     """Return the row in a member of an event. Raise ``Unusable`` where there is none."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return value
     raise Unusable(f"the event has no row in {where!r}", fix)

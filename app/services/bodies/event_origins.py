@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -140,7 +141,13 @@ class Origins:
 
 def _origin(said: _Said) -> Origin | None:
     parts = said.parts()
-    return Origin(tuple(part for part in parts if part)) if parts[-1] else None
+    return _known(*parts) if parts[-1] else None
+
+
+@lru_cache(maxsize=1024)
+def _known(*parts: str | None) -> Origin:
+    """Return the same origin for the same parts: a body has thousands of events of a few."""
+    return Origin(tuple(part for part in parts if part))
 
 
 DEBEZIUM: Final = Origins(_Debezium)

@@ -22,11 +22,22 @@ from app.storage.staging.spool import Content
 def parse_json(body: bytes) -> object:
     """Return the JSON of a body, numbers exact. Raise ``Invalid``."""
     try:
-        return _loads(body)
+        if body[:1] == b"[":
+            return _parsed_list(body)
+        return _parsed(body) if len(body) <= _PARSED_AT_ONCE else _loads(body)
     except (ValueError, RecursionError) as error:
         raise unreadable("", error) from error
 
 
+def _parsed_list(text: bytes) -> object:
+    """Its values are parsed one by one, so that other threads have their turns."""
+    try:
+        return [_value_decoder.decode(raw) for raw in _list_decoder.decode(text)]
+    except (ValueError, RecursionError, InvalidOperation):
+        return _loads(text)
+
+
+_PARSED_AT_ONCE: Final = 2**16  # bytes; other threads wait meanwhile
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 UNAVAILABLE: Final = "__debezium_unavailable_value"
+_NESTED = (list, dict)
 
 
 @lru_cache(maxsize=64)
@@ -27,6 +28,17 @@ def is_unavailable(value: Any, placeholder: str) -> bool:
     if isinstance(value, list):
         return value in (numbers, signed) or (len(value) == 1 and is_unavailable(value[0], placeholder))
     return isinstance(value, Mapping) and len(value) == 1 and next(iter(value)) in texts
+
+
+def members_unavailable(row: Mapping[str, Any], placeholder: str) -> Sequence[str]:
+    """Return the members of a row whose values are the placeholder, or have it anywhere inside."""
+    texts = _shapes(placeholder)[0]
+    return [
+        name
+        for name, value in row.items()
+        # Most are texts and numbers: these are told apart without a call.
+        if (value in texts if type(value) is str else type(value) in _NESTED and holds_unavailable(value, placeholder))
+    ]
 
 
 def holds_unavailable(value: Any, placeholder: str) -> bool:
