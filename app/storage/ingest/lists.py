@@ -21,12 +21,15 @@ from app.storage.ingest.texts import TEXT_READERS, finite
 from app.storage.ingest.vectors import Places, Vector
 
 _NOTHING = type(None)
+FEW_RECORDS = 16  # to begin a column takes longer than to read so many values of it
 
 
 def decode_records(decoder: RecordDecoder, records: Sequence[object], first: int = 0) -> DecodedRecords:
     """Return the records of a JSON body to stage, from the index ``first`` on. Raise ``Invalid`` as ``decoder``
     does.
     """
+    if len(records) < FEW_RECORDS:
+        return decoder.decode(records, first)
     return decode_columns(decoder, SentObjects(records, decoder.names), first)
 
 

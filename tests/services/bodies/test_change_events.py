@@ -18,7 +18,7 @@ from app.services.batches.batches import Upload
 from app.services.bodies.change_events import EVENT_FORMATS
 from app.services.bodies.debezium_values import CONVERTERS, Unreadable, convert
 from app.storage.ingest.pieces import decoded_pieces
-from tests.pieces import joined
+from tests.pieces import joined, listed
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "change_events.json").read_text())
 COLUMNS = {
@@ -42,7 +42,7 @@ def records_of(table: TableSchema, upload: Upload) -> list[list[Any]]:
     """What would be staged: row kinds, and what is not null as JSON."""
     decoded = joined(upload.pieces(RecordDecoder(compile_plan(table)), Bounds(100)))
     kinds = [RowKind(int(kind)).text for kind in decoded.kinds]
-    columns = {name: list(decoded.columns[name].to_pylist()) for name in COLUMNS}
+    columns = {name: listed(decoded.columns[name]) for name in COLUMNS}
     shown = [
         {name: table.by_name[name].type.encoder(column[row]) for name, column in columns.items()}
         for row in range(len(kinds))
@@ -117,8 +117,8 @@ def test_a_large_body_of_events_is_read_in_pieces_that_are_one_batch(media_type:
     )
     decoded = list(decoded_pieces(pieces))
     assert len(decoded) > 5
-    places = [place for one in decoded for place in one.positions.to_pylist()]
-    keys = [key for one in decoded for key in one.columns["id"].to_pylist()]
+    places = [place for one in decoded for place in listed(one.positions)]
+    keys = [key for one in decoded for key in listed(one.columns["id"])]
     assert places == list(range(len(keys)))
     assert list(dict.fromkeys(keys)) == list(range(40))
 

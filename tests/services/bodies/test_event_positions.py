@@ -16,7 +16,7 @@ from app.core.table.options.entries import EventPosition
 from app.core.types.kinds import Kind
 from app.services.batches.batches import Upload
 from app.services.bodies.event_positions import position_of
-from tests.pieces import joined
+from tests.pieces import joined, listed
 from tests.services.builders import schema
 
 BINLOG = {"file": "mysql-bin.000003", "pos": 154}
@@ -125,4 +125,4 @@ def stored(how: str | None, event: object, position: str, media_type: str = "app
     table = schema(("id", "BIGINT"), ("place", of), options={"fields.place.from-event": position})
     upload = Upload(json.dumps(event).encode(), media_type, events=how)
     decoded = joined(upload.pieces(RecordDecoder(compile_plan(table)), Bounds(100)))
-    return list(decoded.columns["place"].to_pylist())
+    return listed(decoded.columns["place"])

@@ -20,7 +20,7 @@ from app.core.table.schema import TableSchema
 from app.services.batches.batches import Upload
 from app.services.bodies.formats import JSON
 from app.storage.ingest.pieces import DECODED_AT_ONCE, MOST_COUNTED, Piece, decoded_pieces
-from tests.pieces import joined
+from tests.pieces import joined, listed
 from tests.storage.ingest.test_every_format import ARROW, CSV, NDJSON, PARQUET, arrow_body, parquet_body
 
 MIB = 2**20
@@ -100,7 +100,7 @@ def test_few_records_of_a_wide_table_are_decoded_at_a_time(name: str) -> None:
     pieces = Upload(body, media_type).pieces(RecordDecoder(compile_plan(wide(20))), Bounds(1000, piece_values=200))
     decoded = list(decoded_pieces(pieces))
     assert max(len(one) for one in decoded) <= 10
-    assert [place for one in decoded for place in one.positions.to_pylist()] == list(range(35))
+    assert [place for one in decoded for place in listed(one.positions)] == list(range(35))
 
 
 @pytest.mark.parametrize("name", BODIES)
@@ -207,7 +207,7 @@ def test_far_exponents_are_numbers_or_faults_and_never_the_end_of_the_process(nu
     is_zero = number.startswith("0") or kind in ("DOUBLE", "FLOAT")
     fits = is_zero and kind in ("DECIMAL(38, 10)", "BIGINT", "DOUBLE", "FLOAT") and number != "1e999999999"
     if fits:
-        assert read(body, NDJSON, Bounds(10), schema).columns["v"].to_pylist() == [0]
+        assert listed(read(body, NDJSON, Bounds(10), schema).columns["v"]) == [0]
         return
     with pytest.raises(Invalid) as refused:
         read(body, NDJSON, Bounds(10), schema)

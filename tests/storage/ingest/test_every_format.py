@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -48,6 +48,14 @@ OPTIONS: Sequence[dict[str, str]] = (
 )
 KINDS = ("+I", "-U", "+U", "-D", "insert", "DELETE", "Update")
 JUNK = st.one_of(st.none(), st.integers(-(2**70), 2**70), st.sampled_from([*ODD, "\ud800", 10**40]))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def by_columns() -> Iterator[None]:
+    """A few records are read as many are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("app.storage.ingest.lists.FEW_RECORDS", 0)
+        yield
 
 
 def table_of(types: Sequence[DataType], options: dict[str, str]) -> TableSchema:

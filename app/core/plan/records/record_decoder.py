@@ -109,11 +109,11 @@ class RecordDecoder:
         self.columns = tuple((column, _column_decoder(plan, column)) for column in plan.schema.columns)
         self.names = frozenset({column.name for column in plan.schema.columns} | {KIND_MEMBER})
 
-    def decode(self, records: Iterable[object]) -> DecodedRecords:
-        """Return the records to stage. Raise ``Invalid`` naming row, column and reason of the first hundred faults, and
-        their number.
+    def decode(self, records: Iterable[object], first: int = 0) -> DecodedRecords:
+        """Return the records to stage, from the index ``first`` on. Raise ``Invalid`` naming row, column and reason of
+        the first hundred faults, and their number.
         """
-        decoded = self.decode_at(enumerate(records))
+        decoded = self.decode_at(enumerate(records, first))
         self.check(decoded)
         return decoded
 
