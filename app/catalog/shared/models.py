@@ -158,6 +158,7 @@ batches = sa.Table(
     sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
     sa.Column("fault", sa.Text),
     sa.Column("accepted_by", sa.String, nullable=False, server_default=""),
+    sa.Column("ignored_columns", JsonText),
     _checksum(),
     sa.UniqueConstraint("table_id", "number"),
     sa.UniqueConstraint("table_id", "idempotency_key"),
@@ -165,6 +166,10 @@ batches = sa.Table(
 # Merged batches are kept and grow without end; what waits is looked up every second and must not scan them.
 _aside = sa.text(f"state IN ({', '.join(repr(state.value) for state in SET_ASIDE)})")
 sa.Index("ix_batches_set_aside", batches.c.table_id, postgresql_where=_aside, sqlite_where=_aside)
+_ignoring = sa.text("ignored_columns IS NOT NULL")
+sa.Index(
+    "ix_batches_ignoring", batches.c.table_id, batches.c.number, postgresql_where=_ignoring, sqlite_where=_ignoring
+)
 _staged = sa.text(f"state = '{BatchState.STAGED.value}'")
 sa.Index("ix_batches_staged", batches.c.table_id, batches.c.number, postgresql_where=_staged, sqlite_where=_staged)
 _merged = sa.text(f"state = '{BatchState.MERGED.value}'")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -23,6 +24,8 @@ from app.catalog.tables.tables import TABLES, intact
 from app.catalog.tasks.tasks import FORGOTTEN, task_of
 from app.core.table.history import SET_ASIDE, BatchState, Task, TaskKind, TaskState
 from app.core.table.upkeep.overdue import Wait
+
+_LAST_BATCHES = 100
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,19 @@ class Stats:
         ).where(columns.table_id == table_id, columns.state == BatchState.STAGED)
         count, records, size, oldest = self.transaction.execute(query).one()
         return StagedTotals(count, int(records), int(size), oldest)
+
+    def ignored_columns(self, table_id: str) -> dict[str, int]:
+        """Return what was left out of the last hundred batches of which something was, as ``Batch.ignored_columns``."""
+        query = (
+            sa.select(batches.c.ignored_columns)
+            .where(batches.c.table_id == table_id, batches.c.ignored_columns.is_not(None))
+            .order_by(batches.c.number.desc())
+            .limit(_LAST_BATCHES)
+        )
+        found: Counter[str] = Counter()
+        for row in self.transaction.execute(query):
+            found.update(row.ignored_columns)
+        return dict(found)
 
     def staged_tables(self) -> list[StagedTable]:
         """Return the staging area of every table that has one, the one with most bytes first."""

@@ -156,7 +156,7 @@ class UpdateColumnType:
 
     def _changed(self, old: DataType, key: bool) -> DataType:
         same = self.data_type.base_sql == old.base_sql
-        if not same and not _holds(old, self.data_type, key):
+        if not same and not holds(old, self.data_type, key):
             raise self._refused(old, key)
         # Types that are spelled alike may differ in the client's ids of ROW fields: the table's stay.
         kept = old if same else self.data_type
@@ -250,7 +250,7 @@ class DropPrimaryKey:
         draft.refuse("/action", FaultCode.PRIMARY_KEY_NEEDED, message, "keep the key, or drop the table")
 
 
-def _holds(old: DataType, new: DataType, key: bool) -> bool:
+def holds(old: DataType, new: DataType, key: bool) -> bool:
     """Return whether the new type holds every value of the old one, as files of either type are read."""
     fits = old.entry.widens.get(new.kind)
     return fits is not None and (old.entry.key_widens or not key) and fits(old, new)

@@ -291,10 +291,10 @@ class Written:
 class NewBatch:
     """A staged file that is about to become a batch.
 
-    ``records`` are in the file; ``ignored`` were posted but dropped by ``ignore-delete`` or ``ignore-update-before``
-    (merge-semantics §1.4 point 4). ``fingerprint`` is a digest of the request, so that an Idempotency-Key that comes
-    again with another body is refused. ``digest`` is xxh3-128 of the file. ``accepted_by`` is the name of the token
-    that it was sent with, empty where none was needed.
+    ``records`` are in the file; ``ignored`` were dropped by ``ignore-delete`` or ``ignore-update-before``. A digest of
+    the request is its ``fingerprint``: the Idempotency-Key of another one is refused. ``digest`` is xxh3-128 of the
+    file, ``accepted_by`` the name of the token that sent it, empty where none was needed. ``ignored_columns`` counts
+    the records that had each column that was left out, None where there was none.
     """
 
     id: str
@@ -307,13 +307,13 @@ class NewBatch:
     idempotency_key: str | None = None
     digest: str | None = None
     accepted_by: str = ""
+    ignored_columns: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One accepted POST. ``number`` is its place in the table's arrival order, from 1; ``digest`` is xxh3-128 of its
-    file, None where it was never computed. ``tries`` counts the merges that it made fail, ``fault`` says why it is set
-    aside, ``accepted_by`` which token it was sent with.
+    """One accepted POST: a ``NewBatch`` with its ``number``, the place in the table's arrival order, from 1. ``tries``
+    counts the merges that it made fail, ``fault`` says why it is set aside.
     """
 
     id: str
@@ -334,6 +334,7 @@ class Batch:
     tries: int = 0
     fault: str | None = None
     accepted_by: str = ""
+    ignored_columns: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True)

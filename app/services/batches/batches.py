@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from app.catalog.batches.batches import key_reused
 from app.catalog.database import CatalogDatabase
@@ -24,15 +24,16 @@ from app.core.errors import (
     UnsupportedMediaType,
     Violation,
 )
-from app.core.plan.merging.merge_plan import compile_plan
 from app.core.plan.records.bounds import Bounds
 from app.core.plan.records.record_decoder import Note, RecordDecoder
+from app.core.plan.records.unknown_columns import UnknownColumns
 from app.core.table.history import Batch, BatchState, Table
+from app.core.table.schema_bounds import DEFAULT_BOUNDS, SchemaBounds
 from app.files.layout import Warehouse
 from app.services.batches.admission import Admission
-from app.services.batches.first_records import check_of_first_records
 from app.services.batches.group_commit import GroupCommit
-from app.services.batches.staged_uploads import Request, check_idempotency_key, count_accepted, staged_upload
+from app.services.batches.staged_uploads import StagedUpload, check_idempotency_key, count_accepted
+from app.services.batches.unknown_columns import Receiver, Sent, alters
 from app.services.bodies.encodings import decoded
 from app.services.bodies.formats import CLOUDEVENTS, CLOUDEVENTS_BATCH, FORMATS, JSON, NDJSON, EmptyFields, format_of
 from app.services.rows.known_rows import KnownRows, no_rows
@@ -104,7 +105,8 @@ class Upload:
     codings of Content-Encoding, the format of the change events that it holds, if it does, and the room for what a
     coding unfolds to. ``unavailable`` is what stands in an event for a value that did not change.
 
-    ``empty_fields``: what an empty field of CSV says. ``sender`` is the name of the caller's token. Change events of
+    ``empty_fields``: what an empty field of CSV says, ``unknown_columns``: what to do with columns that the table does
+    not have, which may grow to ``schema_bounds``. ``sender`` is the name of the caller's token. Change events of
     other tables of the source than ``table`` takes are refused; without it all are its own.
     """
 
@@ -118,6 +120,8 @@ class Upload:
     empty_fields: EmptyFields = EmptyFields.NULL
     sender: str = ""
     table: str = ""
+    unknown_columns: UnknownColumns = UnknownColumns.REFUSE
+    schema_bounds: SchemaBounds = DEFAULT_BOUNDS.table
 
     @property
     def fingerprint(self) -> str:
@@ -126,6 +130,8 @@ class Upload:
         kind = f"{kind};format={self.events}" if self.events else kind
         kind = f"{kind};unavailable={self.unavailable}" if self.unavailable != UNAVAILABLE else kind
         kind = f"{kind};emptyFields=absent" if self.empty_fields is EmptyFields.ABSENT else kind
+        refuses = self.unknown_columns is UnknownColumns.REFUSE
+        kind = kind if refuses else f"{kind};unknownColumns={self.unknown_columns}"
         digest = hashlib.sha256(kind.encode() + b"\0")
         for start in range(0, len(self.body), _HASHED_BYTES):
             digest.update(self.body[start : start + _HASHED_BYTES])
@@ -141,6 +147,10 @@ class Upload:
         """Return the records to stage. Raise ``Invalid`` for what is unreadable, ``TooLarge``,
         ``UnsupportedMediaType``.
         """
+        if self.unknown_columns is UnknownColumns.ADD and self.media_type not in _JSON_TYPES:
+            message = f"columns are added from JSON, the body is {self.media_type[:100]!r}"
+            fault = Violation("/unknownColumns", FaultCode.CONTRADICTING_PARAMETERS, message, "alter the table first")
+            raise Invalid("columns of such a body cannot be added", violations=[fault])
         chosen = format_of(self.media_type, self.events, self.empty_fields, self.unavailable, self.table)
         if self.empty_fields is EmptyFields.ABSENT and not decoder.plan.schema.tells_named:
             message, fix = "in this table what is absent is null", "set record.absent-columns = unchanged"
@@ -163,7 +173,7 @@ class Upload:
         return content[len(BOM_UTF8) :] if marked else content
 
 
-class Change(Request, Protocol):
+class Change(Sent, Protocol):
     """What a request wants to be staged: an ``Upload``, or the change of one row."""
 
     @property
@@ -178,12 +188,14 @@ class Change(Request, Protocol):
 class Accepted:
     """The batch that a request became; ``replayed``: an earlier one with its Idempotency-Key did.
 
-    ``notes`` count what may surprise about its records; none for one that is replayed.
+    ``notes`` count what may surprise about its records, ``changes`` are those of the schema (Paimon's JSON) that it
+    needed; none for one that is replayed.
     """
 
     batch: Batch
     replayed: bool = False
     notes: Mapping[Note, int] = field(default_factory=dict)
+    changes: Sequence[Mapping[str, Any]] = ()
 
 
 def accept_batch(
@@ -244,13 +256,13 @@ def _accept(
         if earlier.fingerprint != upload.fingerprint:
             raise key_reused(earlier)
         return Accepted(earlier, replayed=True)
-    plan = compile_plan(table.schema)
     with commits.keys.taking(table.id, key) as free:
         if not free:
             raise under_way(key)
         with nullcontext() if admission is None else admission.admitted(table, upload.size):
-            pieces = upload.pieces(RecordDecoder(plan, check_of_first_records(plan, known)), bounds)
-            done = _stage(database, warehouse, table, upload, pieces, commits)
+            receiver = Receiver(database, warehouse, table, known)
+            staged = receiver.staged(upload, lambda decoder: upload.pieces(decoder, bounds))
+            done = _entered(database, warehouse, staged, upload, commits)
             if admission is not None:
                 admission.accepted(table.id, done.batch.records, done.batch.size_bytes)
             return done
@@ -262,17 +274,15 @@ def under_way(key: str | None) -> Conflict:
     return Conflict(message, code=ErrorCode.REQUEST_IN_FLIGHT)
 
 
-def _stage(
-    database: CatalogDatabase,
-    warehouse: Warehouse,
-    table: Table,
-    upload: Change,
-    pieces: Iterable[Piece],
-    commits: GroupCommit,
+def _entered(
+    database: CatalogDatabase, warehouse: Warehouse, staged: StagedUpload, upload: Change, commits: GroupCommit
 ) -> Accepted:
-    staged = staged_upload(database, warehouse, table, upload, pieces)
     try:
-        batch = commits.enter(table.id, staged.new)
+        alter = alters([staged], upload)
+        if alter is None:
+            batch = commits.enter(staged.table.id, staged.new)
+        else:
+            [batch] = commits.enter_together({staged.table.id: staged.new}, alter)
     except (Conflict, KeyReused, NotFound, NotStored):
         # Only where the catalog surely has no such batch: after a lost answer the file may already be part of the
         # table.
@@ -283,4 +293,4 @@ def _stage(
         staged.delete(warehouse)
         return Accepted(batch, replayed)
     count_accepted(database, batch)
-    return Accepted(batch, notes=staged.notes)
+    return Accepted(batch, notes=staged.notes, changes=staged.changes)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
+from typing import Any
 
 from app.catalog.batches.batches import key_reused
 from app.catalog.database import CatalogDatabase
@@ -23,20 +24,22 @@ from app.core.errors import (
     UnsupportedMediaType,
     Violation,
 )
-from app.core.plan.merging.merge_plan import compile_plan
 from app.core.plan.records.bounds import Bounds
 from app.core.plan.records.record_decoder import Note, RecordDecoder
+from app.core.plan.records.unknown_columns import UnknownColumns
 from app.core.table.history import Batch, Table
+from app.core.table.schema_bounds import SchemaBounds
 from app.files.layout import Warehouse
 from app.services.batches.admission import Admission
 from app.services.batches.batches import ALTERED_TRIES, Upload, under_way
-from app.services.batches.first_records import check_of_first_records
 from app.services.batches.group_commit import GroupCommit
-from app.services.batches.staged_uploads import StagedUpload, check_idempotency_key, count_accepted, staged_upload
+from app.services.batches.staged_uploads import StagedUpload, check_idempotency_key, count_accepted
+from app.services.batches.unknown_columns import Receiver, alters
 from app.services.bodies.bodies_of_tables import Part, Sources, Split, faults_of, split_events, split_records
 from app.services.bodies.encodings import decoded
 from app.services.bodies.formats import CLOUDEVENTS, CLOUDEVENTS_BATCH, JSON, NDJSON, event_format
 from app.services.rows.known_rows import KnownRows, no_rows
+from app.storage.ingest.pieces import Piece
 from app.telemetry.traces import span
 
 
@@ -70,6 +73,16 @@ class UploadOfTables:
         """The name of the caller's token."""
         return self.upload.sender
 
+    @property
+    def unknown_columns(self) -> UnknownColumns:
+        """What to do with columns that a table does not have."""
+        return self.upload.unknown_columns
+
+    @property
+    def schema_bounds(self) -> SchemaBounds:
+        """How large a table may become."""
+        return self.upload.schema_bounds
+
     def split(self, bounds: Bounds, sources: Sources) -> Split:
         """Return the body by table. Raise ``Invalid``, ``TooLarge``, ``UnsupportedMediaType``."""
         sent, skip = self.upload, self.unknown is UnknownTables.SKIP
@@ -86,11 +99,12 @@ class UploadOfTables:
 
 @dataclass(frozen=True)
 class AcceptedBatch:
-    """The batch of one table; ``notes`` count what may surprise about its records."""
+    """The batch of one table; ``notes`` and ``changes`` are as those of ``Accepted``."""
 
     table: str
     batch: Batch
     notes: Mapping[Note, int] = field(default_factory=dict)
+    changes: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -146,8 +160,9 @@ class TablesIntake:
             sources = {table.name: table.schema.parsed["events.source"] for table in tables.values()}
             split = upload.split(self.bounds, sources)
             # Those that are not there, too: a token must not find out which tables it is not for.
+            needed = Role.ADMIN if upload.unknown_columns is UnknownColumns.ADD else Role.WRITE
             for table in (*split.parts, *sorted(split.absent)):
-                upload.grant.check_table(Role.WRITE, name, table)
+                upload.grant.check_table(needed, name, table)
             with ExitStack() as admitted:
                 for table, part in split.parts.items():
                     if self.admission is not None:
@@ -157,13 +172,13 @@ class TablesIntake:
     def _stored(self, upload: UploadOfTables, tables: Mapping[str, Table], split: Split) -> AcceptedBatches:
         with self._staged(upload, tables, split) as staged:
             news = {one.table.id: one.new for one in staged}
-            batches = self.commits.enter_together(news) if news else []
+            batches = self.commits.enter_together(news, alters(staged, upload)) if news else []
             replayed = any(batch.id != one.new.id for batch, one in zip(batches, staged, strict=True))
             if replayed:  # the same request came to another machine at once, and that was first
                 for one in staged:
                     one.delete(self.warehouse)
         accepted = [
-            AcceptedBatch(one.table.name, batch, {} if replayed else one.notes)
+            AcceptedBatch(one.table.name, batch, {} if replayed else one.notes, () if replayed else one.changes)
             for one, batch in zip(staged, batches, strict=True)
         ]
         for batch in () if replayed else batches:
@@ -200,10 +215,11 @@ class TablesIntake:
             raise
 
     def _one(self, upload: UploadOfTables, table: Table, part: Part) -> StagedUpload:
-        plan = compile_plan(table.schema)
-        decoder = RecordDecoder(plan, check_of_first_records(plan, self.known((table.database, table.name))))
-        pieces = part.pieces(decoder, self.bounds.of_table(len(table.schema.declared_names)))
-        return staged_upload(self.database, self.warehouse, table, upload, pieces)
+        def read(decoder: RecordDecoder) -> Iterable[Piece]:
+            return part.pieces(decoder, self.bounds.of_table(len(decoder.plan.schema.declared_names)))
+
+        receiver = Receiver(self.database, self.warehouse, table, self.known((table.database, table.name)))
+        return receiver.staged(upload, read)
 
 
 def _replayed(upload: UploadOfTables, tables: Mapping[str, Table], earlier: Sequence[Batch]) -> AcceptedBatches:

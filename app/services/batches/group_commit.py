@@ -7,11 +7,12 @@ Each keeps its own batch, number and outcome. Who comes alone is entered at once
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.catalog.connections.writers import LOOK_SECONDS
 from app.catalog.database import CatalogDatabase
+from app.catalog.repository import Repository
 from app.core.errors import Conflict, KeyfoldError, NotFound, NotStored, Unavailable
 from app.core.table.history import Batch, NewBatch
 from app.files.layout import Warehouse
@@ -118,14 +119,21 @@ class GroupCommit:
         for entry, outcome in zip(group, outcomes, strict=True):
             entry.outcome = outcome
 
-    def enter_together(self, news: Mapping[str, NewBatch]) -> list[Batch]:
-        """Return the batches that ``news``, one for a table, became: all of them or none.
+    def enter_together(
+        self, news: Mapping[str, NewBatch], alter: Callable[[Repository], None] | None = None
+    ) -> list[Batch]:
+        """Return the batches that ``news``, one for a table, became: all of them or none. ``alter`` changes tables of
+        them first, in the same transaction.
 
-        Raise as ``enter``, and ``Conflict`` (COMMIT_CONFLICT) where some of them were entered before, others not.
+        Raise as ``enter``, what ``alter`` raises, and ``Conflict`` (COMMIT_CONFLICT) where some of them were entered
+        before, others not.
         """
         with writing():
             sync_staged(self._warehouse, {table_id: new.file for table_id, new in news.items()})
         with self._database.transaction() as repository:
+            if alter is not None:
+                repository.tables.lock_all(news)  # in the order in which all lock them
+                alter(repository)
             tables = repository.tables.lock_all(news)
             batches = []
             for table_id, new in news.items():

@@ -13,9 +13,11 @@ from app.core.errors import Conflict, ErrorCode, FaultCode, Invalid, Violation, 
 from app.core.plan.merging.merge_plan import MergePlan
 from app.core.plan.records.bounds import Bounds
 from app.core.plan.records.record_decoder import KIND_MEMBER, DecodedRecords, RecordDecoder
+from app.core.plan.records.unknown_columns import UnknownColumns
 from app.core.table.keys import Key, key_from_text, key_to_json, same_key
 from app.core.table.records import RowKind
 from app.core.table.schema import Column
+from app.core.table.schema_bounds import DEFAULT_BOUNDS, SchemaBounds
 from app.core.types.values import ValueFault
 from app.services.bodies.json_bodies import parse_json
 from app.storage.ingest.pieces import Piece
@@ -55,6 +57,16 @@ class RowChange:
     @property
     def _said(self) -> list[list[str]]:
         return [list(self.sequence)] if self.sequence else []
+
+    @property
+    def unknown_columns(self) -> UnknownColumns:
+        """A row has the columns of its table."""
+        return UnknownColumns.REFUSE
+
+    @property
+    def schema_bounds(self) -> SchemaBounds:
+        """Those of any table: its columns stay as they are."""
+        return DEFAULT_BOUNDS.table
 
     @property
     def size(self) -> int:

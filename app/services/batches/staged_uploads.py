@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import FaultCode, Invalid, Resource, Violation, not_found
 from app.core.plan.merging.merge_plan import compile_plan
 from app.core.plan.records.record_decoder import Note
+from app.core.plan.records.unknown_columns import FoundColumns
 from app.core.table.history import Batch, NewBatch, Table
 from app.files.layout import Warehouse
 from app.files.writable import writing
@@ -40,11 +41,14 @@ class Request(Protocol):
 
 @dataclass(frozen=True)
 class StagedUpload:
-    """A batch that the catalog does not have yet; ``notes`` count what may surprise about its records."""
+    """A batch that the catalog does not have yet; ``notes`` count what may surprise about its records. ``changes`` of
+    the schema (Paimon's JSON) come before it: ``table`` is already as they make it.
+    """
 
     table: Table
     new: NewBatch
     notes: Mapping[Note, int]
+    changes: Sequence[Mapping[str, Any]] = ()
 
     def delete(self, warehouse: Warehouse) -> None:
         """Remove its file."""
@@ -52,10 +56,17 @@ class StagedUpload:
 
 
 def staged_upload(
-    database: CatalogDatabase, warehouse: Warehouse, table: Table, request: Request, pieces: Iterable[Piece]
+    database: CatalogDatabase,
+    warehouse: Warehouse,
+    table: Table,
+    request: Request,
+    pieces: Iterable[Piece],
+    found: FoundColumns | None = None,
 ) -> StagedUpload:
-    """Write what ``request`` sends for ``table``. Raise what reading the ``pieces`` raises, ``NotStored``, ``NotFound``
-    where the table is dropped meanwhile, ``Unavailable`` where a sweep took the file for garbage.
+    """Write what ``request`` sends for ``table``; ``found`` are the columns that are left out.
+
+    Raise what reading the ``pieces`` raises, ``NotStored``, ``NotFound`` where the table is dropped meanwhile,
+    ``Unavailable`` where a sweep took the file for garbage.
     """
     batch_id = uuid.uuid4().hex
     counted = Notes([field.column.name for field in compile_plan(table.schema).order.fields])
@@ -71,6 +82,7 @@ def staged_upload(
         idempotency_key=request.idempotency_key,
         digest=staged.digest,
         accepted_by=request.sender,
+        ignored_columns=(found and found.records) or None,
     )
     return StagedUpload(table, new, counted.counts)
 

@@ -88,7 +88,7 @@ class _Reading:
         """Return what ``events`` did; null, Kafka's tombstone, is nothing. Raise ``Invalid`` with every fault by
         event.
         """
-        changes = Changes(self.decoder.plan, self.events.unavailable)
+        changes = Changes(self.decoder.plan, self.events.unavailable, self.decoder.found)
         faults: list[Violation] = []
         for number, event in zip(numbers, events, strict=False):
             changes.event = number

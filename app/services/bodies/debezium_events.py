@@ -8,6 +8,7 @@ from typing import Any
 from app.core.hints import cut
 from app.core.plan.records.record_decoder import Note
 from app.core.table.records import RowKind
+from app.services.bodies.debezium_types import declared_columns
 from app.services.bodies.debezium_values import Unreadable, readers, sends_defaults
 from app.services.bodies.event_changes import WHOLE_ROWS, Changes, Row, Unusable, object_of, row_in
 from app.services.shared.unavailable import is_unavailable, members_unavailable
@@ -159,6 +160,8 @@ def _converted(changes: Changes, row: object, schema: object, side: str | None, 
     is.
     """
     plan, placeholder = changes.plan, changes.unavailable
+    if changes.found is not None and schema is not None:
+        changes.found.declared.update(declared_columns(schema, side))
     values = dict(row_in(row, side or "the event", WHOLE_ROWS))
     for name in members_unavailable(values, placeholder):
         whole = is_unavailable(values[name], placeholder) and name not in plan.schema.primary_key

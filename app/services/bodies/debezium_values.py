@@ -39,18 +39,19 @@ def readers(schema: object, side: str | None) -> Mapping[str, Read]:
     """
     if schema is None:
         return {}
-    found = {str(one["field"]): _reader(one) for one in _row_fields(schema, side) if "field" in one}
+    found = {str(one["field"]): field_reader(one) for one in row_fields(schema, side) if "field" in one}
     return {name: read for name, read in found.items() if read is not None}
 
 
 def sends_defaults(schema: object) -> bool:
     """Return whether a null of the row may have been sent as the column's default: an optional field has one."""
     return schema is not None and any(
-        one.get("optional") is True and one.get("default") is not None for one in _row_fields(schema, "after")
+        one.get("optional") is True and one.get("default") is not None for one in row_fields(schema, "after")
     )
 
 
-def _row_fields(schema: object, side: str | None) -> list[Mapping[str, Any]]:
+def row_fields(schema: object, side: str | None) -> list[Mapping[str, Any]]:
+    """Return the fields of a row that a schema declares; ``side`` is as that of ``readers``."""
     if not isinstance(schema, Mapping):
         return []
     if side is None:
@@ -63,7 +64,7 @@ def _fields(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [one for one in fields if isinstance(one, Mapping)] if isinstance(fields, list) else []
 
 
-def _reader(of: Mapping[str, Any]) -> Read | None:
+def field_reader(of: Mapping[str, Any]) -> Read | None:
     """Return what reads values of a field's schema; values inside arrays and maps are read as those at the top are."""
     converter = CONVERTERS.get(str(of.get("name")))
     if converter is not None:
@@ -71,7 +72,7 @@ def _reader(of: Mapping[str, Any]) -> Read | None:
         known = parameters if isinstance(parameters, Mapping) else {}
         return lambda value, to: convert((converter, known), value, to)
     inner = of.get("items") if of.get("type") == "array" else of.get("values") if of.get("type") == "map" else None
-    read = _reader(inner) if isinstance(inner, Mapping) else None
+    read = field_reader(inner) if isinstance(inner, Mapping) else None
     return None if read is None else _each(read)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -37,6 +37,7 @@ class TableStats:
     staged: StagedTotals
     overdue: Overdue | None
     set_aside: int
+    ignored_columns: Mapping[str, int]
     retained: RetainedTotals
     history: HistoryTotals
     written: Written
@@ -128,6 +129,7 @@ def table_stats(repository: Repository, table: Table, *, spark_answers: bool = T
         staged=repository.stats.staged(table.id),
         overdue=late[0] if late else None,
         set_aside=repository.set_aside.count(table.id),
+        ignored_columns=repository.stats.ignored_columns(table.id),
         retained=repository.stats.retained(table.id),
         history=repository.history.totals(table.id),
         written=repository.tables.written(table.id),

@@ -130,10 +130,10 @@ def _members(objects: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _column(name: str, values: Sequence[Any], records: int) -> GuessedColumn:
-    return GuessedColumn(name, _type(values), json_text(values[0]) if values else "", records - len(values))
+    return GuessedColumn(name, type_of(values), json_text(values[0]) if values else "", records - len(values))
 
 
-def _type(values: Sequence[Any]) -> str:
+def type_of(values: Sequence[Any]) -> str:
     """Return the narrowest type that takes all of them; STRING where there is none, or nothing to go by."""
     if not values:
         return Kind.STRING
@@ -186,14 +186,14 @@ def _timestamp(values: Sequence[Any]) -> str | None:
 def _list(values: Sequence[Any]) -> str | None:
     if not all(isinstance(one, list) for one in values):
         return None
-    return f"ARRAY<{_type([inner for one in values for inner in one if inner is not None])}>"
+    return f"ARRAY<{type_of([inner for one in values for inner in one if inner is not None])}>"
 
 
 def _object(values: Sequence[Any]) -> str | None:
     """Return a ROW of the members of all of them."""
     if not all(isinstance(one, dict) and one for one in values):
         return None
-    return f"ROW<{', '.join(f'{quote(name)} {_type(inner)}' for name, inner in _members(values).items())}>"
+    return f"ROW<{', '.join(f'{quote(name)} {type_of(inner)}' for name, inner in _members(values).items())}>"
 
 
 _GUESSES: Final[tuple[Callable[[Sequence[Any]], str | None], ...]] = (

@@ -263,29 +263,38 @@ def alter_table(
         with catalog.reading() as repository:
             table = repository.tables.get(*name)
             check(table)
-            return replace(table, schema=_altered(repository, table, changes, bounds))
+            return replace(table, schema=altered_schema(repository, table, changes, bounds))
     with catalog.transaction() as repository:
         table = repository.tables.get(*name)
         check(table)
-        was_empty = not has_rows(repository, table)
-        schema = _altered(repository, table, changes, bounds)
-        if schema == table.schema:
-            return table
-        altered = repository.tables.alter(table.id, table.schema_id, schema, by)
-        # From here on no one adds a batch before this transaction ends: the alter holds the lock that they need.
-        if was_empty and has_rows(repository, table):
-            raise _conflict(table, "got its first batch just now: read the table again and repeat the change")
-        # Otherwise they are read by column id, and what they lack is null in them.
-        as_staged = same_fold(table.schema, schema) and same_types(table.schema, schema)
-        if not as_staged and repository.batches.unmerged(table.id):
-            raise _conflict(
-                table,
-                "has staged batches, which the new schema would fold differently:"
-                " POST …/merges, wait until the merge has succeeded, then alter the table again",
-                ErrorCode.TABLE_HAS_STAGED_BATCHES,
-            )
-        follow_alter(repository, table, altered)
-        return altered
+        return alter_within(repository, table, changes, by, bounds)
+
+
+def alter_within(
+    repository: Repository, table: Table, changes: Sequence[object], by: str, bounds: SchemaBounds
+) -> Table:
+    """Return the same in a transaction that does more, for a table that was read in it or before. Raise as
+    ``alter_table``.
+    """
+    was_empty = not has_rows(repository, table)
+    schema = altered_schema(repository, table, changes, bounds)
+    if schema == table.schema:
+        return table
+    altered = repository.tables.alter(table.id, table.schema_id, schema, by)
+    # From here on no one adds a batch before this transaction ends: the alter holds the lock that they need.
+    if was_empty and has_rows(repository, table):
+        raise _conflict(table, "got its first batch just now: read the table again and repeat the change")
+    # Otherwise they are read by column id, and what they lack is null in them.
+    as_staged = same_fold(table.schema, schema) and same_types(table.schema, schema)
+    if not as_staged and repository.batches.unmerged(table.id):
+        raise _conflict(
+            table,
+            "has staged batches, which the new schema would fold differently:"
+            " POST …/merges, wait until the merge has succeeded, then alter the table again",
+            ErrorCode.TABLE_HAS_STAGED_BATCHES,
+        )
+    follow_alter(repository, table, altered)
+    return altered
 
 
 def _conflict(table: Table, reason: str, code: ErrorCode = ErrorCode.COMMIT_CONFLICT) -> Conflict:
@@ -297,7 +306,9 @@ def has_rows(repository: Repository, table: Table) -> bool:
     return table.snapshot_id is not None or bool(repository.batches.page(table.id, limit=1))
 
 
-def _altered(repository: Repository, table: Table, changes: Sequence[object], bounds: SchemaBounds) -> TableSchema:
+def altered_schema(
+    repository: Repository, table: Table, changes: Sequence[object], bounds: SchemaBounds
+) -> TableSchema:
     """Return the table's schema after ``changes``. Raise as ``alter_table`` does for the request."""
     highest_id = repository.tables.highest_field_id(table)
     filled = has_rows(repository, table)

@@ -18,7 +18,7 @@ from app.storage.ingest.arrow_columns import json_values, read_column, takes
 from app.storage.ingest.decoding import decode_columns
 from app.storage.ingest.named import Words, words_of_columns
 from app.storage.ingest.pieces import Piece
-from app.storage.ingest.refusals import column_fault, name_faults, refuse_columns
+from app.storage.ingest.refusals import column_fault, known_columns, name_faults, refuse_columns
 from app.storage.ingest.unfolding import decoded_type, weight_of
 from app.storage.ingest.vectors import NOWHERE, Places, Vector
 
@@ -44,7 +44,7 @@ _BATCH_BYTES = 4096  # that a batch takes besides its values
 
 
 def _decode(decoder: RecordDecoder, schema: pa.Schema, batches: list[pa.RecordBatch], first: int) -> DecodedRecords:
-    table = pa.Table.from_batches(batches, schema)
+    table = known_columns(pa.Table.from_batches(batches, schema), decoder)
     arrays = {name: _plain(table.column(name)) for name in table.column_names}
     return decode_columns(decoder, SentArrays(arrays, table.num_rows), first)
 

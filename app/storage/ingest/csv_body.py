@@ -22,7 +22,7 @@ from app.core.table.schema import Column
 from app.storage.ingest.decoding import decode_columns
 from app.storage.ingest.named import Words, without_nulls, words_of_columns
 from app.storage.ingest.pieces import Piece, text_pieces
-from app.storage.ingest.refusals import name_faults, refuse_columns, unreadable
+from app.storage.ingest.refusals import known_columns, name_faults, refuse_columns, unreadable
 from app.storage.ingest.texts import CELL_READERS
 from app.storage.ingest.vectors import NOWHERE, Places, Vector, nothing_known
 from app.storage.staging.spool import Content
@@ -72,7 +72,7 @@ def _check_text(part: bytes, place: int, lines: int) -> None:
 
 def _decode(decoder: RecordDecoder, table: pa.Table, first: int, empty_absent: bool) -> DecodedRecords:
     columns = {column.name: column for column, _ in decoder.columns}
-    return decode_columns(decoder, SentCells(table, columns, empty_absent), first)
+    return decode_columns(decoder, SentCells(known_columns(table, decoder), columns, empty_absent), first)
 
 
 def _end_of_record(part: bytes) -> int:

@@ -30,15 +30,16 @@ def decode_records(decoder: RecordDecoder, records: Sequence[object], first: int
     """
     if len(records) < FEW_RECORDS:
         return decoder.decode(records, first)
-    return decode_columns(decoder, SentObjects(records, decoder.names), first)
+    return decode_columns(decoder, SentObjects(records, decoder), first)
 
 
 class SentObjects:
     """Objects with the columns as members; numbers with a fraction are Decimal."""
 
-    def __init__(self, records: Sequence[object], names: frozenset[str]) -> None:
+    def __init__(self, records: Sequence[object], decoder: RecordDecoder) -> None:
         self.records = records
-        self._known = names
+        self._known = decoder.names
+        self._found = decoder.found
 
     @property
     def rows(self) -> int:
@@ -54,9 +55,13 @@ class SentObjects:
 
     @property
     def odd_rows(self) -> Places:
-        """The records that are no objects, or name what is no column."""
-        known = self._known
+        """The records that are no objects, or name what is no column where that is a fault."""
+        known, found = self._known, self._found
         odd = [row for row, record in enumerate(self._objects) if not record.keys() <= known]
+        if found is not None:
+            for row in odd:
+                found.note(self._objects[row], self._objects[row].keys() - known)
+            odd = []
         if self._objects is not self.records:
             odd += [row for row, record in enumerate(self.records) if not isinstance(record, dict)]
         return np.array(odd, np.int64)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
+
 from app.core.errors import ErrorCode, FaultCode, Invalid, Violation, escape_pointer
 from app.core.hints import cut
 from app.core.plan.records.record_decoder import REPORTED_VIOLATIONS, RecordDecoder, other_name
@@ -31,7 +33,7 @@ def name_faults(names: Sequence[str], decoder: RecordDecoder) -> list[Violation]
         if name in seen:
             message = f"the body has two columns {cut(name)!r}"
             faults.append(column_fault(name, FaultCode.DUPLICATE_COLUMN, message, "send each column once"))
-        elif name not in decoder.names:
+        elif name not in decoder.names and decoder.found is None:
             message = f"the table has no column {cut(name)!r}"
             faults.append(
                 column_fault(name, FaultCode.UNKNOWN_COLUMN, message, other_name(decoder.plan.schema.by_name, name))
@@ -40,6 +42,13 @@ def name_faults(names: Sequence[str], decoder: RecordDecoder) -> list[Violation]
             break
         seen.add(name)
     return faults
+
+
+def known_columns(table: pa.Table, decoder: RecordDecoder) -> pa.Table:
+    """Return ``table`` without columns that are to be left out."""
+    if decoder.found is None:
+        return table
+    return table.select(decoder.found.known_of(table.column_names, decoder.names, table.num_rows))
 
 
 def refuse_columns(faults: Sequence[Violation]) -> None:

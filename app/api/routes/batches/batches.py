@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import Field
 
 from app.api.document.components import headers
+from app.api.document.payloads import described_as
 from app.api.middleware.audit import NotesDep
 from app.api.middleware.limits import SpooledBody
+from app.api.routes.tables.schema_changes import SchemaChange
 from app.api.shared.answers import Answer, EpochMillis, NextPageToken, Payload, Told
 from app.api.shared.deps import GRANT, Parts, PartsDep, Reading, in_writers_thread
 from app.api.shared.paging import WantedPage
@@ -23,8 +25,10 @@ from app.api.shared.paths import TABLE_PATH, FullName, ReadTable, batch_location
 from app.api.shared.preferences import preference
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.api.shared.slashes import register_convertors
-from app.core.errors import DamagedCatalog, Unavailable
+from app.core.access import Role
+from app.core.errors import Conflict, DamagedCatalog, ErrorCode, Unavailable
 from app.core.plan.records.record_decoder import Note
+from app.core.plan.records.unknown_columns import UnknownColumns
 from app.core.table import history
 from app.http.uploads import ROOM, stage
 from app.services.batches.batches import (
@@ -39,7 +43,7 @@ from app.services.batches.batches import (
 from app.services.batches.staged_uploads import MAX_KEY_LENGTH
 from app.services.bodies.change_events import EVENT_FORMATS
 from app.services.bodies.formats import FORMATS, JSON, NDJSON, EmptyFields
-from app.services.merging.merges import request_merge
+from app.services.merging.merges import request_merge, request_merge_of
 from app.services.shared.unavailable import UNAVAILABLE
 
 logger = logging.getLogger(__name__)
@@ -49,6 +53,9 @@ MAX_WAIT_SECONDS = 60.0
 LOOK_AGAIN_SECONDS = "1"  # what a 202 says in Retry-After: when to ask what became of it
 REPLAYED_HEADER = "Idempotency-Replayed"
 _WAIT_STEP_SECONDS = 0.05
+_ALTER_WAIT_SECONDS = 5.0
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class BatchWarning(Payload):
@@ -84,6 +91,18 @@ def batch_warnings(notes: Mapping[Note, int]) -> list[BatchWarning]:
     ]
 
 
+class IgnoredColumn(Payload):
+    """A column that the table does not have: what the records say of it was left out."""
+
+    name: str
+    records: int = Field(description="records that have it")
+
+
+def ignored_columns(counts: Mapping[str, int] | None) -> list[IgnoredColumn]:
+    """Return the columns with their counts."""
+    return [IgnoredColumn(name=name, records=count) for name, count in (counts or {}).items()]
+
+
 class Batch(Answer):
     """One accepted batch; times are epoch milliseconds."""
 
@@ -99,6 +118,13 @@ class Batch(Answer):
     merge_id: str | None
     snapshot_id: int | None
     fault: str | None = Field(description="why it is set aside: withdraw it, or have it tried again")
+    ignored_columns: Annotated[list[IgnoredColumn], Told(lambda batch: ignored_columns(batch.ignored_columns))] = Field(
+        description="with unknownColumns=ignore: columns that were left out, the first hundred"
+    )
+    changes: Annotated[list[Annotated[Any, described_as(SchemaChange)]], Told(lambda _: [])] = Field(
+        default_factory=list,
+        description="with unknownColumns=add: how the table was altered first; only of the request that sent it",
+    )
     warnings: Annotated[list[BatchWarning], Told(lambda _: [])] = Field(
         default_factory=list, description="what may surprise about its records; only of the request that sent them"
     )
@@ -135,6 +161,10 @@ IdempotencyKey = Annotated[
 ]
 _EVENTS = f"of change events in a JSON body: {', '.join(EVENT_FORMATS)}"
 _UNAVAILABLE = "what change events have in place of a value that did not change (unavailable.value.placeholder)"
+_UNKNOWN_COLUMNS = (
+    "what to do with columns that the table does not have: refuse the request, ignore (they are counted in "
+    "ignoredColumns), or add them to the table, of JSON, which needs a token that may alter it"
+)
 _EMPTY = "what an empty field of CSV says: null, or nothing (absent; of a table with record.absent-columns = unchanged)"
 
 
@@ -171,10 +201,14 @@ async def _merged(parts: Parts, batches: Sequence[history.Batch], seconds: float
 async def _sent(
     request: Request,
     body: SpooledBody,
+    parts: PartsDep,
     idempotency_key: IdempotencyKey = None,
     content_encoding: Annotated[str, Header(description="gzip or zstd, of the body")] = "",
     events: Annotated[str | None, Query(alias="format", description=_EVENTS)] = None,
     unavailable: Annotated[str, Query(min_length=1, max_length=200, description=_UNAVAILABLE)] = UNAVAILABLE,
+    unknown: Annotated[
+        UnknownColumns, Query(alias="unknownColumns", description=_UNKNOWN_COLUMNS)
+    ] = UnknownColumns.REFUSE,
 ) -> Upload:
     return Upload(
         body,
@@ -185,6 +219,8 @@ async def _sent(
         unavailable,
         request.scope[ROOM],
         sender=request.scope[GRANT].name,
+        unknown_columns=unknown,
+        schema_bounds=parts.settings.catalog_bounds.table,
     )
 
 
@@ -208,6 +244,8 @@ async def post_batch(
     The same request with the same ``Idempotency-Key`` is answered with the batch of the first, and
     ``Idempotency-Replayed: true``; another one with that key is 422, and while the first is under way 409.
     """
+    if sent.unknown_columns is UnknownColumns.ADD:
+        request.scope[GRANT].check_table(Role.ADMIN, *name)
     upload = replace(sent, empty_fields=empty_fields, table=name[1])
     return await accepted(request, response, parts, name, upload, prefer)
 
@@ -216,10 +254,27 @@ async def accepted(
     request: Request, response: Response, parts: Parts, name: tuple[str, str], change: Change, prefer: str | None
 ) -> Batch:
     """The batch that ``change`` became, once it is durable, or merged if that is preferred; sets status and headers."""
-    done = await in_writers_thread(parts, stage, parts, name, change)
+    done = await once_merged(parts, name[0], stage, parts, name, change)
     [batch] = await preferred(response, parts, [done.batch], prefer, replayed=done.replayed)
     response.headers["Location"] = batch_location(request, batch.id)
-    return Batch.of(batch, warnings=batch_warnings(done.notes))
+    return Batch.of(batch, changes=list(done.changes), warnings=batch_warnings(done.notes))
+
+
+async def once_merged(parts: Parts, database: str, work: Callable[P, T], *args: P.args, **given: P.kwargs) -> T:
+    """What ``work`` returns, in a thread of the writers. Where it alters a table of the ``database`` that has staged
+    batches, it has to wait until these are merged, for a few seconds.
+    """
+    deadline, pause = time.monotonic() + _ALTER_WAIT_SECONDS, _WAIT_STEP_SECONDS
+    while True:
+        try:
+            return await in_writers_thread(parts, work, *args, **given)
+        except Conflict as error:
+            staged = error.code is ErrorCode.TABLE_HAS_STAGED_BATCHES
+            if not staged or time.monotonic() + pause >= deadline or parts.heads.stopped:
+                raise
+            await in_writers_thread(parts, request_merge_of, parts.database, (database, error.resource_name or ""))
+        await asyncio.sleep(pause)
+        pause *= 2
 
 
 async def preferred(

@@ -14,10 +14,11 @@ from app.api.routes.batches.batches import (
     BatchWarning,
     Sent,
     batch_warnings,
+    once_merged,
     preferred,
 )
 from app.api.shared.answers import Payload
-from app.api.shared.deps import GRANT, PartsDep, in_writers_thread
+from app.api.shared.deps import GRANT, PartsDep
 from app.api.shared.paths import TABLES_BATCHES_PATH, DatabaseName
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.core.plan.records.record_decoder import Note
@@ -85,11 +86,11 @@ async def post_database_batches(
     A repeated ``Idempotency-Key`` is answered as by ``POST …/tables/{table}/batches``.
     """
     upload = UploadOfTables(sent, request.scope[GRANT], unknown)
-    done = await in_writers_thread(parts, stage_tables, parts, database, upload)
+    done = await once_merged(parts, database, stage_tables, parts, database, upload)
     now = await preferred(response, parts, [one.batch for one in done.batches], prefer, replayed=done.replayed)
     return BatchesOfTables(
         batches=[
-            BatchOfTable.of(batch, table=one.table, warnings=batch_warnings(one.notes))
+            BatchOfTable.of(batch, table=one.table, changes=list(one.changes), warnings=batch_warnings(one.notes))
             for batch, one in zip(now, done.batches, strict=True)
         ],
         skipped=[SkippedTable(name=name, count=count) for name, count in done.skipped.items()],

@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter
 from pydantic import Field
 
+from app.api.routes.batches.batches import IgnoredColumn, ignored_columns
 from app.api.routes.snapshots.snapshots import LIVE_ROWS, STORED_ROWS
 from app.api.shared.answers import Answer, EpochMillis, Told, epoch_millis
 from app.api.shared.deps import ImagesDep, PartsDep, Reading
@@ -124,6 +125,9 @@ class Stats(Answer):
     staged: Staged
     overdue: OverdueMerge | None = Field(description="null while the table is merged in time")
     set_aside: int = Field(description="batches that are in no merge: damaged or poisoned")
+    ignored_columns: Annotated[list[IgnoredColumn], Told(lambda stats: ignored_columns(stats.ignored_columns))] = Field(
+        description="columns that the table does not have and that the last hundred batches with such named"
+    )
     written: Written
     write_amplification: float | None = Field(description="(mergedBytes + compactedBytes) / mergedBytes")
     read_amplification: Annotated[int, Told("most_runs")] = Field(

@@ -12,6 +12,7 @@ from typing import Any
 from app.core.errors import ErrorCode, FaultCode, Invalid, Violation, escape_pointer
 from app.core.hints import cut, some_of
 from app.core.plan.merging.merge_plan import MergePlan
+from app.core.plan.records.unknown_columns import FoundColumns
 from app.core.table.keys import normalised
 from app.core.table.named_columns import named_words, words_naming
 from app.core.table.records import KINDS_BY_TEXT, KINDS_BY_WORD, Record, RowKind
@@ -101,11 +102,16 @@ def no_check(_: DecodedRecords) -> None:
 
 
 class RecordDecoder:
-    """Reads the records of one table; made once for its plan, with a ``check`` once for a body."""
+    """Reads the records of one table; made once for its plan, with a ``check`` once for a body.
 
-    def __init__(self, plan: MergePlan, check: Check = no_check) -> None:
+    With ``found`` values for columns that the table does not have are noted there, and left out; without it they are
+    faults.
+    """
+
+    def __init__(self, plan: MergePlan, check: Check = no_check, found: FoundColumns | None = None) -> None:
         self.plan = plan
         self.check = check
+        self.found = found
         self.columns = tuple((column, _column_decoder(plan, column)) for column in plan.schema.columns)
         self.names = frozenset({column.name for column in plan.schema.columns} | {KIND_MEMBER})
 
@@ -160,7 +166,10 @@ class RecordDecoder:
                 )
                 faults.add(row, column.name, code, message, fault.fix, fault.path)
         if not raw.keys() <= self.names:
-            self._refuse_unknown(row, raw.keys() - self.names, raw, faults)
+            if self.found is None:
+                self._refuse_unknown(row, raw.keys() - self.names, raw, faults)
+            else:
+                self.found.note(raw, raw.keys() - self.names)
         return values
 
     def _unasked(self, column: Column, raw: Mapping[str, Any]) -> bool:

@@ -70,6 +70,8 @@ def test_a_batch_is_accepted_with_its_id_number_state_and_counts(batches: TestCl
         "mergeId": None,
         "snapshotId": None,
         "fault": None,
+        "ignoredColumns": [],
+        "changes": [],
         "warnings": [],
     }
     assert batches.get(answer.headers["location"]).json() == body

@@ -1,0 +1,66 @@
+"""Values for columns that the table does not have: what a request wants done with them, and what was found of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from app.core.hints import cut
+
+MOST_NAMES: Final = 100
+_MOST_VALUES: Final = 1000  # of a column, which its type is guessed from
+
+
+class UnknownColumns(StrEnum):
+    """Values of ``unknownColumns``."""
+
+    REFUSE = "refuse"
+    IGNORE = "ignore"
+    ADD = "add"
+
+
+@dataclass(frozen=True)
+class DeclaredColumn:
+    """What the source says of a column: its type in SQL, and the text of its default, None where it has none."""
+
+    type: str
+    default: str | None = None
+
+
+@dataclass
+class FoundColumns:
+    """Columns that the records of a body name and the table does not have: in how many ``records`` each is, and some
+    ``values`` that are not null. ``declared`` is what the source says of columns, those of the table too. There are
+    ``more`` names than a hundred, of which nothing is noted.
+    """
+
+    records: dict[str, int] = field(default_factory=dict)
+    values: dict[str, list[Any]] = field(default_factory=dict)
+    declared: dict[str, DeclaredColumn] = field(default_factory=dict)
+    more: bool = False
+
+    def note(self, raw: Mapping[str, Any], names: Iterable[str]) -> None:
+        """Note the members ``names`` of one record."""
+        for name in sorted(names):
+            self.note_column(name, 1)
+            values = self.values.get(cut(name))
+            if values is not None and raw[name] is not None and len(values) < _MOST_VALUES:
+                values.append(raw[name])
+
+    def note_column(self, name: str, records: int) -> None:
+        """Note a column that so many records have."""
+        name = cut(name)
+        if name not in self.records and len(self.records) == MOST_NAMES:
+            self.more = True
+            return
+        self.records[name] = self.records.get(name, 0) + records
+        self.values.setdefault(name, [])
+
+    def known_of(self, names: Sequence[str], known: Collection[str], records: int) -> Sequence[str]:
+        """Return those of a body's columns that the table has; the others are noted."""
+        for name in names:
+            if name not in known:
+                self.note_column(name, records)
+        return [name for name in names if name in known]
