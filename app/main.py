@@ -25,7 +25,7 @@ from app.api.middleware.query import OnlyDeclaredQuery
 from app.api.routes.batches import batches, batches_of_tables, forgettings, row_changes
 from app.api.routes.explaining import explain, lateness, simulations
 from app.api.routes.merging import compactions, merges
-from app.api.routes.operating import damage, health, metrics, stats, tokens
+from app.api.routes.operating import damage, health, metrics, signing_in, stats, tokens
 from app.api.routes.publishing import delta, files, twins
 from app.api.routes.rows import rows, scans
 from app.api.routes.rows.direct_rows import DirectRows
@@ -138,7 +138,7 @@ def create_app(settings: Settings | None = None, processes: Sequence[str] | None
         dependencies=[OnlyPermitted, OnlyDeclaredQuery, OnlyAcceptable, OnlyTakenConditions],
     )
     install_problems(app)
-    for module in (*ROUTERS, health, metrics):
+    for module in (*ROUTERS, health, metrics, signing_in):
         app.include_router(module.router)
     install_document(app)
     install_docs(app)

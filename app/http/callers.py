@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 import anyio
 from anyio.to_thread import run_sync
@@ -12,6 +13,9 @@ from app.core.access import Grant
 from app.core.errors import FaultCode, TooMany, Unauthorized, Violation
 from app.services.access.token_gate import TokenGate
 from app.services.shared.rates import Rate, network_of
+
+# Where credentials come in the body: a request needs no token there, and the route itself asks.
+SIGN_IN_PATHS: Final = frozenset({"/auth/authenticate", "/auth/refreshToken", "/auth/token"})
 
 
 async def granted(gate: TokenGate, authorization: str | None, turns: anyio.CapacityLimiter | None = None) -> Grant:

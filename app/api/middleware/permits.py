@@ -36,9 +36,11 @@ class Permits:
 def _check(scope: Scope) -> None:
     operations: Operations = scope["app"].state.operations
     asked = operations.asked(scope)
-    if asked is not None and asked.operation.need is not None:
+    if asked is None:
+        return
+    if asked.operation.need is not None:
         asked.operation.need.check(scope[GRANT], asked.names, scope["query_string"])
-        scope[PERMITTED] = asked.operation.id
+    scope[PERMITTED] = asked.operation.id
 
 
 async def _permitted(request: Request) -> None:

@@ -115,6 +115,11 @@ class TokenGate:
         access = self._access
         return None if self._older(access, _REFRESH_SECONDS) else self._granted(access, _digest(authorization))
 
+    def lasts(self, authorization: str | None, most: float) -> float:
+        """Return for how many seconds a token that was just let in lasts, ``most`` at most."""
+        known = self._access.known(_digest(authorization))
+        return most if known is None else max(0.0, min(most, known.expires - self._now()))
+
     def _granted(self, access: _Access, digest: str | None) -> Grant | None:
         if not access.required:
             return EVERYBODY

@@ -46,7 +46,7 @@ def token_digest(token: str) -> str:
     A slow, salted hash protects texts that people choose, which can be guessed. Tokens hold 256 random bits: no one
     guesses one from its digest however fast that is, and a slow hash would cost every request its time.
     """
-    return hashlib.sha256(token.encode()).hexdigest()
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def create_token(
