@@ -22,6 +22,7 @@ from app.api.middleware.negotiation import OnlyAcceptable
 from app.api.middleware.observed import Observed, operations_of
 from app.api.middleware.permits import OnlyPermitted, Permits
 from app.api.middleware.query import OnlyDeclaredQuery
+from app.api.middleware.signed import SignedRequests
 from app.api.routes.batches import batches, batches_of_tables, forgettings, row_changes
 from app.api.routes.explaining import explain, lateness, simulations
 from app.api.routes.merging import compactions, merges
@@ -153,6 +154,7 @@ def create_app(settings: Settings | None = None, processes: Sequence[str] | None
     app.add_middleware(Permits)
     app.add_middleware(DirectRows)
     app.add_middleware(Gate, settings=chosen)
+    app.add_middleware(SignedRequests, settings=chosen)
     if chosen.console:
         app.add_middleware(ConsoleGate, settings=chosen, pages=PAGES)
     if chosen.audit_log:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
@@ -24,7 +24,8 @@ MOST_SESSIONS: Final = 100
 
 @dataclass(frozen=True)
 class ApiToken:
-    """A bearer token as its operator knows it: by name. Its text is not kept anywhere.
+    """A bearer token as its operator knows it: by name. Its text is not kept anywhere, but for the ``secret`` of one
+    that signs requests.
 
     ``expires_at`` is None where it never does; ``last_used_at`` is a minute or so late, None where it never was.
     """
@@ -35,6 +36,7 @@ class ApiToken:
     created_at: datetime
     expires_at: datetime | None = None
     last_used_at: datetime | None = None
+    secret: str | None = field(default=None, repr=False)
 
     @property
     def grant(self) -> Grant:
@@ -68,13 +70,14 @@ class Tokens:
         scope: TokenScope = EVERYBODY.scope,
         expires_at: datetime | None = None,
         created_at: datetime | None = None,
+        secret: str | None = None,
     ) -> ApiToken:
         """Return a new token whose text has ``digest``, created now if not ``created_at``; from the first on tokens are
-        required. One of the same name that has expired is forgotten.
+        required. One of the same name that has expired is forgotten. ``secret`` is its text where it signs requests.
 
         Raise ``AlreadyExists`` for a name (or a text) in use.
         """
-        token = ApiToken(name, role, scope, created_at or self.transaction.now(), expires_at)
+        token = ApiToken(name, role, scope, created_at or self.transaction.now(), expires_at, secret=secret)
         exists = AlreadyExists(
             f"a token {name!r} exists already; choose another name",
             code=ErrorCode.TOKEN_ALREADY_EXISTS,
@@ -89,6 +92,7 @@ class Tokens:
             scope=list(scope.patterns),
             created_at=token.created_at,
             expires_at=expires_at,
+            secret=secret,
         )
         with refusing(self.transaction.connection, {"pk_tokens": exists, "uq_tokens_digest": exists}):
             self.transaction.execute(row)
@@ -197,4 +201,4 @@ def _session_of(owner: str) -> sa.ColumnElement[bool]:
 
 def _token(row: AnyRow) -> ApiToken:
     scope = TokenScope.parse(row.scope)
-    return ApiToken(row.name, row.role, scope, row.created_at, row.expires_at, row.last_used_at)
+    return ApiToken(row.name, row.role, scope, row.created_at, row.expires_at, row.last_used_at, row.secret)

@@ -29,12 +29,15 @@ def token_create(
         typer.Option(help="what for: '*', 'shop.*' or 'shop.orders'; may be given again  [default: *]"),
     ] = None,
     expires: Annotated[str | None, typer.Option(help="90d, 12h, or a time: 2027-01-31T18:00:00Z")] = None,
+    webhook: Annotated[
+        bool, typer.Option("--webhook", help="a secret that signs requests (Standard Webhooks), as Debezium can")
+    ] = False,
     data: DataFolder = None,
 ) -> None:
     """Make a token; it is shown only now."""
     database, audit = migrated(data), _audit_log(data)
     with database.transaction() as repository:
-        made = make_token(repository, Wish(name, role, on or [EVERYTHING], expires))
+        made = make_token(repository, Wish(name, role, on or [EVERYTHING], expires, webhook))
     typer.echo(made.secret)
     _tell(audit, "createToken", **told_of(made.token))
     database.close()

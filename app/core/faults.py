@@ -200,6 +200,7 @@ class FaultCode(StrEnum):
     WAREHOUSE_NOT_WRITABLE = "warehouse_not_writable", "the warehouse cannot be written"
     WRONG_FIELD_COUNT = "wrong_field_count", "a line of CSV has more or fewer fields than the header"
     WRONG_KEY_LENGTH = "wrong_key_length", "a key has more or fewer values than the primary key has columns"
+    WRONG_SIGNATURE = "wrong_signature", "the request's signature lacks a part, is too old, or was made by no token"
     WRONG_TYPE = "wrong_type", "a value is not of its column's type"
 
 

@@ -137,7 +137,7 @@ class Counted(Enum):
     REFUSED_BATCHES = Entry(
         "keyfold_refused_batches",
         Kind.COUNTER,
-        "Batches that were refused before they were read, by what had reached its bound.",
+        "How often a batch was kept out before it was read, by what had reached its bound; it is tried for seconds.",
         {"bound": tuple(Bound)},
     )
     TASK_SECONDS = Entry(

@@ -25,6 +25,7 @@ from app.core.table.schema import TableSchema
 from app.main import create_app
 from app.services.access.token_gate import TokenGate
 from app.services.access.tokens import create_token
+from app.services.access.webhooks import Signed
 from app.services.tables.tables import DEEPEST_TYPE
 from app.settings import Settings
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES
@@ -55,6 +56,12 @@ A_FUNCTION = "fields.a.aggregate-function"
 DEEP = "ARRAY<" * DEEPEST_TYPE + "INT" + ">" * DEEPEST_TYPE
 THREE = {"a": "INT", "b": "INT", "c": "INT"}
 ROW = {"r": "ROW<x INT, y INT>", "s": "ROW<x INT>"}
+
+
+def _signed_wrongly(_: Service) -> Iterable[Mapping[str, Any]]:
+    with pytest.raises(Unauthorized) as refused:
+        Signed("", "", "").check(0)
+    return [{"code": fault.code} for fault in refused.value.violations]
 
 
 def _with_token(authorization: str | None, *, made: bool) -> Case:
@@ -148,6 +155,7 @@ TOKENS: Mapping[FaultCode, Case] = {
     FaultCode.TOO_MANY_FAILURES: _too_often(None),
     FaultCode.TOO_MANY_REQUESTS: _too_often("Bearer {}"),
     FaultCode.UNKNOWN_TOKEN: _with_token("Bearer kf_wrong", made=True),
+    FaultCode.WRONG_SIGNATURE: _signed_wrongly,
 }
 VALUES: Mapping[FaultCode, Case] = {
     FaultCode.BAD_DATE: value("DATE", "2024-02-30"),

@@ -102,7 +102,7 @@ class BodyLimit:
             scope[ROOM] = self.room
             if spooled:
                 scope[SPOOLED] = content
-            await self.app(scope, _replayed(b"" if spooled else bytes(content), receive), send)
+            await self.app(scope, replayed(b"" if spooled else bytes(content), receive), send)
 
     async def _body(self, scope: Scope, receive: Receive, send: Send, spool: Spool) -> Content | None:
         """Return the body; None if it was refused, or if the client went before its end."""
@@ -136,7 +136,7 @@ class Pace:
 
 def _check_declared(length: str, most: int) -> None:
     if length.isascii() and length.isdigit() and (len(length) > 18 or int(length) > most):
-        raise _too_large(most)
+        raise too_large(most)
 
 
 async def _read(receive: Receive, most: int, pace: Pace, spool: Spool) -> bool:
@@ -145,19 +145,20 @@ async def _read(receive: Receive, most: int, pace: Pace, spool: Spool) -> bool:
     """
     more, began = True, time.monotonic()
     while more:
-        message = await _next(receive, pace.wait_seconds(spool.size, time.monotonic() - began), spool.size)
+        message = await next_part(receive, pace.wait_seconds(spool.size, time.monotonic() - began), spool.size)
         if message["type"] == "http.disconnect":
             return False
         spool.add(message.get("body", b""))
         more = message.get("more_body", False)
         if spool.size > most:
-            raise _too_large(most)
+            raise too_large(most)
         if spool.due:
             await run_sync(spool.spill)
     return True
 
 
-async def _next(receive: Receive, seconds: float, size: int) -> Message:
+async def next_part(receive: Receive, seconds: float, size: int) -> Message:
+    """The next part of a body of which ``size`` bytes have come. Raises ``TooSlow`` after ``seconds`` without any."""
     try:
         with anyio.fail_after(max(0.0, seconds)):
             return await receive()
@@ -169,7 +170,7 @@ async def _next(receive: Receive, seconds: float, size: int) -> Message:
         raise TooSlow(message, violations=[fault]) from error
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
+def replayed(body: bytes, receive: Receive) -> Receive:
     """``receive`` that gives ``body``, and then what comes after it: that the client went."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -179,7 +180,8 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return replayed
 
 
-def _too_large(most: int) -> TooLarge:
+def too_large(most: int) -> TooLarge:
+    """The failure of a body that is larger than ``most`` bytes."""
     if most == 0:
         message, fix = "this route takes no body", "send the request without one"
     else:

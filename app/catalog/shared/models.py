@@ -381,6 +381,7 @@ tokens = sa.Table(
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("expires_at", UtcTime),
     sa.Column("last_used_at", UtcTime),
+    sa.Column("secret", sa.String),
     sa.UniqueConstraint("digest"),
 )
 

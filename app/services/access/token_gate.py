@@ -16,6 +16,7 @@ from app.core.access import EVERYBODY, Grant
 from app.core.errors import FaultCode, KeyfoldError, Resource, Unauthorized, Violation
 from app.services.access.token_uses import TokenUses
 from app.services.access.tokens import token_digest
+from app.services.access.webhooks import Signed, refused
 
 _REFRESH_SECONDS: Final = 2.0
 _NEW_TOKEN_SECONDS: Final = 0.1
@@ -38,12 +39,13 @@ class _Known:
     digest: str
     grant: Grant
     expires: float
+    secret: str | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, digest: str, token: ApiToken) -> _Known:
         """Return what there is to know of ``token``."""
         expires = float("inf") if token.expires_at is None else token.expires_at.timestamp()
-        return cls(digest, token.grant, expires)
+        return cls(digest, token.grant, expires, token.secret)
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,24 @@ class TokenGate:
         """
         access = self._access
         return None if self._older(access, _REFRESH_SECONDS) else self._granted(access, _digest(authorization))
+
+    def is_open(self) -> bool:
+        """Return whether no token is needed. Raise as ``check`` does."""
+        return not self._read(_REFRESH_SECONDS).required
+
+    def check_signed(self, signed: Signed, body: bytes) -> Grant:
+        """Return what the token grants that signed the request. Raise ``Unauthorized``."""
+        signed.check(self._now())
+        for most_seconds in (_REFRESH_SECONDS, _NEW_TOKEN_SECONDS):
+            access = self._read(most_seconds)
+            signers = (one for one in access.tokens.values() if one.secret is not None)
+            signer = next((one for one in signers if one.secret and signed.is_by(one.secret, body)), None)
+            if signer is not None:
+                grant = self._granted(access, signer.digest)
+                if grant is None:
+                    raise self._refused(access, signer.digest)
+                return grant
+        raise refused("no token has made the signature of the request", f"{_MAKE} --webhook")
 
     def lasts(self, authorization: str | None, most: float) -> float:
         """Return for how many seconds a token that was just let in lasts, ``most`` at most."""

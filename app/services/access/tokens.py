@@ -15,6 +15,7 @@ from app.catalog.repository import ApiToken, Repository
 from app.core.access import EVERYTHING, Role, TokenScope
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.table.options.values import duration
+from app.services.access.webhooks import new_secret
 from app.services.shared.pages import Page, PageRequest, page_of
 
 PREFIX: Final = "kf_"
@@ -24,12 +25,15 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
 
 @dataclass(frozen=True)
 class Wish:
-    """A token to make; ``on`` are patterns of ``TokenScope``, ``expires`` is a duration (``90d``) or a time."""
+    """A token to make; ``on`` are patterns of ``TokenScope``, ``expires`` is a duration (``90d``) or a time.
+    ``webhook``: its bearer signs requests with it.
+    """
 
     name: str
     role: Role = Role.ADMIN
     on: Sequence[str] = (EVERYTHING,)
     expires: str | None = None
+    webhook: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,8 +84,9 @@ def make_token(repository: Repository, wish: Wish) -> MadeToken:
     if faults:
         message = "; ".join(f"{fault.message}: {fault.fix}" for fault in faults)
         raise Invalid(f"the token is not valid: {message}", violations=faults)
-    secret = PREFIX + secrets.token_urlsafe(32)
-    made = repository.tokens.add(wish.name, token_digest(secret), wish.role, scope, expires_at, created_at=now)
+    secret = new_secret() if wish.webhook else PREFIX + secrets.token_urlsafe(32)
+    kept = secret if wish.webhook else None
+    made = repository.tokens.add(wish.name, token_digest(secret), wish.role, scope, expires_at, now, kept)
     return MadeToken(made, secret)
 
 
@@ -123,7 +128,8 @@ def _instant(text: str) -> datetime:
 def told_of(token: ApiToken) -> dict[str, object]:
     """Return what the audit log says of a token that was made."""
     expires = None if token.expires_at is None else token.expires_at.isoformat()
-    return {"name": token.name, "role": token.role, "on": token.scope.patterns, "expires": expires}
+    signs = {"webhook": True} if token.secret is not None else {}
+    return {"name": token.name, "role": token.role, "on": token.scope.patterns, "expires": expires, **signs}
 
 
 def list_tokens(repository: Repository, request: PageRequest) -> Page[ApiToken]:

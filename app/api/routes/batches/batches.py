@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -17,6 +17,8 @@ from app.api.document.components import headers
 from app.api.document.payloads import described_as
 from app.api.middleware.audit import NotesDep
 from app.api.middleware.limits import SpooledBody
+from app.api.middleware.signed import SIGNED_ID
+from app.api.routes.batches.patience import stored
 from app.api.routes.tables.schema_changes import SchemaChange
 from app.api.shared.answers import Answer, EpochMillis, NextPageToken, Payload, Told
 from app.api.shared.deps import GRANT, Parts, PartsDep, Reading, in_writers_thread
@@ -26,7 +28,7 @@ from app.api.shared.preferences import preference
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.api.shared.slashes import register_convertors
 from app.core.access import Role
-from app.core.errors import Conflict, DamagedCatalog, ErrorCode, Unavailable
+from app.core.errors import DamagedCatalog, Unavailable
 from app.core.plan.records.record_decoder import Note
 from app.core.plan.records.unknown_columns import UnknownColumns
 from app.core.table import history
@@ -43,7 +45,7 @@ from app.services.batches.batches import (
 from app.services.batches.staged_uploads import MAX_KEY_LENGTH
 from app.services.bodies.change_events import EVENT_FORMATS
 from app.services.bodies.formats import FORMATS, JSON, NDJSON, EmptyFields
-from app.services.merging.merges import request_merge, request_merge_of
+from app.services.merging.merges import request_merge
 from app.services.shared.unavailable import UNAVAILABLE
 
 logger = logging.getLogger(__name__)
@@ -53,9 +55,6 @@ MAX_WAIT_SECONDS = 60.0
 LOOK_AGAIN_SECONDS = "1"  # what a 202 says in Retry-After: when to ask what became of it
 REPLAYED_HEADER = "Idempotency-Replayed"
 _WAIT_STEP_SECONDS = 0.05
-_ALTER_WAIT_SECONDS = 5.0
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class BatchWarning(Payload):
@@ -213,7 +212,7 @@ async def _sent(
     return Upload(
         body,
         request.headers.get("content-type", JSON).split(";")[0].strip().lower(),
-        idempotency_key,
+        request.scope.get(SIGNED_ID) if idempotency_key is None else idempotency_key,
         content_encoding,
         events,
         unavailable,
@@ -254,27 +253,10 @@ async def accepted(
     request: Request, response: Response, parts: Parts, name: tuple[str, str], change: Change, prefer: str | None
 ) -> Batch:
     """The batch that ``change`` became, once it is durable, or merged if that is preferred; sets status and headers."""
-    done = await once_merged(parts, name[0], stage, parts, name, change)
+    done = await stored(parts, name[0], stage, parts, name, change)
     [batch] = await preferred(response, parts, [done.batch], prefer, replayed=done.replayed)
     response.headers["Location"] = batch_location(request, batch.id)
     return Batch.of(batch, changes=list(done.changes), warnings=batch_warnings(done.notes))
-
-
-async def once_merged(parts: Parts, database: str, work: Callable[P, T], *args: P.args, **given: P.kwargs) -> T:
-    """What ``work`` returns, in a thread of the writers. Where it alters a table of the ``database`` that has staged
-    batches, it has to wait until these are merged, for a few seconds.
-    """
-    deadline, pause = time.monotonic() + _ALTER_WAIT_SECONDS, _WAIT_STEP_SECONDS
-    while True:
-        try:
-            return await in_writers_thread(parts, work, *args, **given)
-        except Conflict as error:
-            staged = error.code is ErrorCode.TABLE_HAS_STAGED_BATCHES
-            if not staged or time.monotonic() + pause >= deadline or parts.heads.stopped:
-                raise
-            await in_writers_thread(parts, request_merge_of, parts.database, (database, error.resource_name or ""))
-        await asyncio.sleep(pause)
-        pause *= 2
 
 
 async def preferred(

@@ -14,9 +14,9 @@ from app.api.routes.batches.batches import (
     BatchWarning,
     Sent,
     batch_warnings,
-    once_merged,
     preferred,
 )
+from app.api.routes.batches.patience import stored
 from app.api.shared.answers import Payload
 from app.api.shared.deps import GRANT, PartsDep
 from app.api.shared.paths import TABLES_BATCHES_PATH, DatabaseName
@@ -86,7 +86,7 @@ async def post_database_batches(
     A repeated ``Idempotency-Key`` is answered as by ``POST …/tables/{table}/batches``.
     """
     upload = UploadOfTables(sent, request.scope[GRANT], unknown)
-    done = await once_merged(parts, database, stage_tables, parts, database, upload)
+    done = await stored(parts, database, stage_tables, parts, database, upload)
     now = await preferred(response, parts, [one.batch for one in done.batches], prefer, replayed=done.replayed)
     return BatchesOfTables(
         batches=[

@@ -27,6 +27,7 @@ class NewToken(OwnBody):
     role: Role
     on: Names = Field(description="what it is for: `*`, `shop.*` for a database, `shop.orders` for a table")
     expires: str | None = Field(None, description="`90d`, `12h`, or a time: `2027-01-31T18:00:00Z`; never without")
+    webhook: bool = Field(False, description="a secret that signs requests, as Standard Webhooks says (`whsec_…`)")
 
 
 class Token(Answer):
@@ -56,7 +57,7 @@ class TokenList(Answer):
 @router.post("", operation_id="createToken", responses=problems(409))
 def create_token(body: NewToken, repository: Writing, response: Response, notes: NotesDep) -> MadeToken:
     """Makes a token; from the first on every request needs one. The name of one that has expired is free."""
-    made = make_token(repository, Wish(body.name, body.role, body.on, body.expires))
+    made = make_token(repository, Wish(body.name, body.role, body.on, body.expires, body.webhook))
     notes.tell(**told_of(made.token))
     response.headers["Cache-Control"] = "no-store"
     return MadeToken.of(made.token, token=made.secret)

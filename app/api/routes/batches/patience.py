@@ -1,0 +1,40 @@
+"""What cannot be stored now and can be in a moment: the request waits, for some senders give up soon and do not read
+Retry-After (Debezium's HTTP sink: after five tries in four seconds).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final, ParamSpec, TypeVar
+
+from app.api.shared.deps import Parts, in_writers_thread
+from app.core.errors import Conflict, ErrorCode, StagingFull
+from app.services.merging.merges import request_merge_of
+
+P = ParamSpec("P")
+T = TypeVar("T")
+PATIENCE_SECONDS: Final = 5.0
+_FIRST_PAUSE_SECONDS: Final = 0.1
+
+
+async def stored(parts: Parts, database: str, work: Callable[P, T], *args: P.args, **given: P.kwargs) -> T:
+    """What ``work`` returns, in a thread of the writers. It is tried again for some seconds while the staging area is
+    full, and while batches are staged of a table of the ``database`` that it alters, of which a merge is asked for.
+    """
+    deadline, pause = time.monotonic() + PATIENCE_SECONDS, _FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            return await in_writers_thread(parts, work, *args, **given)
+        except (Conflict, StagingFull) as error:
+            if error.code not in _PASSING or time.monotonic() + pause >= deadline or parts.heads.stopped:
+                raise
+            if error.code is ErrorCode.TABLE_HAS_STAGED_BATCHES:
+                name = (database, error.resource_name or "")
+                await in_writers_thread(parts, request_merge_of, parts.database, name)
+        await asyncio.sleep(pause)
+        pause *= 2
+
+
+_PASSING: Final = (ErrorCode.STAGING_FULL, ErrorCode.TABLE_HAS_STAGED_BATCHES)
