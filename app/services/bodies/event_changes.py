@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -14,6 +14,8 @@ from app.core.plan.records.record_decoder import KIND_MEMBER, Note
 from app.core.plan.records.unknown_columns import FoundColumns
 from app.core.rules.named_values import NamedValues
 from app.core.rules.register import Register
+from app.core.rules.replays.replay import Replay
+from app.core.rules.rule import Rule
 from app.core.table.options.entries import EventPosition
 from app.core.table.records import RowKind
 from app.core.table.schema import Column
@@ -87,11 +89,11 @@ class Changes:
         """Count what happened to the event that is being read."""
         self.notes[note] = self.notes.get(note, 0) + 1
 
-    @property
+    @cached_property
     def takes_back(self) -> bool:
         """Whether values add up: a function that cannot take one back then refuses the -U, and says what to set."""
         return RowKind.UPDATE_BEFORE not in self.plan.dropped and not all(
-            isinstance(rule, (Register, NamedValues)) for rule in self.plan.rules
+            isinstance(rule, (Register, NamedValues)) for rule in _each_of(self.plan.rules)
         )
 
     @cached_property
@@ -138,6 +140,12 @@ class Changes:
         if column.type.kind is Kind.BOOLEAN:
             return bool(value) if type(value) is int and value in (0, 1) else value
         return truncated(column, value) if isinstance(value, str) else value
+
+
+def _each_of(rules: Iterable[Rule]) -> Iterator[Rule]:
+    """Yield the rules of columns, those by which logged records are replayed, too."""
+    for rule in rules:
+        yield from _each_of(rule.rules) if isinstance(rule, Replay) else (rule,)
 
 
 def truncated(column: Column, text: str) -> str:
