@@ -33,8 +33,17 @@ def read_text(file: Path) -> str:
 
 @commands.command("create")
 def create(
-    file: Annotated[Path, typer.Option("--file", "-f", help="CREATE TABLE statements; - for standard input")],
-    database: Annotated[str, typer.Option("--database", "-d", help="where the tables are made")],
+    source: Annotated[
+        str | None, typer.Argument(metavar="SCHEMA.TABLE", help="with --from-postgres: the table to write down")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="CREATE TABLE statements; - for standard input")
+    ] = None,
+    database: Annotated[str | None, typer.Option("--database", "-d", help="where the tables are made")] = None,
+    from_postgres: Annotated[
+        str | None,
+        typer.Option(metavar="DSN", help="make nothing; write the statement for change events of a table there"),
+    ] = None,
     dialect: Annotated[Dialect | None, typer.Option(help="whose SQL it is; told by its words if left out")] = None,
     check: Annotated[bool, typer.Option("--check", help="make nothing; tell the faults and warnings")] = False,
     url: Url = None,
@@ -42,6 +51,13 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Make the tables of CREATE TABLE statements in Flink's or Spark's SQL, all or none."""
+    if from_postgres is not None and source is not None:
+        from app.cli.client.postgres import source_table  # noqa: PLC0415  # the rules of tables take long to load
+
+        print(source_table(from_postgres, source).ddl, end="")  # noqa: T201  # it has lines of its own
+        return
+    if file is None or database is None or source is not None or from_postgres is not None:
+        raise usage("give --file and --database, or --from-postgres DSN and SCHEMA.TABLE")
     body = {"ddl": read_text(file), **({"dialect": dialect.value} if dialect else {})}
     params = {"validateOnly": "true"} if check else {}
     path = f"{CATALOG}/{quote(database, safe='')}/tables:fromDdl"

@@ -1,0 +1,170 @@
+"""A table of PostgreSQL as CREATE TABLE, for its change events: types, key, order, and what a row leaves out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from app.cli.client.endings import usage
+from app.core.ddl.writer import table_ddl
+from app.core.errors import Invalid
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.table.schema import TableSchema
+from app.core.types.dialects import Dialect
+from app.core.types.kinds import Kind
+
+_COLUMNS: Final = """
+SELECT a.attname, a.attnotnull, e.typtype = 'e' OR coalesce(i.typtype = 'e', false),
+  format_type(e.oid, CASE WHEN t.typtype = 'd' AND t.typtypmod <> -1 THEN t.typtypmod ELSE a.atttypmod END)
+FROM pg_attribute a
+JOIN pg_type t ON t.oid = a.atttypid
+JOIN pg_type e ON e.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
+LEFT JOIN pg_type i ON i.oid = e.typelem AND e.typcategory = 'A'
+WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+_KEY: Final = """
+SELECT a.attname FROM pg_index i
+JOIN unnest(i.indkey::smallint[]) WITH ORDINALITY AS k(number, place) ON true
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
+WHERE i.indrelid = %s AND i.indisprimary ORDER BY k.place
+"""
+_TABLE: Final = """
+SELECT c.oid, n.nspname, c.relname, c.relreplident = 'f' FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)
+"""
+_TYPE: Final = re.compile(
+    r"(?P<name>[^([]+?)(?:\((?P<sizes>[-\d,]+)\))?(?P<zone> with(?:out)? time zone)?(?P<array>\[\])*"
+)
+_MOST_DIGITS: Final = 38
+_CONNECT_SECONDS: Final = 10
+_TIME_DIGITS: Final = 3
+_MICROSECONDS: Final = 6
+_ORDERS: Final = ("lsn", "source_lsn", "source_lsn_of_change")
+
+
+@dataclass(frozen=True)
+class SourceTable:
+    """A table of PostgreSQL; ``whole`` where updates and deletes tell whole rows (REPLICA IDENTITY FULL)."""
+
+    schema: str
+    name: str
+    columns: Mapping[str, str]
+    key: Sequence[str]
+    whole: bool
+
+    @property
+    def ddl(self) -> str:
+        """The statement that makes the table for its events. Raises ``Failure`` where no table can be like it."""
+        if not self.key:
+            raise usage(f"{self.schema}.{self.name} has no primary key, by which rows are updated and removed; add one")
+        order = next(name for name in _ORDERS if name not in self.columns)
+        fields = [
+            {"name": name, "type": f"{of} NOT NULL" if name in self.key else of}
+            for name, of in [*self.columns.items(), (order, Kind.BIGINT)]
+        ]
+        options = {
+            "events.source": f"{self.schema}.{self.name}",
+            f"fields.{order}.from-event": "source.lsn",
+            "sequence.field": order,
+            **({} if self.whole else _UNCHANGED),
+        }
+        try:
+            schema = TableSchema.from_json({"fields": fields, "primaryKeys": [*self.key], "options": options})
+            compile_plan(schema)
+            return "".join(f"-- {line}\n" for line in self._notes) + table_ddl(self.name, schema, Dialect.FLINK)
+        except Invalid as error:
+            told = "; ".join(f"{fault.message}: {fault.fix}" for fault in error.violations)
+            raise usage(f"{self.schema}.{self.name} cannot be a table as it is: {told or error.message}") from error
+
+    @property
+    def _notes(self) -> Sequence[str]:
+        identity = "FULL: events have whole rows" if self.whole else "not FULL: values that did not change are left out"
+        return [f"of {self.schema}.{self.name} in PostgreSQL; REPLICA IDENTITY is {identity}"]
+
+
+_UNCHANGED: Final = {
+    "merge-engine": "partial-update",
+    "record.absent-columns": "unchanged",
+    "partial-update.remove-record-on-delete": "true",
+}
+
+
+def source_table(address: str, name: str) -> SourceTable:
+    """The table ``name`` (``schema.table``) of the database at ``address`` (a URI or string of libpq). Raises
+    ``Failure``.
+    """
+    import psycopg  # noqa: PLC0415  # only where it is asked for
+
+    try:
+        with psycopg.connect(address, connect_timeout=_CONNECT_SECONDS) as connection:
+            found = connection.execute(_TABLE, [name]).fetchone()
+            if found is None:
+                raise usage(f"there is no table {name!r} in the database; name it as SCHEMA.TABLE")
+            oid, schema, table, whole = found
+            columns = {row[0]: column_type(row[3], is_enum=row[2]) for row in connection.execute(_COLUMNS, [oid])}
+            key = [row[0] for row in connection.execute(_KEY, [oid])]
+    except psycopg.Error as error:
+        raise usage(f"the database cannot be read: {str(error).strip()}") from error
+    return SourceTable(schema, table, columns, key, whole)
+
+
+def column_type(of: str, *, is_enum: bool = False) -> str:
+    """The type that holds what Debezium's connector sends of a PostgreSQL type, which is named as ``format_type`` does;
+    STRING for what is sent as text.
+    """
+    match = _TYPE.fullmatch(of)
+    if match is None:
+        return Kind.STRING
+    name = f"{match['name'].strip()}{match['zone'] or ''}"
+    sizes = [int(size) for size in (match["sizes"] or "").split(",") if size]
+    found = Kind.STRING if is_enum else _TYPES.get(name, _text)(sizes)
+    return f"ARRAY<{found}>" if match["array"] else found
+
+
+def _always(kind: str) -> Callable[[Sequence[int]], str]:
+    return lambda _: kind
+
+
+def _text(_: Sequence[int]) -> str:
+    return Kind.STRING
+
+
+def _numeric(sizes: Sequence[int]) -> str:
+    precision, scale = (*sizes, 0)[:2] if sizes else (0, 0)
+    return f"DECIMAL({precision}, {scale})" if 0 <= scale <= precision <= _MOST_DIGITS and sizes else Kind.STRING
+
+
+def _time(sizes: Sequence[int]) -> str:
+    """Of more digits than a TIME has it is a text."""
+    digits = sizes[0] if sizes else _MICROSECONDS
+    return f"TIME({digits})" if digits <= _TIME_DIGITS else Kind.STRING
+
+
+def _timestamp(words: str = "") -> Callable[[Sequence[int]], str]:
+    return lambda sizes: f"TIMESTAMP({sizes[0] if sizes else _MICROSECONDS}){words}"
+
+
+def _bits(sizes: Sequence[int]) -> str:
+    return Kind.BOOLEAN if sizes == [1] else Kind.STRING
+
+
+_TYPES: Final[Mapping[str, Callable[[Sequence[int]], Any]]] = {
+    "smallint": _always(Kind.SMALLINT),
+    "integer": _always(Kind.INT),
+    "bigint": _always(Kind.BIGINT),
+    "oid": _always(Kind.BIGINT),
+    "real": _always(Kind.FLOAT),
+    "double precision": _always(Kind.DOUBLE),
+    "numeric": _numeric,
+    "money": _always("DECIMAL(19, 2)"),
+    "boolean": _always(Kind.BOOLEAN),
+    "bit": _bits,
+    "bytea": _always(Kind.BYTES),
+    "date": _always(Kind.DATE),
+    "time without time zone": _time,
+    "timestamp without time zone": _timestamp(),
+    "timestamp with time zone": _timestamp(" WITH LOCAL TIME ZONE"),
+    "interval": _always(Kind.BIGINT),  # microseconds, unless interval.handling.mode says otherwise
+}
