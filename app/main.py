@@ -15,13 +15,12 @@ from app.api.document.docs_page import install_docs
 from app.api.document.document import ABOUT, install_document
 from app.api.middleware.audit import Audited
 from app.api.middleware.auth import Gate
+from app.api.middleware.checks import OnlyChecked
 from app.api.middleware.compressed import Compressed
-from app.api.middleware.conditions import OnlyTakenConditions, Revalidated
+from app.api.middleware.conditions import Revalidated
 from app.api.middleware.limits import BodyLimit
-from app.api.middleware.negotiation import OnlyAcceptable
 from app.api.middleware.observed import Observed, operations_of
-from app.api.middleware.permits import OnlyPermitted, Permits
-from app.api.middleware.query import OnlyDeclaredQuery
+from app.api.middleware.permits import Permits
 from app.api.middleware.signed import SignedRequests
 from app.api.routes.batches import batches, batches_of_tables, forgettings, row_changes
 from app.api.routes.explaining import explain, lateness, simulations
@@ -36,6 +35,7 @@ from app.api.shared.deps import Parts
 from app.api.shared.methods import HeadAsGet
 from app.api.shared.operations import Operations
 from app.api.shared.problems import install_problems
+from app.api.shared.routing import find_routes_by_path
 from app.api.shared.slashes import accept_trailing_slashes
 from app.catalog.database import CatalogDatabase
 from app.console.routes import PAGES, install_console
@@ -136,7 +136,7 @@ def create_app(settings: Settings | None = None, processes: Sequence[str] | None
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        dependencies=[OnlyPermitted, OnlyDeclaredQuery, OnlyAcceptable, OnlyTakenConditions],
+        dependencies=[OnlyChecked],
     )
     install_problems(app)
     for module in (*ROUTERS, health, metrics, signing_in):
@@ -148,6 +148,7 @@ def create_app(settings: Settings | None = None, processes: Sequence[str] | None
     app.state.metrics = Metrics(operations_of(app), (*(processes or (SERVICE,)), SPARK))
     app.state.hour = Hour(app.state.metrics)
     accept_trailing_slashes(app)
+    find_routes_by_path(app)
     app.add_middleware(Revalidated)
     app.add_middleware(HeadAsGet)
     app.add_middleware(BodyLimit, settings=chosen)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Final
 
-from fastapi import Depends, Header, Request
+from fastapi import Header, Request
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.routing import APIRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -84,9 +84,6 @@ def _not_taken(name: str) -> Violation:
     message = f"this operation looks at no {name.title()}: it would be carried out whatever the header says"
     fix = "leave it out; which record of a row wins is said by the table's sequence fields, not by who read it last"
     return Violation("", FaultCode.CONDITION_NOT_TAKEN, message, fix)
-
-
-OnlyTakenConditions = Depends(TakenConditions())
 
 
 class Revalidated:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 import mimeparse
-from fastapi import Depends, Request
+from fastapi import Request
 from fastapi.datastructures import DefaultPlaceholder
 from fastapi.routing import APIRoute
 
@@ -71,6 +71,3 @@ def answered_types(route: APIRoute) -> tuple[str, ...]:
     answered = {status: told for status, told in route.responses.items() if str(status).startswith("2")}
     declared = [media_type for told in answered.values() for media_type in told.get("content", ())]
     return tuple(dict.fromkeys([*([own.media_type] if own.media_type else []), *declared]))
-
-
-OnlyAcceptable = Depends(Acceptable())

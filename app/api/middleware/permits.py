@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fastapi import Depends, Request
+from fastapi import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.middleware.auth import OPEN_PATHS
@@ -43,13 +43,10 @@ def _check(scope: Scope) -> None:
     scope[PERMITTED] = asked.operation.id
 
 
-async def _permitted(request: Request) -> None:
-    """A route that runs without having been permitted is a fault of the program: it must not run."""
+async def check_permitted(request: Request) -> None:
+    """Raise ``RuntimeError`` for a route that runs without having been permitted, which is a fault of the program."""
     if request.scope["path"] in OPEN_PATHS:
         return
     operation = request.scope["route"].operation_id
     if request.scope.get(PERMITTED) != operation:
         raise RuntimeError(f"the operation {operation} was not permitted")
-
-
-OnlyPermitted = Depends(_permitted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fastapi import Depends, Request
+from fastapi import Request
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.params import ParamTypes
 from fastapi.routing import APIRoute
@@ -52,6 +52,3 @@ def _unknown(name: str, declared: frozenset[str]) -> Violation:
     known = ", ".join(sorted(declared)) or "none"
     fix = f"did you mean {near}?" if near else f"remove it; this route's parameters: {known}"
     return Violation("", FaultCode.UNKNOWN_PARAMETER, f"unknown query parameter {name[:100]!r}: {fix}", fix)
-
-
-OnlyDeclaredQuery = Depends(DeclaredQuery())

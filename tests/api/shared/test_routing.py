@@ -1,0 +1,78 @@
+"""Routes are found by their path: those of other modules are not tried, and what is told of a path stays the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.routing import APIRoute
+from fastapi.testclient import TestClient
+from starlette.routing import Match
+from starlette.types import Scope
+
+from app.api.shared.routing import find_routes_by_path
+from app.api.shared.slashes import accept_trailing_slashes, register_convertors
+
+
+class CountedRoute(APIRoute):
+    """A route that counts how often it is tried."""
+
+    tried = 0
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        CountedRoute.tried += 1
+        return super().matches(scope)
+
+
+def answering(name: str) -> Callable[[Request], Any]:
+    async def answer(request: Request) -> dict[str, Any]:
+        return {"name": name, "path": dict(request.path_params), "url": str(request.url_for("last", table="y"))}
+
+    return answer
+
+
+@pytest.fixture
+def client() -> TestClient:
+    register_convertors()
+    app = FastAPI(redirect_slashes=False)
+    for number in range(5):
+        router = APIRouter(prefix=f"/r{number}/{{table}}", route_class=CountedRoute)
+        for place in range(5):
+            router.add_api_route(f"/{place}", answering(f"{number}/{place}"), methods=["GET"])
+        app.include_router(router)
+    rows = APIRouter(prefix="/t/{table}")
+    rows.add_api_route("/rows/{key:key}", answering("row"), methods=["GET"])
+    app.include_router(rows)
+    explained = APIRouter(prefix="/t/{table}")
+    explained.add_api_route("/rows/{key:key}:explain", answering("explained"), methods=["POST"])
+    explained.add_api_route("/last", answering("last"), name="last")
+    app.include_router(explained)
+    accept_trailing_slashes(app)
+    find_routes_by_path(app)
+    return TestClient(app, "http://localhost")
+
+
+def test_routes_of_other_modules_are_not_tried(client: TestClient) -> None:
+    before = CountedRoute.tried
+    assert client.get("/t/x/last").json()["name"] == "last"
+    assert CountedRoute.tried == before
+    assert client.get("/r4/x/3").json() == {"name": "4/3", "path": {"table": "x"}, "url": "http://localhost/t/y/last"}
+    assert CountedRoute.tried - before <= 10
+
+
+def test_a_path_of_several_modules_goes_to_the_one_with_its_method(client: TestClient) -> None:
+    assert client.get("/t/x/rows/7:explain").json()["path"] == {"table": "x", "key": "7:explain"}
+    assert client.post("/t/x/rows/7:explain").json() == {
+        "name": "explained",
+        "path": {"table": "x", "key": "7"},
+        "url": "http://localhost/t/y/last",
+    }
+
+
+def test_what_no_route_takes_is_told_as_before(client: TestClient) -> None:
+    assert client.get("/none").status_code == 404
+    assert client.post("/r1/x/1").status_code == 405
+    assert client.get("/r1/x/1/").json()["name"] == "1/1"
+    assert client.get("/r1/x/1//").status_code == 404
