@@ -16,7 +16,7 @@ from app.core.alter.actions import holds
 from app.core.errors import Conflict, FaultCode, Invalid, Violation
 from app.core.plan.merging.merge_plan import compile_plan
 from app.core.plan.records.record_decoder import RecordDecoder
-from app.core.plan.records.unknown_columns import MOST_NAMES, FoundColumns, UnknownColumns
+from app.core.plan.records.unknown_columns import MOST_NAMES, DeclaredColumn, FoundColumns, UnknownColumns
 from app.core.table.history import Table
 from app.core.table.options.entries import MergeEngine
 from app.core.table.schema_bounds import SchemaBounds
@@ -47,6 +47,8 @@ class Sent(Request, Protocol):
         """How large the table may become."""
 
 
+_MOST_TURNS: Final = 4  # one finds the columns, one more reads them; faults may hide columns that come after
+_NO_END: Final = "the records name more columns each time that they are read"
 _TOO_MANY: Final = f"the records name more than {MOST_NAMES} columns that the table does not have"
 logger = logging.getLogger(__name__)
 
@@ -66,75 +68,82 @@ class Receiver:
         Raise as ``staged_upload`` does, and ``Invalid`` where the table cannot have the columns.
         """
         if sent.unknown_columns is UnknownColumns.REFUSE:
-            return self._staged(sent, read, None)
-        found, failure, staged = FoundColumns(), None, None
-        try:
-            staged = self._staged(sent, read, found)
-        except Invalid as error:
-            failure = error
-        adds = sent.unknown_columns is UnknownColumns.ADD
-        if adds and found.more:
-            fault = Violation("/unknownColumns", FaultCode.TOO_MANY, _TOO_MANY, "alter the table, then post")
-            raise Invalid("the columns are not added", violations=[fault])
-        changes = self._changes(found, failure) if adds else []
-        if failure is not None and not changes:
-            raise failure
-        if staged is not None:
-            if not changes:
-                _tell(self.table, found)
-                return staged
-            staged.delete(self.warehouse)
-        with self.database.reading() as repository:
-            schema = altered_schema(repository, self.table, changes, sent.schema_bounds)
-        # As it will be once the changes are made, in the transaction that enters the batch.
-        wider = replace(self, table=replace(self.table, schema=schema, schema_id=self.table.schema_id + 1))
-        return replace(wider._staged(sent, read, FoundColumns()), changes=changes)
+            return self._staged(self.table, sent, read, None)
+        table, changes = self.table, list[Mapping[str, Any]]()
+        for _ in range(_MOST_TURNS):
+            found = FoundColumns({} if sent.unknown_columns is UnknownColumns.ADD else None)
+            staged, failure = None, None
+            try:
+                staged = self._staged(table, sent, read, found)
+            except Invalid as error:
+                failure = error
+            new = _changes(table, found, failure)
+            if staged is not None and not new:
+                _tell(table, found)
+                return replace(staged, changes=changes)
+            if staged is not None:
+                staged.delete(self.warehouse)
+            if failure is not None and not new:
+                raise failure
+            changes += new
+            # As it will be once the changes are made, in the transaction that enters the batch.
+            with self.database.reading() as repository:
+                schema = altered_schema(repository, self.table, changes, sent.schema_bounds)
+            table = replace(self.table, schema=schema, schema_id=self.table.schema_id + 1)
+        fault = Violation("/unknownColumns", FaultCode.TOO_MANY, _NO_END, "alter the table, then post")
+        raise Invalid("the columns are not added", violations=[fault])
 
     def _staged(
-        self, sent: Request, read: Callable[[RecordDecoder], Iterable[Piece]], found: FoundColumns | None
+        self, table: Table, sent: Request, read: Callable[[RecordDecoder], Iterable[Piece]], found: FoundColumns | None
     ) -> StagedUpload:
-        plan = compile_plan(self.table.schema)
+        plan = compile_plan(table.schema)
         decoder = RecordDecoder(plan, check_of_first_records(plan, self.known), found)
-        return staged_upload(self.database, self.warehouse, self.table, sent, read(decoder), found)
+        return staged_upload(self.database, self.warehouse, table, sent, read(decoder), found)
 
-    def _changes(self, found: FoundColumns, failure: Invalid | None) -> list[Mapping[str, Any]]:
-        """Return the changes (Paimon's JSON) that give the table the columns, and wider types to those at fault."""
-        changes: list[Mapping[str, Any]] = []
-        for name in found.records:
-            of = self._type(found, name)
-            if of is not None:
-                changes.append({"action": "addColumn", "fieldNames": [name], "dataType": of})
-                changes += self._default(found, name)
-        faults = failure.violations if failure is not None else ()
-        narrow = {fault.column for fault in faults if fault.column is not None and fault.code in _TOO_NARROW}
-        for name in sorted(narrow & found.declared.keys() & self.table.schema.by_name.keys()):
-            column, wider = self.table.schema.by_name[name], parse_type(found.declared[name].type)
-            if holds(column.type, wider, name in self.table.schema.primary_key):
-                of = found.declared[name].type
-                changes.append(
-                    {"action": "updateColumnType", "fieldNames": [name], "newDataType": of, "keepNullability": True}
-                )
-        return changes
 
-    @staticmethod
-    def _type(found: FoundColumns, name: str) -> str | None:
-        """Return the type that the source declares, else what the values have in common; None for nulls alone, which
-        have any.
-        """
-        declared = found.declared.get(name)
-        if declared is not None:
-            return declared.type
-        return type_of(found.values[name]) if found.values[name] else None
+def _changes(table: Table, found: FoundColumns, failure: Invalid | None) -> list[Mapping[str, Any]]:
+    """Return the changes (Paimon's JSON) that give the table the columns, and wider types to those at fault; none where
+    nothing is to be added. Raise ``Invalid`` for too many columns.
+    """
+    if found.declared is None:
+        return []
+    if found.more:
+        fault = Violation("/unknownColumns", FaultCode.TOO_MANY, _TOO_MANY, "alter the table, then post")
+        raise Invalid("the columns are not added", violations=[fault])
+    changes: list[Mapping[str, Any]] = []
+    for name in found.records:
+        of = _type(found.declared, found.values, name)
+        if of is not None:
+            changes.append({"action": "addColumn", "fieldNames": [name], "dataType": of})
+            changes += _default(table, found.declared.get(name), name)
+    faults = failure.violations if failure is not None else ()
+    narrow = {fault.column for fault in faults if fault.column is not None and fault.code in _TOO_NARROW}
+    for name in sorted(narrow & found.declared.keys() & table.schema.by_name.keys()):
+        of = found.declared[name].type
+        if holds(table.schema.by_name[name].type, parse_type(of), name in table.schema.primary_key):
+            changes.append(
+                {"action": "updateColumnType", "fieldNames": [name], "newDataType": of, "keepNullability": True}
+            )
+    return changes
 
-    def _default(self, found: FoundColumns, name: str) -> Sequence[Mapping[str, Any]]:
-        """Return the change that gives a column its default where rows show it that were there before: not where it
-        replaces nulls that are sent (merge-semantics A.6).
-        """
-        declared = found.declared.get(name)
-        at_write = self.table.schema.parsed.engine in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW)
-        if declared is None or declared.default is None or at_write:
-            return []
-        return [{"action": "updateColumnDefaultValue", "fieldNames": [name], "newDefaultValue": declared.default}]
+
+def _type(declared: Mapping[str, DeclaredColumn], values: Mapping[str, Sequence[Any]], name: str) -> str | None:
+    """Return the type that the source declares, else what the values have in common; None for nulls alone, which have
+    any.
+    """
+    if name in declared:
+        return declared[name].type
+    return type_of(values[name]) if values[name] else None
+
+
+def _default(table: Table, declared: DeclaredColumn | None, name: str) -> Sequence[Mapping[str, Any]]:
+    """Return the change that gives a column its default where rows show it that were there before: not where it
+    replaces nulls that are sent (merge-semantics A.6).
+    """
+    at_write = table.schema.parsed.engine in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW)
+    if declared is None or declared.default is None or at_write:
+        return []
+    return [{"action": "updateColumnDefaultValue", "fieldNames": [name], "newDefaultValue": declared.default}]
 
 
 def _tell(table: Table, found: FoundColumns) -> None:

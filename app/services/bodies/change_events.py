@@ -88,7 +88,8 @@ class _Reading:
         """Return what ``events`` did; null, Kafka's tombstone, is nothing. Raise ``Invalid`` with every fault by
         event.
         """
-        changes = Changes(self.decoder.plan, self.events.unavailable, self.decoder.found)
+        found = self.decoder.found
+        changes = Changes(self.decoder.plan, self.events.unavailable, None if found is None else found.declared)
         faults: list[Violation] = []
         for number, event in zip(numbers, events, strict=False):
             changes.event = number

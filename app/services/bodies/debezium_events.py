@@ -160,8 +160,8 @@ def _converted(changes: Changes, row: object, schema: object, side: str | None, 
     is.
     """
     plan, placeholder = changes.plan, changes.unavailable
-    if changes.found is not None and schema is not None:
-        changes.found.declared.update(declared_columns(schema, side))
+    if changes.declared is not None and schema is not None:
+        changes.declared.update(declared_columns(schema, side))
     values = dict(row_in(row, side or "the event", WHOLE_ROWS))
     for name in members_unavailable(values, placeholder):
         whole = is_unavailable(values[name], placeholder) and name not in plan.schema.primary_key

@@ -11,7 +11,7 @@ from typing import Any
 from app.core.errors import FaultCode
 from app.core.plan.merging.merge_plan import MergePlan
 from app.core.plan.records.record_decoder import KIND_MEMBER, Note
-from app.core.plan.records.unknown_columns import FoundColumns
+from app.core.plan.records.unknown_columns import DeclaredColumn
 from app.core.rules.named_values import NamedValues
 from app.core.rules.register import Register
 from app.core.rules.replays.replay import Replay
@@ -47,12 +47,12 @@ class Changes:
     """The records of the events read so far, and which event each is of; how often there was what ``Note`` names.
 
     ``unavailable`` is the placeholder of values that did not change; ``said`` is where the event that is being read
-    says its position. What events declare of columns is noted in ``found``, where that is wanted.
+    says its position. What events say of the types of columns is noted in ``declared``, where that is wanted.
     """
 
     plan: MergePlan
     unavailable: str = UNAVAILABLE
-    found: FoundColumns | None = None
+    declared: dict[str, DeclaredColumn] | None = None
     records: list[object] = field(default_factory=list)
     events: list[int] = field(default_factory=list)
     notes: dict[Note, int] = field(default_factory=dict)

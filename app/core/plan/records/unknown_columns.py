@@ -32,13 +32,13 @@ class DeclaredColumn:
 @dataclass
 class FoundColumns:
     """Columns that the records of a body name and the table does not have: in how many ``records`` each is, and some
-    ``values`` that are not null. ``declared`` is what the source says of columns, those of the table too. There are
-    ``more`` names than a hundred, of which nothing is noted.
+    ``values`` that are not null. ``declared`` is what the source says of columns, those of the table too; None where
+    nobody asks. There are ``more`` names than a hundred, of which nothing is noted.
     """
 
+    declared: dict[str, DeclaredColumn] | None
     records: dict[str, int] = field(default_factory=dict)
     values: dict[str, list[Any]] = field(default_factory=dict)
-    declared: dict[str, DeclaredColumn] = field(default_factory=dict)
     more: bool = False
 
     def note(self, raw: Mapping[str, Any], names: Iterable[str]) -> None:
