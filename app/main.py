@@ -21,6 +21,7 @@ from app.api.middleware.conditions import Revalidated
 from app.api.middleware.limits import BodyLimit
 from app.api.middleware.observed import Observed, operations_of
 from app.api.middleware.permits import Permits
+from app.api.middleware.routing import find_routes_by_path
 from app.api.middleware.signed import SignedRequests
 from app.api.routes.batches import batches, batches_of_tables, forgettings, row_changes
 from app.api.routes.explaining import explain, lateness, simulations
@@ -35,7 +36,6 @@ from app.api.shared.deps import Parts
 from app.api.shared.methods import HeadAsGet
 from app.api.shared.operations import Operations
 from app.api.shared.problems import install_problems
-from app.api.shared.routing import find_routes_by_path
 from app.api.shared.slashes import accept_trailing_slashes
 from app.catalog.database import CatalogDatabase
 from app.console.routes import PAGES, install_console

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from starlette.routing import Match
 from starlette.types import Scope
 
-from app.api.shared.routing import find_routes_by_path
+from app.api.middleware.routing import find_routes_by_path
 from app.api.shared.slashes import accept_trailing_slashes, register_convertors
 
 
