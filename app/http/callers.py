@@ -15,7 +15,7 @@ from app.services.access.token_gate import TokenGate
 from app.services.shared.rates import Rate, network_of
 
 # Where credentials come in the body: a request needs no token there, and the route itself asks.
-SIGN_IN_PATHS: Final = frozenset({"/auth/authenticate", "/auth/refreshToken", "/auth/token"})
+CREDENTIAL_PATHS: Final = frozenset({"/auth/authenticate", "/auth/refreshToken", "/auth/token"})
 
 
 async def granted(gate: TokenGate, authorization: str | None, turns: anyio.CapacityLimiter | None = None) -> Grant:

@@ -94,6 +94,8 @@ def test_whole_rows_need_nothing_that_stays_as_it_is(terminal: Terminal, dsn: st
         (("inventory.none",), "SCHEMA.TABLE"),
         (("a b.c d; DROP",), "there is no table"),
         ((), "--from-postgres DSN and SCHEMA.TABLE"),
+        (("inventory.orders", "--check"), "--from-postgres DSN and SCHEMA.TABLE alone"),
+        (("inventory.orders", "-d", "shop"), "--from-postgres DSN and SCHEMA.TABLE alone"),
     ],
 )
 def test_what_cannot_be_written_down_is_told(terminal: Terminal, dsn: str, words: tuple[str, ...], told: str) -> None:

@@ -13,7 +13,7 @@ from app.api.shared.refusals import refuse
 from app.core.access import EVERYBODY, Grant, Role
 from app.core.errors import KeyfoldError, Unauthorized
 from app.http.browsers import Place, check_host, check_page
-from app.http.callers import SIGN_IN_PATHS, address_of, count_failure, count_request, granted
+from app.http.callers import CREDENTIAL_PATHS, address_of, count_failure, count_request, granted
 from app.services.access.sessions import check_no_session
 from app.services.access.token_gate import TokenGate
 from app.settings import Settings, is_loopback
@@ -28,10 +28,9 @@ class Gate:
     """Refuses anyone who may not call, before a byte of the body is read and before any route is looked for.
 
     With tokens a request needs one. Without, it must name this machine. Pages of other origins never pass. What the
-    caller may do is in the scope as ``GRANT`` from then on, but where it signs in (``SIGN_IN_PATHS``). With
+    caller may do is in the scope as ``GRANT`` from then on, but where it signs in (``CREDENTIAL_PATHS``). With
     ``open_metrics`` a caller on this machine that names it reads the metrics without a token. Pages for people have a
-    gate of their own before this one
-    (``app.console.site.gate``), which has said what the caller may do.
+    gate of their own before this one (``app.console.site.gate``), which has said what the caller may do.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -59,7 +58,7 @@ class Gate:
         """Raise ``Forbidden``, ``Unauthorized``, or ``Unavailable`` where the catalog does not say who may call."""
         headers = Headers(scope=scope)
         check_page(headers, scope["scheme"], self.origins)
-        if scope["path"] in SIGN_IN_PATHS:
+        if scope["path"] in CREDENTIAL_PATHS:
             return
         parts: Parts = scope["app"].state.parts
         try:

@@ -19,7 +19,7 @@ from app.api.middleware.auth import OPEN_PATHS
 from app.api.shared.paths import CATALOG_PATH, TABLE_PATH, TABLES_BATCHES_PATH
 from app.api.shared.refusals import refuse
 from app.core.errors import FaultCode, KeyfoldError, TooLarge, TooSlow, Violation
-from app.http.callers import SIGN_IN_PATHS
+from app.http.callers import CREDENTIAL_PATHS
 from app.http.uploads import ROOM, ROW_FORM_PATHS, SIGN_PATHS, SPOOLED, UPLOAD_FORM_PATH
 from app.settings import Settings
 from app.storage.staging.spool import Content, Room, Spool
@@ -59,7 +59,7 @@ class BodyLimits:
         """Return the bound in bytes for a request with ``method`` to the decoded ``path``."""
         if path in OPEN_PATHS:
             return 0
-        if path in SIGN_PATHS or path in SIGN_IN_PATHS:
+        if path in SIGN_PATHS or path in CREDENTIAL_PATHS:
             return MOST_SIGN_IN_BYTES
         larger = (most for pattern, most in self._larger if method == "POST" and pattern.match(path.removesuffix("/")))
         return min(self._most, next(larger, MOST_BYTES))

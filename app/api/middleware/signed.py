@@ -25,6 +25,10 @@ MOST_SIGNED_BYTES: Final = 2**24
 _AT_ONCE: Final = 8  # whose bodies are in memory before anyone knows who sent them
 
 
+class _Gone(Exception):
+    """Nobody waits for an answer any more."""
+
+
 class SignedRequests:
     """Reads the body of a request that is signed, and says in the scope what its signer may do, as the gate does of
     others. Where no token is needed, or one is sent, the signature is not looked at.
@@ -48,6 +52,8 @@ class SignedRequests:
             return
         try:
             body = await self._let_in(scope, receive, signed)
+        except _Gone:
+            return
         except KeyfoldError as error:
             await refuse(scope, receive, send, error)
             return
@@ -62,6 +68,7 @@ class SignedRequests:
         if await run_sync(parts.gate.is_open):
             return None
         try:
+            signed.check(time.time())
             async with self.turns:
                 body = await self._whole(receive)
                 grant = await run_sync(parts.gate.check_signed, signed, body)
@@ -73,11 +80,13 @@ class SignedRequests:
         return body
 
     async def _whole(self, receive: Receive) -> bytes:
-        """Return the body, or what came of it before its client went. Raise ``TooLarge``, ``TooSlow``."""
+        """Return the body. Raise ``TooLarge``, ``TooSlow``, and ``_Gone`` where the client went before its end."""
         body, began = bytearray(), time.monotonic()
         message: Message = {"type": "http.request", "more_body": True}
         while message.get("more_body", False):
             message = await next_part(receive, self.pace.wait_seconds(len(body), time.monotonic() - began), len(body))
+            if message["type"] == "http.disconnect":
+                raise _Gone
             body += message.get("body", b"")
             if len(body) > self.most:
                 raise too_large(self.most)

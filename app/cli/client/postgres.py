@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from typing import Any, Final
 
 from app.cli.client.endings import usage
@@ -41,7 +42,6 @@ _MOST_DIGITS: Final = 38
 _CONNECT_SECONDS: Final = 10
 _TIME_DIGITS: Final = 3
 _MICROSECONDS: Final = 6
-_ORDERS: Final = ("lsn", "source_lsn", "source_lsn_of_change")
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,8 @@ class SourceTable:
         """The statement that makes the table for its events. Raises ``Failure`` where no table can be like it."""
         if not self.key:
             raise usage(f"{self.schema}.{self.name} has no primary key, by which rows are updated and removed; add one")
-        order = next(name for name in _ORDERS if name not in self.columns)
+        orders = chain(("lsn", "source_lsn"), (f"source_lsn_{number}" for number in count(2)))
+        order = next(name for name in orders if name not in self.columns)
         fields = [
             {"name": name, "type": f"{of} NOT NULL" if name in self.key else of}
             for name, of in [*self.columns.items(), (order, Kind.BIGINT)]
@@ -119,16 +120,12 @@ def column_type(of: str, *, is_enum: bool = False) -> str:
         return Kind.STRING
     name = f"{match['name'].strip()}{match['zone'] or ''}"
     sizes = [int(size) for size in (match["sizes"] or "").split(",") if size]
-    found = Kind.STRING if is_enum else _TYPES.get(name, _text)(sizes)
+    found = Kind.STRING if is_enum else _TYPES.get(name, _always(Kind.STRING))(sizes)
     return f"ARRAY<{found}>" if match["array"] else found
 
 
 def _always(kind: str) -> Callable[[Sequence[int]], str]:
     return lambda _: kind
-
-
-def _text(_: Sequence[int]) -> str:
-    return Kind.STRING
 
 
 def _numeric(sizes: Sequence[int]) -> str:

@@ -161,3 +161,25 @@ def test_wrong_signatures_are_counted_as_wrong_tokens_are(tmp_path: Path) -> Non
 def test_pages_of_other_origins_are_refused_before_their_body_is_read(wide: TestClient, app: FastAPI) -> None:
     headers = signature(made(app), BODY) | {"Origin": "http://evil.example"}
     assert wide.post(URL, content=BODY, headers=headers).status_code == 403
+
+
+def test_a_client_that_goes_in_the_middle_is_no_failure(tmp_path: Path) -> None:
+    app = create_app(Settings(KEYFOLD_DATA=tmp_path, workers=0, failures_per_minute=1))
+    with TestClient(app, LOOPBACK) as client:
+        secret = made(app)
+        headers = [(name.lower().encode(), value.encode()) for name, value in signature(secret, BODY).items()]
+        messages = [{"type": "http.disconnect"}, {"type": "http.request", "body": BODY[:5], "more_body": True}]
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            return messages.pop()
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": URL, "raw_path": URL.encode(), "query_string": b""}
+        scope |= {"headers": [(b"host", b"localhost"), *headers], "scheme": "http", "client": ("testclient", 50000)}
+        assert client.portal is not None
+        client.portal.call(app, scope | {"http_version": "1.1", "server": ("127.0.0.1", 80)}, receive, send)
+        assert (sent, messages) == ([], [])
+        assert client.get(DATABASES, headers=signature("whsec_AAAA", b"")).status_code == 401

@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from httpx2 import Response
 
 from app.api.document.docs_page import PAGE_PATHS
 from app.api.middleware.auth import OPEN_PATHS
+from app.api.routes.operating import signing_in
 from app.api.shared.needs import NEEDS, About
 from app.api.shared.operations import Operations
 from app.core.access import Role
+from app.http.callers import CREDENTIAL_PATHS
 from app.services.access.tokens import create_token
 from tests.api.conftest import DATABASES, TABLES, new_table
 from tests.api.walk import DOCUMENT, OPERATIONS
@@ -45,7 +48,12 @@ def test_a_route_that_says_nothing_does_not_start() -> None:
 
 
 def test_only_open_paths_need_nothing() -> None:
-    open_ids = {operation for operation, need in NEEDS.items() if need is None} & operation_ids().keys()
+    nothing = {operation for operation, need in NEEDS.items() if need is None}
+    open_ids = nothing & operation_ids().keys()
+    # Those that nobody describes are where a credential comes in the body: the gate knows their paths.
+    undescribed = {route.path for route in signing_in.router.routes if isinstance(route, APIRoute)}
+    assert undescribed == CREDENTIAL_PATHS
+    assert nothing - open_ids == {"signIn", "renewSignIn", "getAccessToken"}
     paths = {operation_ids()[operation][0] for operation in open_ids}
     assert paths | {f"{path}/" for path in paths} == OPEN_PATHS - PAGE_PATHS - {"/openapi.json"}
 

@@ -17,6 +17,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 PATIENCE_SECONDS: Final = 5.0
 _FIRST_PAUSE_SECONDS: Final = 0.1
+_LONGEST_PAUSE_SECONDS: Final = 1.0
 
 
 async def stored(parts: Parts, database: str, work: Callable[P, T], *args: P.args, **given: P.kwargs) -> T:
@@ -34,7 +35,7 @@ async def stored(parts: Parts, database: str, work: Callable[P, T], *args: P.arg
                 name = (database, error.resource_name or "")
                 await in_writers_thread(parts, request_merge_of, parts.database, name)
         await asyncio.sleep(pause)
-        pause *= 2
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
 
 _PASSING: Final = (ErrorCode.STAGING_FULL, ErrorCode.TABLE_HAS_STAGED_BATCHES)

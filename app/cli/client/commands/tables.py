@@ -51,13 +51,14 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Make the tables of CREATE TABLE statements in Flink's or Spark's SQL, all or none."""
-    if from_postgres is not None and source is not None:
+    makes = (file, database, dialect, *((True,) if check or as_json else ()))
+    if from_postgres is not None and source is not None and not any(makes):
         from app.cli.client.postgres import source_table  # noqa: PLC0415  # the rules of tables take long to load
 
         print(source_table(from_postgres, source).ddl, end="")  # noqa: T201  # it has lines of its own
         return
     if file is None or database is None or source is not None or from_postgres is not None:
-        raise usage("give --file and --database, or --from-postgres DSN and SCHEMA.TABLE")
+        raise usage("give --file and --database, or --from-postgres DSN and SCHEMA.TABLE alone")
     body = {"ddl": read_text(file), **({"dialect": dialect.value} if dialect else {})}
     params = {"validateOnly": "true"} if check else {}
     path = f"{CATALOG}/{quote(database, safe='')}/tables:fromDdl"
