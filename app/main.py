@@ -23,7 +23,7 @@ from app.api.middleware.observed import Observed, operations_of
 from app.api.middleware.permits import Permits
 from app.api.middleware.routing import find_routes_by_path
 from app.api.middleware.signed import SignedRequests
-from app.api.routes.batches import batches, batches_of_tables, forgettings, row_changes
+from app.api.routes.batches import batches, batches_of_tables, forgettings, row_changes, set_aside_events
 from app.api.routes.explaining import explain, lateness, simulations
 from app.api.routes.merging import compactions, merges
 from app.api.routes.operating import damage, health, metrics, signing_in, stats, tokens
@@ -83,6 +83,7 @@ ROUTERS = (
     table_document,
     batches,
     batches_of_tables,
+    set_aside_events,
     merges,
     compactions,
     partitions,

@@ -16,6 +16,7 @@ from app.catalog.batches.batches import Batches
 from app.catalog.batches.history import History
 from app.catalog.batches.lateness import LateMerges
 from app.catalog.batches.set_aside import SetAside
+from app.catalog.batches.set_aside_events import SetAsideEvents
 from app.catalog.shared.transaction import Transaction
 from app.catalog.snapshots.commits import Commit, Commits
 from app.catalog.snapshots.delta_versions import DeltaVersions
@@ -61,6 +62,7 @@ class Repository:
     tokens: Tokens
     damage: Damages
     set_aside: SetAside
+    set_aside_events: SetAsideEvents
     history: History
     overview: Overview
     late_merges: LateMerges
@@ -100,6 +102,7 @@ class Repository:
             Tokens(transaction),
             Damages(transaction, tables),
             set_aside,
+            SetAsideEvents(transaction, tables),
             History(transaction, tables),
             Overview(transaction),
             LateMerges(transaction),

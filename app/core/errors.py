@@ -39,6 +39,7 @@ class ErrorCode(StrEnum):
     COLUMN_ALREADY_EXISTS = "column_already_exists"
     ROW_NOT_FOUND = "row_not_found"
     BATCH_NOT_FOUND = "batch_not_found"
+    SET_ASIDE_EVENT_NOT_FOUND = "set_aside_event_not_found"
     MERGE_NOT_FOUND = "merge_not_found"
     MERGE_NOT_COMMITTED = "merge_not_committed"
     SNAPSHOT_NOT_FOUND = "snapshot_not_found"
@@ -167,6 +168,7 @@ class Resource(StrEnum):
     DATABASE = "DATABASE"
     TABLE = "TABLE"
     BATCH = "BATCH"
+    SET_ASIDE_EVENT = "SET_ASIDE_EVENT"
     MERGE = "MERGE"
     SNAPSHOT = "SNAPSHOT"
     TAG = "TAG"
@@ -178,6 +180,10 @@ _MISSING: Mapping[Resource, tuple[ErrorCode, str]] = {
     Resource.DATABASE: (ErrorCode.DATABASE_NOT_FOUND, "database {!r} does not exist"),
     Resource.TABLE: (ErrorCode.TABLE_NOT_FOUND, "table {!r} does not exist"),
     Resource.BATCH: (ErrorCode.BATCH_NOT_FOUND, "batch {!r} does not exist"),
+    Resource.SET_ASIDE_EVENT: (
+        ErrorCode.SET_ASIDE_EVENT_NOT_FOUND,
+        "event {!r} is not set aside; GET …/set-aside-events lists those that are",
+    ),
     Resource.MERGE: (ErrorCode.MERGE_NOT_FOUND, "merge {!r} does not exist"),
     Resource.SNAPSHOT: (ErrorCode.SNAPSHOT_NOT_FOUND, "snapshot {!r} does not exist; GET …/snapshots lists them"),
     Resource.TAG: (ErrorCode.TAG_NOT_FOUND, "tag {!r} does not exist; GET …/tags lists them"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from app.core.plan.records.bounds import Bounds
 from app.http.parts import Parts
 from app.services.batches.batches import Accepted, Change, accept_batch
 from app.services.batches.batches_of_tables import AcceptedBatches, TablesIntake, UploadOfTables
+from app.services.batches.set_aside_events import RetriedEvents, events_to_retry
 from app.services.rows.known_rows import KnownRows, known_rows
 from app.settings import Settings
 
@@ -40,6 +42,27 @@ def stage(parts: Parts, name: tuple[str, str], change: Change) -> Accepted:
     known = known_rows(parts.views, parts.images, name)
     bounds = bounds_of(parts.settings)
     return accept_batch(parts.database, parts.warehouse, *name, change, bounds, parts.commits, known, parts.admission)
+
+
+def stage_retried(parts: Parts, name: tuple[str, str], ids: Sequence[str], sender: str) -> Accepted:
+    """Return the batch that events become which the table ``name`` has set aside: those with these ids, without any
+    the first thousand. Raise as ``accept_batch`` and ``events_to_retry`` do.
+    """
+    with parts.database.reading() as repository:
+        table = repository.tables.get(*name)
+        retried = RetriedEvents(table.name, events_to_retry(repository, table, ids), sender)
+    known, bounds = known_rows(parts.views, parts.images, name), bounds_of(parts.settings)
+    return accept_batch(
+        parts.database,
+        parts.warehouse,
+        *name,
+        retried,
+        bounds,
+        parts.commits,
+        known,
+        parts.admission,
+        retried.settles,
+    )
 
 
 def stage_tables(parts: Parts, database: str, upload: UploadOfTables) -> AcceptedBatches:

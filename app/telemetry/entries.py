@@ -223,6 +223,9 @@ class Asked(Enum):
     SET_ASIDE_BATCHES = Entry(
         "keyfold_set_aside_batches", Kind.GAUGE, "Batches that no merge takes: their records or files are at fault."
     )
+    SET_ASIDE_EVENTS = Entry(
+        "keyfold_set_aside_events", Kind.GAUGE, "Change events with faults that tables keep until they are retried."
+    )
     DAMAGED_FILES = Entry(
         "keyfold_damaged_files", Kind.GAUGE, "Files that the catalog names and that are not what was written."
     )

@@ -52,6 +52,8 @@ class Step:
 
 PAYMENTS = {"table": "payments"}
 PAID = [{"id": 1, "booked": "2026-03-01", "method": "card"}]
+FAULTY = {"op": "c", "before": None, "after": {"id": 11, "edited": "2026-03-01T11:00:00", "paid": "none"}}
+ASIDE = {"format": "debezium-json", "onFault": "set-aside"}
 EDIT = {"edited": "2026-03-01T11:00:00", "status": "packed"}
 STORY: Sequence[Step] = (
     Step("getHealth"),
@@ -109,6 +111,11 @@ STORY: Sequence[Step] = (
     Step("listForgettings"),
     Step("getForgetting"),
     Step("createTag", {"tagName": "v1", "snapshotId": 1, "timeRetained": "30 d"}),
+    Step("postBatch", FAULTY, ASIDE, told=False),
+    Step("listSetAsideEvents"),
+    Step("getSetAsideEvent"),
+    Step("retrySetAsideEvents"),
+    Step("withdrawSetAsideEvent"),
     Step("listTags"),
     Step("getTag"),
     Step("listFiles"),

@@ -37,13 +37,22 @@ SEVERAL: Mapping[str, tuple[int, str]] = {
     **dict.fromkeys(
         ("postBatch", "postDatabaseBatches", "putRow", "putRowByPath", "deleteRow", "deleteRowByPath"), _STAGING
     ),
+    "retrySetAsideEvents": (3, "a look at the events, then as a batch is staged"),
     **dict.fromkeys(
         ("explainRow", "explainRowByPath"), (2, "the row and what is kept, then its batches: no files are read in one")
     ),
     "dropPartitions": (3, "a look at the table, one at its partitions, the commit: the last two again if they must"),
     "getChangelog": (3, "one for the table and its snapshots, one for each snapshot: reading files holds none"),
 }
-LAST = ("deleteBatch", "deleteTag", "rollbackTable", "renameTable", "dropTable", "dropDatabase")  # in this order
+LAST = (
+    "withdrawSetAsideEvent",
+    "deleteBatch",
+    "deleteTag",
+    "rollbackTable",
+    "renameTable",
+    "dropTable",
+    "dropDatabase",
+)  # in this order
 INSTEAD = {"dropPartitions": "days", "dropTable": "renamed"}  # of the table wide
 DAYS = new_table(
     "days",

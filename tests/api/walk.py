@@ -10,6 +10,8 @@ from typing import Any
 from fastapi.testclient import TestClient
 
 from app.api.shared.deps import Parts
+from app.core.errors import FaultCode, Violation
+from app.core.plan.records.faulty_events import FaultyEvent
 from app.core.table.options.entries import Consistency
 from app.main import create_app
 from app.services.access.tokens import create_token
@@ -67,6 +69,7 @@ def filled_catalog(folder: Path) -> Iterator[tuple[TestClient, Fill]]:
         create_token(parts.database, "spare")
         client.post(DATABASES, json={"name": "shop"})
         created = client.post(TABLES, json=new_table(options={"num-sorted-run.compaction-trigger": "99"})).json()
+        ordered = client.post(TABLES, json=new_table("ordered", options={"sequence.field": "note"})).json()
         for _ in range(2):
             batch = client.post(f"{TABLE}/batches", json={"records": [{"id": 1}]}).json()["id"]
             merge_staged(parts.database, parts.warehouse, created["id"])
@@ -74,6 +77,7 @@ def filled_catalog(folder: Path) -> Iterator[tuple[TestClient, Fill]]:
         forgetting = client.post(f"{TABLE}/rows:forget", json={"keys": [{"id": 8}]}).json()["id"]
         names = {
             "forgetting_id": forgetting,
+            "event_id": _set_aside(parts, ordered["id"]),
             "database": "shop",
             "table": "wide",
             "table_id": created["id"],
@@ -84,7 +88,17 @@ def filled_catalog(folder: Path) -> Iterator[tuple[TestClient, Fill]]:
             "key": "1",
             "name": "spare",
         }
-        yield client, lambda path: path.format_map(names)
+        yield client, lambda path: path.format_map(names | ({"table": "ordered"} if "set-aside" in path else {}))
+
+
+def _set_aside(parts: Parts, table_id: str) -> str:
+    """The id of an event that the table keeps."""
+    fault = Violation("/id", FaultCode.WRONG_TYPE, "column 'id': text, and it is an INT", "send a number", column="id")
+    event = FaultyEvent(0, "debezium-json", "", '{"op": "c", "after": {"id": "x"}}', [fault])
+    with parts.database.transaction() as repository:
+        repository.set_aside_events.add(table_id, "0" * 32, "walk", [event])
+        [kept] = repository.set_aside_events.page(table_id, limit=1)
+    return kept.id
 
 
 def query(path: str) -> dict[str, str]:

@@ -95,8 +95,11 @@ NEEDS: Final[Mapping[str, Need | None]] = {
     "deleteTag": Need(Role.ADMIN, audited=True),  # its snapshot expires then, and its rows with it
     **dict.fromkeys(("postBatch", "putRow", "putRowByPath", "patchRow", "patchRowByPath"), _WRITE),
     **dict.fromkeys(("deleteRow", "deleteRowByPath", "postMerge", "cancelMerge", "postCompaction"), _WRITE),
-    **dict.fromkeys(("deleteBatch", "retryBatch"), Need(Role.WRITE, audited=True)),
+    **dict.fromkeys(
+        ("deleteBatch", "retryBatch", "retrySetAsideEvents", "withdrawSetAsideEvent"), Need(Role.WRITE, audited=True)
+    ),
     **dict.fromkeys(("getTable", "getRules", "getTableStats", "listFiles", "listPartitions", "getChangelog"), _READ),
+    **dict.fromkeys(("listSetAsideEvents", "getSetAsideEvent"), _READ),
     **dict.fromkeys(("listDamage", "getTableDdl", "getTableDelta", "getTableToken"), _READ),
     **dict.fromkeys(("validateChanges", "getTableDocument"), _READ),
     **dict.fromkeys(("getRow", "getRowByPath", "batchGetRows", "scanRows", "countRows", "simulateRows"), _READ),

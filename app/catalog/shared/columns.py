@@ -24,6 +24,23 @@ def name_type() -> TypeEngine[str]:
     return sa.String().with_variant(sa.String(collation="C"), "postgresql")
 
 
+def table_id(*, primary_key: bool = False) -> sa.Column[str]:
+    """Return the column that hangs a row on its table."""
+    return sa.Column(
+        "table_id", sa.String, sa.ForeignKey("tables.id", ondelete="CASCADE"), nullable=False, primary_key=primary_key
+    )
+
+
+def checksum() -> sa.Column[str]:
+    """``app.catalog.shared.checksums``; null in rows of before migration 0015."""
+    return sa.Column("checksum", sa.String)
+
+
+def digests() -> tuple[sa.Column[str], sa.Column[bytes]]:
+    """Return what the bytes of a file come to; null in files that were written before anybody computed it."""
+    return sa.Column("digest", sa.String), sa.Column("block_digests", sa.LargeBinary)
+
+
 class _Checked(TypeDecorator[V]):
     """Reads what was stored; anything else is damage of the catalog, not a fault of the caller."""
 

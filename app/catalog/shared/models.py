@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from app.catalog.shared.columns import EnumText, JsonText, UtcTime, name_type
+from app.catalog.shared.columns import EnumText, JsonText, UtcTime, checksum, digests, name_type, table_id
 from app.core.access import EVERYTHING, Role
 from app.core.table.history import SET_ASIDE, BatchState, SnapshotKind, TaskKind, TaskState, TaskTrigger
 from app.core.table.upkeep.damage import DamageReason, FileKind
@@ -20,24 +20,6 @@ metadata = sa.MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
-
-
-def _table_id(*, primary_key: bool = False) -> sa.Column[str]:
-    """Return the column that hangs a row on its table."""
-    return sa.Column(
-        "table_id", sa.String, sa.ForeignKey("tables.id", ondelete="CASCADE"), nullable=False, primary_key=primary_key
-    )
-
-
-def _checksum() -> sa.Column[str]:
-    """``app.catalog.shared.checksums``; null in rows of before migration 0015."""
-    return sa.Column("checksum", sa.String)
-
-
-def _digests() -> tuple[sa.Column[str], sa.Column[bytes]]:
-    """Return what the bytes of a file come to; null in files that were written before anybody computed it."""
-    return sa.Column("digest", sa.String), sa.Column("block_digests", sa.LargeBinary)
-
 
 databases = sa.Table(
     "databases",
@@ -89,10 +71,10 @@ tables = sa.Table(
 table_schemas = sa.Table(
     "table_schemas",
     metadata,
-    _table_id(primary_key=True),
+    table_id(primary_key=True),
     sa.Column("schema_id", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("body", sa.Text, nullable=False),  # TableSchema.to_json as text
-    _checksum(),
+    checksum(),
 )
 
 # Tasks, compactions too: tables and columns keep the names that catalogs in use have.
@@ -100,7 +82,7 @@ merges = sa.Table(
     "merges",
     metadata,
     sa.Column("id", sa.String, primary_key=True),
-    _table_id(),
+    table_id(),
     sa.Column("job", EnumText(TaskKind), key="kind", nullable=False, server_default=TaskKind.MERGE.value),
     sa.Column("full", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("state", EnumText(TaskState), nullable=False),
@@ -140,7 +122,7 @@ batches = sa.Table(
     "batches",
     metadata,
     sa.Column("id", sa.String, primary_key=True),
-    _table_id(),
+    table_id(),
     sa.Column("number", sa.BigInteger, nullable=False),
     sa.Column("state", EnumText(BatchState), nullable=False),
     sa.Column("schema_id", sa.Integer, nullable=False),
@@ -159,7 +141,7 @@ batches = sa.Table(
     sa.Column("fault", sa.Text),
     sa.Column("accepted_by", sa.String, nullable=False, server_default=""),
     sa.Column("ignored_columns", JsonText),
-    _checksum(),
+    checksum(),
     sa.UniqueConstraint("table_id", "number"),
     sa.UniqueConstraint("table_id", "idempotency_key"),
 )
@@ -178,7 +160,7 @@ sa.Index("ix_batches_merged", batches.c.table_id, batches.c.snapshot_id, postgre
 runs = sa.Table(
     "runs",
     metadata,
-    _table_id(primary_key=True),
+    table_id(primary_key=True),
     sa.Column("id", sa.String, primary_key=True),
     sa.Column("schema_id", sa.Integer, nullable=False),
     sa.Column("partition", sa.Text),
@@ -186,7 +168,7 @@ runs = sa.Table(
     sa.Column("changed_at", UtcTime),
     sa.Column("live_rows", sa.BigInteger),  # null where it was not counted
     sa.Column("totals", JsonText),  # ``app.core.table.total_ranges``; null in rows of before migration 0017
-    _checksum(),
+    checksum(),
 )
 
 data_files = sa.Table(
@@ -200,14 +182,14 @@ data_files = sa.Table(
     sa.Column("size_bytes", sa.BigInteger, nullable=False),
     sa.Column("min_token", sa.BigInteger, nullable=False),
     sa.Column("max_token", sa.BigInteger, nullable=False),
-    *_digests(),
+    *digests(),
     sa.ForeignKeyConstraint(["table_id", "run_id"], ["runs.table_id", "runs.id"], ondelete="CASCADE"),
 )
 
 snapshots = sa.Table(
     "snapshots",
     metadata,
-    _table_id(primary_key=True),
+    table_id(primary_key=True),
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),  # its number, from 1
     sa.Column("merge_id", sa.String),
     sa.Column("committed_at", UtcTime, nullable=False),
@@ -215,7 +197,7 @@ snapshots = sa.Table(
     sa.Column("schema_id", sa.Integer, nullable=False, server_default="0"),
     # How often keys were taken out of its files; always 0 of a current one (docs/decisions/0036).
     sa.Column("rewritten", sa.Integer, nullable=False, server_default="0"),
-    _checksum(),
+    checksum(),
 )
 
 snapshot_runs = sa.Table(
@@ -235,7 +217,7 @@ snapshot_runs = sa.Table(
 rewrites = sa.Table(
     "rewrites",
     metadata,
-    _table_id(primary_key=True),
+    table_id(primary_key=True),
     sa.Column("snapshot_id", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("kind", EnumText(SnapshotKind), nullable=False),
     sa.Column("restored_from", sa.Integer),
@@ -289,7 +271,7 @@ changelog_files = sa.Table(
     sa.Column("name", sa.String, nullable=False),
     sa.Column("rows", sa.BigInteger, nullable=False),
     sa.Column("size_bytes", sa.BigInteger, nullable=False),
-    *_digests(),
+    *digests(),
     sa.ForeignKeyConstraint(["table_id", "snapshot_id"], ["snapshots.table_id", "snapshots.id"], ondelete="CASCADE"),
 )
 
@@ -297,7 +279,7 @@ changelog_files = sa.Table(
 histories = sa.Table(
     "histories",
     metadata,
-    _table_id(primary_key=True),
+    table_id(primary_key=True),
     sa.Column("since", sa.Integer, nullable=False),
     sa.Column("filed", sa.Integer, nullable=False),
 )
@@ -314,14 +296,14 @@ history_bases = sa.Table(
 history_files = sa.Table(
     "history_files",
     metadata,
-    _table_id(primary_key=True),
+    table_id(primary_key=True),
     sa.Column("name", sa.String, primary_key=True),
     sa.Column("schema_id", sa.Integer, nullable=False),
     sa.Column("first_snapshot", sa.Integer, nullable=False),
     sa.Column("last_snapshot", sa.Integer, nullable=False),
     sa.Column("records", sa.BigInteger, nullable=False),
     sa.Column("size_bytes", sa.BigInteger, nullable=False),
-    *_digests(),
+    *digests(),
 )
 
 # Keys that are taken out of all that a table keeps (docs/decisions/0036); never the keys themselves.
@@ -329,7 +311,7 @@ forgettings = sa.Table(
     "forgettings",
     metadata,
     sa.Column("id", sa.String, primary_key=True),
-    _table_id(),
+    table_id(),
     sa.Column("salt", sa.String, nullable=False),
     sa.Column("prints", JsonText, nullable=False),  # blanked when it is over
     sa.Column("keys", sa.Integer, nullable=False),
@@ -352,11 +334,30 @@ sa.Index("ix_forgettings_pending", forgettings.c.table_id, postgresql_where=_beg
 _unended = sa.text("gone_at IS NULL")
 sa.Index("ix_forgettings_unended", forgettings.c.table_id, postgresql_where=_unended, sqlite_where=_unended)
 
+set_aside_events = sa.Table(
+    "set_aside_events",
+    metadata,
+    sa.Column("id", sa.String, primary_key=True),
+    table_id(),
+    sa.Column("number", sa.BigInteger, nullable=False),
+    sa.Column("digest", sa.String, nullable=False),
+    sa.Column("format", sa.String, nullable=False),
+    sa.Column("unavailable", sa.String, nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("faults", JsonText, nullable=False),
+    sa.Column("times", sa.BigInteger, nullable=False),
+    sa.Column("batch_id", sa.String, nullable=False),  # history may have forgotten the batch
+    sa.Column("set_aside_at", UtcTime, nullable=False),
+    sa.Column("set_aside_by", sa.String, nullable=False),
+    sa.UniqueConstraint("table_id", "number"),
+    sa.UniqueConstraint("table_id", "digest"),
+)
+
 # Files that were found damaged or missing; a file is here until it is found well, or nothing names it any more.
 damages = sa.Table(
     "damages",
     metadata,
-    _table_id(primary_key=True),
+    table_id(primary_key=True),
     sa.Column("path", name_type(), primary_key=True),
     sa.Column("kind", EnumText(FileKind), nullable=False),
     sa.Column("reason", EnumText(DamageReason), nullable=False),

@@ -59,6 +59,11 @@ class Transaction:
         self.touched.note(statement)
         return self.connection.execute(statement, values)
 
+    def erase(self) -> None:
+        """Have what this transaction removes overwritten: SQLite would only unlink it."""
+        if self.connection.dialect.name == "sqlite":
+            self.execute(sa.text("PRAGMA secure_delete = ON"))
+
     @property
     def writes(self) -> bool:
         """Whether the transaction may write, and so may see what is never committed."""

@@ -232,8 +232,7 @@ class Forgettings:
 
     def blank_texts(self, table_id: str) -> None:
         """Blanks what failed tasks and faulty batches of the table are told to have come upon: it may name a key."""
-        if self.transaction.connection.dialect.name == "sqlite":  # what was there is overwritten, not only unlinked
-            self.transaction.execute(sa.text("PRAGMA secure_delete = ON"))
+        self.transaction.erase()
         over = merges.c.state.in_((TaskState.FAILED, TaskState.CANCELLED)) & merges.c.error.is_not(None)
         self.transaction.execute(merges.update().where(merges.c.table_id == table_id, over).values(error=BLANKED))
         faulty = (batches.c.table_id == table_id) & batches.c.fault.is_not(None)
@@ -263,8 +262,7 @@ class Forgettings:
 
     def end(self, forgetting: Forgetting) -> None:
         """Nothing holds its keys any more: neither what they are known by."""
-        if self.transaction.connection.dialect.name == "sqlite":
-            self.transaction.execute(sa.text("PRAGMA secure_delete = ON"))
+        self.transaction.erase()
         now = self.transaction.now()
         self._change(forgetting.id, gone_at=now, salt="", prints=[], held=[], remnants=[])
 

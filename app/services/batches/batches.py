@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -25,6 +25,7 @@ from app.core.errors import (
     Violation,
 )
 from app.core.plan.records.bounds import Bounds
+from app.core.plan.records.faulty_events import OnFault
 from app.core.plan.records.record_decoder import Note, RecordDecoder
 from app.core.plan.records.unknown_columns import UnknownColumns
 from app.core.table.history import Batch, BatchState, Table
@@ -32,10 +33,20 @@ from app.core.table.schema_bounds import DEFAULT_BOUNDS, SchemaBounds
 from app.files.layout import Warehouse
 from app.services.batches.admission import Admission
 from app.services.batches.group_commit import GroupCommit
+from app.services.batches.receiver import Receiver, Sent, alters, sets_aside
 from app.services.batches.staged_uploads import StagedUpload, check_idempotency_key, count_accepted
-from app.services.batches.unknown_columns import Receiver, Sent, alters
+from app.services.bodies.change_events import EventFormat
 from app.services.bodies.encodings import decoded
-from app.services.bodies.formats import CLOUDEVENTS, CLOUDEVENTS_BATCH, FORMATS, JSON, NDJSON, EmptyFields, format_of
+from app.services.bodies.formats import (
+    CLOUDEVENTS,
+    CLOUDEVENTS_BATCH,
+    FORMATS,
+    JSON,
+    NDJSON,
+    EmptyFields,
+    event_format,
+    format_of,
+)
 from app.services.rows.known_rows import KnownRows, no_rows
 from app.services.shared.pages import Page, PageRequest, page_of
 from app.services.shared.unavailable import UNAVAILABLE
@@ -106,8 +117,9 @@ class Upload:
     coding unfolds to. ``unavailable`` is what stands in an event for a value that did not change.
 
     ``empty_fields``: what an empty field of CSV says, ``unknown_columns``: what to do with columns that the table does
-    not have, which may grow to ``schema_bounds``. ``sender`` is the name of the caller's token. Change events of
-    other tables of the source than ``table`` takes are refused; without it all are its own.
+    not have, which may grow to ``schema_bounds``, ``on_fault``: what to do with events at fault. ``sender`` is the name
+    of the caller's token. Change events of other tables of the source than ``table`` takes are refused; without it all
+    are its own.
     """
 
     body: Content
@@ -122,6 +134,7 @@ class Upload:
     table: str = ""
     unknown_columns: UnknownColumns = UnknownColumns.REFUSE
     schema_bounds: SchemaBounds = DEFAULT_BOUNDS.table
+    on_fault: OnFault = OnFault.REFUSE
 
     @property
     def fingerprint(self) -> str:
@@ -132,6 +145,7 @@ class Upload:
         kind = f"{kind};emptyFields=absent" if self.empty_fields is EmptyFields.ABSENT else kind
         refuses = self.unknown_columns is UnknownColumns.REFUSE
         kind = kind if refuses else f"{kind};unknownColumns={self.unknown_columns}"
+        kind = kind if self.on_fault is OnFault.REFUSE else f"{kind};onFault={self.on_fault}"
         digest = hashlib.sha256(kind.encode() + b"\0")
         for start in range(0, len(self.body), _HASHED_BYTES):
             digest.update(self.body[start : start + _HASHED_BYTES])
@@ -159,6 +173,7 @@ class Upload:
         if chosen is None:
             message = f"cannot read {self.media_type[:100]!r}; send one of: {', '.join(FORMATS)}"
             raise UnsupportedMediaType(message)
+        self.check_on_fault(event_format(self.media_type, self.events))
         bounds = bounds.of_table(len(decoder.plan.schema.declared_names))
         content = decoded(self.body, self.encoding, bounds, self.room)
         if not len(content) and self.events is None:  # of events, nothing is a tombstone
@@ -166,6 +181,13 @@ class Upload:
             fault = Violation("", FaultCode.UNREADABLE_BODY, "the body is empty", fix)
             raise Invalid("the body is empty", violations=[fault])
         return chosen.pieces(decoder, self.unmarked(content), bounds)
+
+    def check_on_fault(self, how: EventFormat | None) -> None:
+        """Raise ``Invalid`` where faults of what are no events are to be set aside."""
+        if self.on_fault is OnFault.SET_ASIDE and how is None:
+            message, fix = "only change events are set aside", "send change events, or remove onFault"
+            fault = Violation("/onFault", FaultCode.CONTRADICTING_PARAMETERS, message, fix)
+            raise Invalid(message, violations=[fault])
 
     def unmarked(self, content: Content) -> Content:
         """Return the decoded body without a byte order mark."""
@@ -189,13 +211,18 @@ class Accepted:
     """The batch that a request became; ``replayed``: an earlier one with its Idempotency-Key did.
 
     ``notes`` count what may surprise about its records, ``changes`` are those of the schema (Paimon's JSON) that it
-    needed; none for one that is replayed.
+    needed, ``set_aside`` counts the events that are set aside; none for one that is replayed.
     """
 
     batch: Batch
     replayed: bool = False
     notes: Mapping[Note, int] = field(default_factory=dict)
     changes: Sequence[Mapping[str, Any]] = ()
+    set_aside: int = 0
+
+
+Settles = Callable[[Sequence[StagedUpload], Sent], Callable[[Repository], None] | None]
+"""What is done in the transaction of a batch once that is entered; None where nothing is."""
 
 
 def accept_batch(
@@ -208,12 +235,13 @@ def accept_batch(
     commits: GroupCommit | None = None,
     known: KnownRows = no_rows,
     admission: Admission | None = None,
+    settles: Settles = sets_aside,
 ) -> Accepted:
     """Validate the records of ``upload`` and stage them; when it returns, the batch is durable.
 
     What comes through the same ``commits`` at the same time shares its transactions. ``known`` are the rows of the
     table; without it every record counts as the first of its key. ``admission`` lets batches in; without it all come
-    in.
+    in. ``settles`` says what else is done in its transaction.
 
     A repeated Idempotency-Key with the same request answers the batch of the first. Raise ``Invalid`` with every
     fault, ``KeyReused`` for an Idempotency-Key that was used for another request, ``Conflict`` (REQUEST_IN_FLIGHT)
@@ -227,7 +255,7 @@ def accept_batch(
     with span("batch", {"table": ".".join(name)}) as here:
         for _ in range(ALTERED_TRIES):
             try:
-                done = _accept(database, warehouse, name, upload, bounds, commits, known, admission)
+                done = _accept(database, warehouse, name, upload, bounds, commits, known, admission, settles)
             except Conflict as error:
                 # Read under a schema that was altered meanwhile: it is read again under the new one.
                 if error.code is not ErrorCode.COMMIT_CONFLICT:
@@ -247,6 +275,7 @@ def _accept(
     commits: GroupCommit,
     known: KnownRows,
     admission: Admission | None,
+    settles: Settles,
 ) -> Accepted:
     key = upload.idempotency_key
     with database.reading() as repository:
@@ -262,7 +291,7 @@ def _accept(
         with nullcontext() if admission is None else admission.admitted(table, upload.size):
             receiver = Receiver(database, warehouse, table, known)
             staged = receiver.staged(upload, lambda decoder: upload.pieces(decoder, bounds))
-            done = _entered(database, warehouse, staged, upload, commits)
+            done = _entered(database, warehouse, staged, upload, commits, settles)
             if admission is not None:
                 admission.accepted(table.id, done.batch.records, done.batch.size_bytes)
             return done
@@ -275,15 +304,20 @@ def under_way(key: str | None) -> Conflict:
 
 
 def _entered(
-    database: CatalogDatabase, warehouse: Warehouse, staged: StagedUpload, upload: Change, commits: GroupCommit
+    database: CatalogDatabase,
+    warehouse: Warehouse,
+    staged: StagedUpload,
+    upload: Change,
+    commits: GroupCommit,
+    settles: Settles,
 ) -> Accepted:
     try:
-        alter = alters([staged], upload)
-        if alter is None:
+        alter, settle = alters([staged], upload), settles([staged], upload)
+        if alter is None and settle is None:
             batch = commits.enter(staged.table.id, staged.new)
         else:
-            [batch] = commits.enter_together({staged.table.id: staged.new}, alter)
-    except (Conflict, KeyReused, NotFound, NotStored):
+            [batch] = commits.enter_together({staged.table.id: staged.new}, alter, settle)
+    except (Conflict, Invalid, KeyReused, NotFound, NotStored):
         # Only where the catalog surely has no such batch: after a lost answer the file may already be part of the
         # table.
         staged.delete(warehouse)
@@ -293,4 +327,4 @@ def _entered(
         staged.delete(warehouse)
         return Accepted(batch, replayed)
     count_accepted(database, batch)
-    return Accepted(batch, notes=staged.notes, changes=staged.changes)
+    return Accepted(batch, notes=staged.notes, changes=staged.changes, set_aside=len(staged.faulty))

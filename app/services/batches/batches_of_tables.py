@@ -25,6 +25,7 @@ from app.core.errors import (
     Violation,
 )
 from app.core.plan.records.bounds import Bounds
+from app.core.plan.records.faulty_events import OnFault
 from app.core.plan.records.record_decoder import Note, RecordDecoder
 from app.core.plan.records.unknown_columns import UnknownColumns
 from app.core.table.history import Batch, Table
@@ -33,8 +34,8 @@ from app.files.layout import Warehouse
 from app.services.batches.admission import Admission
 from app.services.batches.batches import ALTERED_TRIES, Upload, under_way
 from app.services.batches.group_commit import GroupCommit
+from app.services.batches.receiver import Receiver, alters, sets_aside
 from app.services.batches.staged_uploads import StagedUpload, check_idempotency_key, count_accepted
-from app.services.batches.unknown_columns import Receiver, alters
 from app.services.bodies.bodies_of_tables import Part, Sources, Split, faults_of, split_events, split_records
 from app.services.bodies.encodings import decoded
 from app.services.bodies.formats import CLOUDEVENTS, CLOUDEVENTS_BATCH, JSON, NDJSON, event_format
@@ -79,6 +80,11 @@ class UploadOfTables:
         return self.upload.unknown_columns
 
     @property
+    def on_fault(self) -> OnFault:
+        """What to do with events at fault."""
+        return self.upload.on_fault
+
+    @property
     def schema_bounds(self) -> SchemaBounds:
         """How large a table may become."""
         return self.upload.schema_bounds
@@ -90,6 +96,7 @@ class UploadOfTables:
         if how is None and sent.media_type != JSON:
             readable = ", ".join((JSON, CLOUDEVENTS, CLOUDEVENTS_BATCH, f"{NDJSON[0]} with ?format="))
             raise UnsupportedMediaType(f"cannot read {sent.media_type[:100]!r} for several tables; send {readable}")
+        sent.check_on_fault(how)
         content = sent.unmarked(decoded(sent.body, sent.encoding, bounds, sent.room))
         if how is None:
             return split_records(content, bounds, sources, skip=skip)
@@ -99,12 +106,13 @@ class UploadOfTables:
 
 @dataclass(frozen=True)
 class AcceptedBatch:
-    """The batch of one table; ``notes`` and ``changes`` are as those of ``Accepted``."""
+    """The batch of one table; ``notes``, ``changes`` and ``set_aside`` are as those of ``Accepted``."""
 
     table: str
     batch: Batch
     notes: Mapping[Note, int] = field(default_factory=dict)
     changes: Sequence[Mapping[str, Any]] = ()
+    set_aside: int = 0
 
 
 @dataclass(frozen=True)
@@ -172,13 +180,16 @@ class TablesIntake:
     def _stored(self, upload: UploadOfTables, tables: Mapping[str, Table], split: Split) -> AcceptedBatches:
         with self._staged(upload, tables, split) as staged:
             news = {one.table.id: one.new for one in staged}
-            batches = self.commits.enter_together(news, alters(staged, upload)) if news else []
+            alter, settle = alters(staged, upload), sets_aside(staged, upload)
+            batches = self.commits.enter_together(news, alter, settle) if news else []
             replayed = any(batch.id != one.new.id for batch, one in zip(batches, staged, strict=True))
             if replayed:  # the same request came to another machine at once, and that was first
                 for one in staged:
                     one.delete(self.warehouse)
         accepted = [
-            AcceptedBatch(one.table.name, batch, {} if replayed else one.notes, () if replayed else one.changes)
+            AcceptedBatch(one.table.name, batch)
+            if replayed
+            else AcceptedBatch(one.table.name, batch, one.notes, one.changes, len(one.faulty))
             for one, batch in zip(staged, batches, strict=True)
         ]
         for batch in () if replayed else batches:
@@ -209,7 +220,7 @@ class TablesIntake:
             yield staged
         except BaseException as error:
             # After a lost answer of the catalog the files may already be part of the tables.
-            if not named or isinstance(error, (Conflict, KeyReused, NotFound, NotStored)):
+            if not named or isinstance(error, (Conflict, Invalid, KeyReused, NotFound, NotStored)):
                 for one in staged:
                     one.delete(self.warehouse)
             raise

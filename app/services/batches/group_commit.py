@@ -120,13 +120,16 @@ class GroupCommit:
             entry.outcome = outcome
 
     def enter_together(
-        self, news: Mapping[str, NewBatch], alter: Callable[[Repository], None] | None = None
+        self,
+        news: Mapping[str, NewBatch],
+        alter: Callable[[Repository], None] | None = None,
+        settle: Callable[[Repository], None] | None = None,
     ) -> list[Batch]:
-        """Return the batches that ``news``, one for a table, became: all of them or none. ``alter`` changes tables of
-        them first, in the same transaction.
+        """Return the batches that ``news``, one for a table, became: all of them or none. In the same transaction
+        ``alter`` changes tables of them first, and ``settle`` does what goes with batches that are new.
 
-        Raise as ``enter``, what ``alter`` raises, and ``Conflict`` (COMMIT_CONFLICT) where some of them were entered
-        before, others not.
+        Raise as ``enter``, what ``alter`` and ``settle`` raise, and ``Conflict`` (COMMIT_CONFLICT) where some of them
+        were entered before, others not.
         """
         with writing():
             sync_staged(self._warehouse, {table_id: new.file for table_id, new in news.items()})
@@ -145,8 +148,11 @@ class GroupCommit:
                 if not isinstance(outcome, Batch):
                     raise outcome
                 batches.append(outcome)
-            if len({batch.id == new.id for batch, new in zip(batches, news.values(), strict=True)}) > 1:
+            are_new = {batch.id == new.id for batch, new in zip(batches, news.values(), strict=True)}
+            if len(are_new) > 1:
                 raise Conflict("a part of this request was entered by another one; post it again")
+            if settle is not None and True in are_new:
+                settle(repository)
         return batches
 
     def _entered(self, table_id: str, group: Sequence[_Entry]) -> list[Batch | KeyfoldError]:

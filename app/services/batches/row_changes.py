@@ -12,6 +12,7 @@ from typing import Any
 from app.core.errors import Conflict, ErrorCode, FaultCode, Invalid, Violation, escape_pointer
 from app.core.plan.merging.merge_plan import MergePlan
 from app.core.plan.records.bounds import Bounds
+from app.core.plan.records.faulty_events import OnFault
 from app.core.plan.records.record_decoder import KIND_MEMBER, DecodedRecords, RecordDecoder
 from app.core.plan.records.unknown_columns import UnknownColumns
 from app.core.table.keys import Key, key_from_text, key_to_json, same_key
@@ -62,6 +63,11 @@ class RowChange:
     def unknown_columns(self) -> UnknownColumns:
         """A row has the columns of its table."""
         return UnknownColumns.REFUSE
+
+    @property
+    def on_fault(self) -> OnFault:
+        """A row is no event."""
+        return OnFault.REFUSE
 
     @property
     def schema_bounds(self) -> SchemaBounds:

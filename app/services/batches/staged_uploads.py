@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 from app.catalog.database import CatalogDatabase
 from app.core.errors import FaultCode, Invalid, Resource, Violation, not_found
 from app.core.plan.merging.merge_plan import compile_plan
+from app.core.plan.records.faulty_events import FaultyEvent
 from app.core.plan.records.record_decoder import Note
 from app.core.plan.records.unknown_columns import FoundColumns
 from app.core.table.history import Batch, NewBatch, Table
@@ -42,13 +43,15 @@ class Request(Protocol):
 @dataclass(frozen=True)
 class StagedUpload:
     """A batch that the catalog does not have yet; ``notes`` count what may surprise about its records. ``changes`` of
-    the schema (Paimon's JSON) come before it: ``table`` is already as they make it.
+    the schema (Paimon's JSON) come before it: ``table`` is already as they make it. Its ``faulty`` events are set
+    aside.
     """
 
     table: Table
     new: NewBatch
     notes: Mapping[Note, int]
     changes: Sequence[Mapping[str, Any]] = ()
+    faulty: Sequence[FaultyEvent] = ()
 
     def delete(self, warehouse: Warehouse) -> None:
         """Remove its file."""

@@ -7,15 +7,17 @@ the latest value, an update is -U of the row as it was, too, so that sums stay r
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from typing import Any, Final
 
 from app.core.errors import ErrorCode, FaultCode, Invalid, Violation, escape_pointer
 from app.core.plan.records.bounds import Bounds
-from app.core.plan.records.record_decoder import REPORTED_VIOLATIONS, DecodedRecords, RecordDecoder
+from app.core.plan.records.faulty_events import FaultyEvent
+from app.core.plan.records.record_decoder import REPORTED_VIOLATIONS, DecodedRecords, Note, RecordDecoder
 from app.services.bodies import event_origins
 from app.services.bodies.debezium_events import (
     cloudevent_names_no_row,
@@ -27,7 +29,15 @@ from app.services.bodies.debezium_events import (
 )
 from app.services.bodies.event_changes import Changes, Unusable, object_of
 from app.services.bodies.event_origins import Origin, Origins
-from app.services.bodies.json_bodies import Numbered, groups_of, ndjson_lines, parse_json, parsed_each, raw_list
+from app.services.bodies.json_bodies import (
+    Numbered,
+    groups_of,
+    json_text,
+    ndjson_lines,
+    parse_json,
+    parsed_each,
+    raw_list,
+)
 from app.services.bodies.mysql_events import canal_names_no_row, maxwell_names_no_row, read_canal, read_maxwell
 from app.services.shared.unavailable import UNAVAILABLE
 from app.storage.ingest.lists import decode_records
@@ -35,13 +45,17 @@ from app.storage.ingest.pieces import Piece
 from app.storage.staging.spool import Content
 
 _TOO_MANY_DIGITS = "widen the column to (6) where its type holds them, or set events.truncate-time = true to cut them"
+Decode = Callable[[Sequence[object], int], DecodedRecords]
 Reader = Callable[[Changes, Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True)
 class EventFormat:
-    """``read`` reads one event, ``origins`` say where it is from, ``names_no_row`` whether it is about no row."""
+    """``read`` reads one event, ``origins`` say where it is from, ``names_no_row`` whether it is about no row. ``name``
+    is what a stored event says of its format.
+    """
 
+    name: str
     read: Reader
     origins: Origins
     names_no_row: Callable[[Mapping[str, Any]], bool]
@@ -71,16 +85,34 @@ class _Reading:
 
     def decode(self, events: Callable[[], Sequence[object]], numbers: Iterable[int]) -> DecodedRecords:
         """Return the records of the next events, which have these ``numbers`` in the body."""
-        changes = self._changes(events(), numbers)
-        before, self.records = self.records, self.records + len(changes.records)
-        self.bounds.check_records(self.records)
+        faulty = self.decoder.faulty
+        if faulty is None:
+            return self._decoded(events(), numbers, partial(decode_records, self.decoder))
+        good = [self._decoded([], [], self.decoder.decode)]
+        for number, event in zip(numbers, events(), strict=False):
+            try:
+                good.append(self._decoded([event], [number], self.decoder.decode))
+            except Invalid as error:
+                faulty.events.append(self._kept_apart(number, event, error))
+        return _joined(good)
+
+    def _kept_apart(self, number: int, event: object, error: Invalid) -> FaultyEvent:
+        inside = len(f"/events/{number}")
+        faults = [replace(fault, pointer=fault.pointer[inside:], row=None) for fault in error.violations]
+        return FaultyEvent(number, self.events.format.name, self.events.unavailable, json_text(event), faults)
+
+    def _decoded(self, events: Sequence[object], numbers: Iterable[int], decode: Decode) -> DecodedRecords:
+        changes = self._changes(events, numbers)
+        before, after = self.records, self.records + len(changes.records)
+        self.bounds.check_records(after)
         try:
-            decoded = decode_records(self.decoder, changes.records, before)
+            decoded = decode(changes.records, before)
         except Invalid as error:
             faults = [_of_event(fault, changes.events, before) for fault in error.violations]
             raise Invalid(
                 error.message, code=error.code, violations=faults, total_violations=error.total_violations
             ) from error
+        self.records = after
         decoded.notes.update(changes.notes)
         return decoded
 
@@ -127,6 +159,19 @@ class _Reading:
             return True
         self.origin = self.origin or origin
         return not declared and origin != self.origin
+
+
+def _joined(parts: Sequence[DecodedRecords]) -> DecodedRecords:
+    """Return the records of all parts, whose columns are lists."""
+    notes = sum((Counter(part.notes) for part in parts), Counter[Note]())
+    return DecodedRecords(
+        {name: [*chain.from_iterable(part.columns[name] for part in parts)] for name in parts[0].columns},
+        [*chain.from_iterable(part.kinds for part in parts)],
+        [*chain.from_iterable(part.positions for part in parts)],
+        sum(part.ignored for part in parts),
+        {word: [*chain.from_iterable(part.words[word] for part in parts)] for word in parts[0].words},
+        dict(notes),
+    )
 
 
 def _foreign(origin: Origin, first: Origin | None, table: str) -> Unusable:
@@ -211,11 +256,13 @@ def _json_events(body: bytes) -> Sequence[object]:
     return parsed if isinstance(parsed, list) else [parsed]
 
 
+CLOUDEVENT: Final = EventFormat("cloudevents", read_cloudevent, event_origins.CLOUDEVENT, cloudevent_names_no_row)
+_NAMED: Final = (
+    EventFormat("debezium-json", read_debezium, event_origins.DEBEZIUM, debezium_names_no_row),
+    EventFormat("debezium-flat-json", read_flat_debezium, event_origins.FLAT_DEBEZIUM, flat_debezium_names_no_row),
+    EventFormat("canal-json", read_canal, event_origins.STATEMENT, canal_names_no_row),
+    EventFormat("maxwell-json", read_maxwell, event_origins.STATEMENT, maxwell_names_no_row),
+)
 # What reads one event, by the name that Paimon and Flink give its format.
-EVENT_FORMATS: Mapping[str, EventFormat] = {
-    "debezium-json": EventFormat(read_debezium, event_origins.DEBEZIUM, debezium_names_no_row),
-    "debezium-flat-json": EventFormat(read_flat_debezium, event_origins.FLAT_DEBEZIUM, flat_debezium_names_no_row),
-    "canal-json": EventFormat(read_canal, event_origins.STATEMENT, canal_names_no_row),
-    "maxwell-json": EventFormat(read_maxwell, event_origins.STATEMENT, maxwell_names_no_row),
-}
-CLOUDEVENT: Final = EventFormat(read_cloudevent, event_origins.CLOUDEVENT, cloudevent_names_no_row)
+EVENT_FORMATS: Mapping[str, EventFormat] = {one.name: one for one in _NAMED}
+STORED_FORMATS: Mapping[str, EventFormat] = {**EVENT_FORMATS, CLOUDEVENT.name: CLOUDEVENT}

@@ -60,6 +60,7 @@ def staged_areas(repository: Repository, most_tables: int) -> list[Told]:
 def _troubles(repository: Repository) -> Iterator[Told]:
     """Yield what somebody has to look at before it continues."""
     yield Told(Asked.SET_ASIDE_BATCHES, (), repository.stats.set_aside_batches())
+    yield Told(Asked.SET_ASIDE_EVENTS, (), repository.set_aside_events.count())
     yield Told(Asked.DAMAGED_FILES, (), repository.stats.damaged_files())
     since, now = repository.stats.unclaimed_since(), repository.now()
     yield Told(Asked.UNCLAIMED_SECONDS, (), 0.0 if since is None else max(0.0, (now - since).total_seconds()))

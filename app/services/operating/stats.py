@@ -37,6 +37,7 @@ class TableStats:
     staged: StagedTotals
     overdue: Overdue | None
     set_aside: int
+    set_aside_events: int
     ignored_columns: Mapping[str, int]
     retained: RetainedTotals
     history: HistoryTotals
@@ -129,6 +130,7 @@ def table_stats(repository: Repository, table: Table, *, spark_answers: bool = T
         staged=repository.stats.staged(table.id),
         overdue=late[0] if late else None,
         set_aside=repository.set_aside.count(table.id),
+        set_aside_events=repository.set_aside_events.count(table.id),
         ignored_columns=repository.stats.ignored_columns(table.id),
         retained=repository.stats.retained(table.id),
         history=repository.history.totals(table.id),

@@ -81,7 +81,11 @@ def end_forgettings(database: CatalogDatabase, warehouse: Warehouse, grace: time
 
 
 def _end(database: CatalogDatabase, warehouse: Warehouse, forgetting: Forgetting, grace: timedelta) -> bool:
-    remnants = [*_held(database, warehouse, forgetting), *_files(database, warehouse, forgetting, grace)]
+    remnants = [
+        *_set_aside(database, forgetting),
+        *_held(database, warehouse, forgetting),
+        *_files(database, warehouse, forgetting, grace),
+    ]
     with database.transaction(wakes=False) as repository:
         now = repository.now()
         # Every machine has let go of the images of its runs by then, and every reader of its files.
@@ -94,6 +98,14 @@ def _end(database: CatalogDatabase, warehouse: Warehouse, forgetting: Forgetting
         "forgetting %s is over: nothing that is kept of table %s has its keys", forgetting.id, forgetting.table_id
     )
     return True
+
+
+def _set_aside(database: CatalogDatabase, forgetting: Forgetting) -> Iterator[Remnant]:
+    """Yield the events from before that the table keeps."""
+    with database.reading() as repository:
+        count, first = repository.set_aside_events.before(forgetting.table_id, forgetting.requested_at)
+    if count:
+        yield Remnant(RemnantKind.SET_ASIDE_EVENT, count, first)
 
 
 def _held(database: CatalogDatabase, warehouse: Warehouse, forgetting: Forgetting) -> Iterator[Remnant]:

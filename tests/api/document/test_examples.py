@@ -88,6 +88,8 @@ class _Telling:
             self.table_ids["payments"] = told["tables"][0]["id"]
         elif step.operation in ("postBatch", "patchRowByPath", "deleteRowByPath"):
             self.names["batch_id"] = told["id"]
+        elif step.operation == "listSetAsideEvents":
+            self.names["event_id"] = told["events"][0]["id"]
         elif step.operation == "forgetRows":
             self.names["forgetting_id"] = told["id"]
         elif step.operation == "postMerge":

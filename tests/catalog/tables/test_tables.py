@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from app.catalog.database import CatalogDatabase
 from app.catalog.shared.models import delta_versions, metadata, tags
 from app.core.errors import AlreadyExists, Conflict, ErrorCode, NotFound
+from app.core.plan.records.faulty_events import FaultyEvent
 from app.core.table.delta import DeltaVersion
 from app.core.table.history import ChangelogFile, HistoryExtent, HistoryFile, SnapshotKind
 from app.core.table.upkeep.damage import DamagedFile, DamageReason, FileKind, NamedFile
@@ -133,12 +134,13 @@ def test_dropping_a_table_leaves_nothing_of_it_and_all_of_its_neighbour(database
             repository.history.begin_after(table.id, 1, [1])
             repository.history.file(table.id, HistoryExtent(1, 1), 2, [HistoryFile("h.parquet", 0, 2, 2, 1, 10)])
             file = NamedFile(FileKind.RUN, table.id, f"{table.id}/runs/r/0.parquet", 10, run_id="r")
+            repository.set_aside_events.add(table.id, "b", "", [FaultyEvent(0, "debezium-json", "", "{}", [])])
             repository.forgettings.add(table.id, "5a17", [], "", None)
             repository.damage.note([DamagedFile(file, DamageReason.MISSING, "nothing is there")])
     with database.transaction() as repository:
         assert repository.tables.drop("shop", "dropped").id == dropped.id
         of_tables = [each for each in metadata.sorted_tables if "table_id" in each.c]
-        assert len(of_tables) == 16
+        assert len(of_tables) == 17
         for each in of_tables:
             left = repository.transaction.execute(sa.select(each.c.table_id).distinct()).scalars().all()
             assert left == [kept.id], each.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict
+from app.core.plan.records.faulty_events import FaultyEvent
 from app.core.table.schema import TableSchema
 from app.core.table.upkeep.forgetting import ForgettingState, RemnantKind
 from app.files.layout import Warehouse
@@ -56,6 +58,28 @@ from tests.services.upkeep.forgetting import (
 from tests.storage.images.imaged import build
 
 DEDUPLICATE = ENGINES["deduplicate"]
+
+
+def test_an_event_that_is_set_aside_may_hold_the_key_until_it_is_withdrawn(
+    site: MergeSite, images: Images, tmp_path: Path
+) -> None:
+    """Nobody can tell whose it is: it has faults."""
+    table = people(site, {})
+    merged(site, table, person(ADA, 1), person(BOB, 1))
+    event = FaultyEvent(0, "debezium-json", "", json.dumps({"op": "c", "after": {"mail": ADA, "n": "x"}}), [])
+    with site.database.transaction() as repository:
+        repository.set_aside_events.add(table.id, "batch", "", [event])
+        [kept] = repository.set_aside_events.page(table.id, limit=1)
+    one = gone(site, forgotten(site, table), images)
+    assert [(left.kind, left.count, left.example) for left in one.remnants] == [
+        (RemnantKind.SET_ASIDE_EVENT, 1, kept.id)
+    ]
+    assert one.state is ForgettingState.FORGOTTEN
+    with site.database.transaction() as repository:
+        repository.set_aside_events.delete(table.id, [kept.id])
+    assert gone(site, one, images).state is ForgettingState.GONE
+    left = traces(tmp_path, ADA)
+    assert [path for path in left if not path.endswith("-wal")] == []  # SQLite's log, until it is written over
 
 
 @pytest.mark.parametrize("producer", ["none", "input", "lookup", "full-compaction"])

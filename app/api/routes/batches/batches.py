@@ -29,11 +29,13 @@ from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.api.shared.slashes import register_convertors
 from app.core.access import Role
 from app.core.errors import DamagedCatalog, Unavailable
+from app.core.plan.records.faulty_events import OnFault
 from app.core.plan.records.record_decoder import Note
 from app.core.plan.records.unknown_columns import UnknownColumns
 from app.core.table import history
 from app.http.uploads import ROOM, stage
 from app.services.batches.batches import (
+    Accepted,
     BatchOrder,
     Change,
     Upload,
@@ -124,6 +126,11 @@ class Batch(Answer):
         default_factory=list,
         description="with unknownColumns=add: how the table was altered first; only of the request that sent it",
     )
+    set_aside_events: Annotated[int, Told(lambda _: 0)] = Field(
+        0,
+        description="with onFault=set-aside: events with faults, none of whose records are in the batch; only of "
+        "the request that sent them",
+    )
     warnings: Annotated[list[BatchWarning], Told(lambda _: [])] = Field(
         default_factory=list, description="what may surprise about its records; only of the request that sent them"
     )
@@ -163,6 +170,10 @@ _UNAVAILABLE = "what change events have in place of a value that did not change 
 _UNKNOWN_COLUMNS = (
     "what to do with columns that the table does not have: refuse the request, ignore (they are counted in "
     "ignoredColumns), or add them to the table, of JSON, which needs a token that may alter it"
+)
+_ON_FAULT = (
+    "what to do with change events that have faults: refuse the request, or set them aside (GET …/set-aside-events "
+    "lists them) and store the others, in a table that orders its events"
 )
 _EMPTY = "what an empty field of CSV says: null, or nothing (absent; of a table with record.absent-columns = unchanged)"
 
@@ -208,6 +219,7 @@ async def _sent(
     unknown: Annotated[
         UnknownColumns, Query(alias="unknownColumns", description=_UNKNOWN_COLUMNS)
     ] = UnknownColumns.REFUSE,
+    on_fault: Annotated[OnFault, Query(alias="onFault", description=_ON_FAULT)] = OnFault.REFUSE,
 ) -> Upload:
     return Upload(
         body,
@@ -220,6 +232,7 @@ async def _sent(
         sender=request.scope[GRANT].name,
         unknown_columns=unknown,
         schema_bounds=parts.settings.catalog_bounds.table,
+        on_fault=on_fault,
     )
 
 
@@ -254,9 +267,16 @@ async def accepted(
 ) -> Batch:
     """The batch that ``change`` became, once it is durable, or merged if that is preferred; sets status and headers."""
     done = await stored(parts, name[0], stage, parts, name, change)
+    return await told(request, response, parts, done, prefer)
+
+
+async def told(request: Request, response: Response, parts: Parts, done: Accepted, prefer: str | None) -> Batch:
+    """The batch that is accepted, merged if that is preferred and it is in time; sets status and headers."""
     [batch] = await preferred(response, parts, [done.batch], prefer, replayed=done.replayed)
     response.headers["Location"] = batch_location(request, batch.id)
-    return Batch.of(batch, changes=list(done.changes), warnings=batch_warnings(done.notes))
+    return Batch.of(
+        batch, changes=list(done.changes), set_aside_events=done.set_aside, warnings=batch_warnings(done.notes)
+    )
 
 
 async def preferred(

@@ -90,7 +90,13 @@ async def post_database_batches(
     now = await preferred(response, parts, [one.batch for one in done.batches], prefer, replayed=done.replayed)
     return BatchesOfTables(
         batches=[
-            BatchOfTable.of(batch, table=one.table, changes=list(one.changes), warnings=batch_warnings(one.notes))
+            BatchOfTable.of(
+                batch,
+                table=one.table,
+                changes=list(one.changes),
+                set_aside_events=one.set_aside,
+                warnings=batch_warnings(one.notes),
+            )
             for batch, one in zip(now, done.batches, strict=True)
         ],
         skipped=[SkippedTable(name=name, count=count) for name, count in done.skipped.items()],

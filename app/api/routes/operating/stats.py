@@ -125,6 +125,7 @@ class Stats(Answer):
     staged: Staged
     overdue: OverdueMerge | None = Field(description="null while the table is merged in time")
     set_aside: int = Field(description="batches that are in no merge: damaged or poisoned")
+    set_aside_events: int = Field(description="change events with faults that the table keeps")
     ignored_columns: Annotated[list[IgnoredColumn], Told(lambda stats: ignored_columns(stats.ignored_columns))] = Field(
         description="columns that the table does not have and that the last hundred batches with such named"
     )

@@ -12,6 +12,7 @@ from typing import Any
 from app.core.errors import ErrorCode, FaultCode, Invalid, Violation, escape_pointer
 from app.core.hints import cut, some_of
 from app.core.plan.merging.merge_plan import MergePlan
+from app.core.plan.records.faulty_events import FaultyEvents
 from app.core.plan.records.unknown_columns import FoundColumns
 from app.core.table.keys import normalised
 from app.core.table.named_columns import named_words, words_naming
@@ -105,13 +106,20 @@ class RecordDecoder:
     """Reads the records of one table; made once for its plan, with a ``check`` once for a body.
 
     With ``found`` values for columns that the table does not have are noted there, and left out; without it they are
-    faults.
+    faults. With ``faulty`` change events that have faults are kept there, and none of their records is stored.
     """
 
-    def __init__(self, plan: MergePlan, check: Check = no_check, found: FoundColumns | None = None) -> None:
+    def __init__(
+        self,
+        plan: MergePlan,
+        check: Check = no_check,
+        found: FoundColumns | None = None,
+        faulty: FaultyEvents | None = None,
+    ) -> None:
         self.plan = plan
         self.check = check
         self.found = found
+        self.faulty = faulty
         self.columns = tuple((column, _column_decoder(plan, column)) for column in plan.schema.columns)
         self.names = frozenset({column.name for column in plan.schema.columns} | {KIND_MEMBER})
 

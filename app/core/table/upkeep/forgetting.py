@@ -32,6 +32,7 @@ class RemnantKind(StrEnum):
 
     TASK = "task"  # a merge or compaction that runs: nothing is forgotten before it ends
     DAMAGED_FILE = "damaged-file"  # a file that cannot be read, so it is unknown whether it holds a key
+    SET_ASIDE_EVENT = "set-aside-event"  # a change event with faults, so it is unknown which key it is of
     DELTA_VERSION = "delta-version"  # an older version of the Delta log, which keeps its files
     FILE = "file"  # a file that nothing names any more; readers that began before have a grace
 

@@ -54,6 +54,7 @@ def test_a_new_table_has_nothing_to_divide_by(shop: TestClient, table_id: str) -
         "staged": {"batches": 0, "records": 0, "sizeBytes": 0, "oldestAcceptedAt": None},
         "overdue": None,
         "setAside": 0,
+        "setAsideEvents": 0,
         "ignoredColumns": [],
         "written": {"mergedBytes": 0, "compactedBytes": 0, "changelogBytes": 0},
         "writeAmplification": None,

@@ -1,0 +1,101 @@
+"""``T/set-aside-events``: change events with faults, which their table keeps (``onFault=set-aside``)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from pydantic import Field
+
+from app.api.document.components import headers
+from app.api.middleware.audit import NotesDep
+from app.api.routes.batches.batches import Batch, told
+from app.api.routes.batches.patience import stored
+from app.api.shared.answers import Answer, EpochMillis, NextPageToken, Told
+from app.api.shared.deps import GRANT, PartsDep, Reading, Writing
+from app.api.shared.paging import WantedPage
+from app.api.shared.paths import TABLE_PATH, FullName, ReadTable, WrittenTable
+from app.api.shared.problems import PROBLEM_RESPONSES, problems
+from app.api.shared.slashes import register_convertors
+from app.core.errors import FaultCode
+from app.http.uploads import stage_retried
+from app.services.batches import set_aside_events as service
+
+register_convertors()
+_TOLD = headers("Location", "Preference-Applied")
+_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"model": Batch, "headers": _TOLD, "description": "merged"},
+    202: {"headers": _TOLD, "description": "durable"},
+    **problems(409),
+}
+router = APIRouter(prefix=TABLE_PATH, tags=["batches"], responses=PROBLEM_RESPONSES)
+
+
+class FaultOfEvent(Answer):
+    """What is wrong with an event: where it is (a JSON pointer into the event) and what to do about it."""
+
+    pointer: str
+    code: FaultCode
+    detail: Annotated[str, Told("message")]
+    fix: str
+    column: str | None
+
+
+class SetAsideEvent(Answer):
+    """A change event that its table keeps until it is retried or withdrawn; times are epoch milliseconds."""
+
+    id: str
+    number: int = Field(description="its place in the order in which events were set aside")
+    format: str = Field(description="of the event, as ?format= names it, or cloudevents")
+    event: Annotated[str, Told("text")] = Field(description="the event as JSON")
+    faults: list[FaultOfEvent] = Field(description="why it is not stored, as of the last try")
+    times: int = Field(description="how often it was sent")
+    batch_id: str = Field(description="the batch that the other events of its request became")
+    set_aside_at: EpochMillis
+    set_aside_by: str = Field(description="the name of the token that it was sent with, empty where none was needed")
+
+
+class SetAsideEventList(Answer):
+    """One page of a table's events that are set aside, the first one first."""
+
+    events: Annotated[list[SetAsideEvent], Told("items")]
+    next_page_token: NextPageToken
+
+
+@router.get("/set-aside-events", operation_id="listSetAsideEvents")
+def get_set_aside_events(table: ReadTable, repository: Reading, wanted: WantedPage) -> SetAsideEventList:
+    """The change events that are set aside because of their faults (``onFault=set-aside``), oldest first."""
+    return SetAsideEventList.of(service.list_events(repository, table, wanted))
+
+
+@router.get("/set-aside-events/{event_id:id}", operation_id="getSetAsideEvent")
+def get_set_aside_event(table: ReadTable, event_id: str, repository: Reading) -> SetAsideEvent:
+    """One event that is set aside."""
+    [event] = repository.set_aside_events.some(table.id, [event_id])
+    return SetAsideEvent.of(event)
+
+
+@router.delete("/set-aside-events/{event_id:id}", operation_id="withdrawSetAsideEvent")
+def delete_set_aside_event(table: WrittenTable, event_id: str, repository: Writing, notes: NotesDep) -> SetAsideEvent:
+    """Keep an event no longer; it is stored nowhere then."""
+    notes.tell(event=event_id)
+    return SetAsideEvent.of(service.withdraw_event(repository, table, event_id))
+
+
+@router.post("/set-aside-events:retry", status_code=202, operation_id="retrySetAsideEvents", responses=_ANSWERS)
+async def post_set_aside_events_retry(
+    name: FullName,
+    request: Request,
+    response: Response,
+    parts: PartsDep,
+    ids: Annotated[
+        list[str] | None, Query(alias="id", description="of the events; without any the first thousand are retried")
+    ] = None,
+    prefer: Annotated[str | None, Header()] = None,
+) -> Batch:
+    """Stage events that were set aside, as if they had come now: after an ALTER, or once a row that they need is there.
+
+    Those that still have faults stay set aside: ``setAsideEvents`` counts them.
+    """
+    done = await stored(parts, name[0], stage_retried, parts, name, ids or [], request.scope[GRANT].name)
+    return await told(request, response, parts, done, prefer)

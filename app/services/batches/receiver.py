@@ -1,0 +1,152 @@
+"""Records of a request for one table, read as the request wants them read: what is unknown or at fault is refused, or
+left out, added, set aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import Repository
+from app.core.errors import Conflict, FaultCode, Invalid, Violation
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.plan.records.faulty_events import FaultyEvents, OnFault
+from app.core.plan.records.record_decoder import RecordDecoder
+from app.core.plan.records.unknown_columns import FoundColumns, UnknownColumns
+from app.core.table.history import Table
+from app.core.table.schema_bounds import SchemaBounds
+from app.files.layout import Warehouse
+from app.services.batches.first_records import check_of_first_records
+from app.services.batches.staged_uploads import Request, StagedUpload, staged_upload
+from app.services.batches.unknown_columns import changes_for, tell_ignored
+from app.services.rows.known_rows import KnownRows
+from app.services.tables.tables import alter_within, altered_schema
+from app.storage.ingest.pieces import Piece
+
+
+class Sent(Request, Protocol):
+    """A request that says what to do with columns that its table does not have, and with events at fault."""
+
+    @property
+    def unknown_columns(self) -> UnknownColumns:
+        """What to do with columns that the table does not have."""
+
+    @property
+    def on_fault(self) -> OnFault:
+        """What to do with events that have faults."""
+
+    @property
+    def schema_bounds(self) -> SchemaBounds:
+        """How large the table may become."""
+
+
+_MOST_TURNS: Final = 5  # one finds the columns, one more reads them; faults may hide columns that come after
+_NO_END: Final = "the records name more columns each time that they are read"
+
+
+@dataclass(frozen=True)
+class Receiver:
+    """What stages the records of one table; ``known`` are its rows."""
+
+    database: CatalogDatabase
+    warehouse: Warehouse
+    table: Table
+    known: KnownRows
+
+    def staged(self, sent: Sent, read: Callable[[RecordDecoder], Iterable[Piece]]) -> StagedUpload:
+        """Return what ``sent`` sends, as ``read`` reads it. Its ``changes`` are those that the table needs first, its
+        ``faulty`` events are set aside.
+
+        Raise as ``staged_upload`` does, ``Invalid`` where the table cannot have the columns, or events of it cannot be
+        set aside.
+        """
+        if sent.on_fault is OnFault.SET_ASIDE:
+            _check_ordered(self.table)
+        table, changes, faulty = self.table, list[Mapping[str, Any]](), None
+        for _ in range(_MOST_TURNS):
+            found = _columns_of(sent)
+            staged, failure = None, None
+            try:
+                staged = self._staged(table, sent, read, found, faulty)
+            except Invalid as error:
+                failure = error
+            new = changes_for(table, found, failure)
+            if staged is not None and not new:
+                tell_ignored(table, found)
+                return replace(staged, changes=changes, faulty=faulty.events if faulty is not None else ())
+            if staged is not None:
+                staged.delete(self.warehouse)
+            if failure is not None and not new:
+                if sent.on_fault is OnFault.REFUSE or faulty is not None:
+                    raise failure
+                faulty = FaultyEvents()
+                continue
+            faulty = faulty and FaultyEvents()
+            changes += new
+            # As it will be once the changes are made, in the transaction that enters the batch.
+            with self.database.reading() as repository:
+                schema = altered_schema(repository, self.table, changes, sent.schema_bounds)
+            table = replace(self.table, schema=schema, schema_id=self.table.schema_id + 1)
+        fault = Violation("/unknownColumns", FaultCode.TOO_MANY, _NO_END, "alter the table, then post")
+        raise Invalid("the columns are not added", violations=[fault])
+
+    def _staged(
+        self,
+        table: Table,
+        sent: Request,
+        read: Callable[[RecordDecoder], Iterable[Piece]],
+        found: FoundColumns | None,
+        faulty: FaultyEvents | None,
+    ) -> StagedUpload:
+        plan = compile_plan(table.schema)
+        decoder = RecordDecoder(plan, check_of_first_records(plan, self.known), found, faulty)
+        return staged_upload(self.database, self.warehouse, table, sent, read(decoder), found)
+
+
+def _columns_of(sent: Sent) -> FoundColumns | None:
+    """Return what notes columns that the table does not have; None where they are faults."""
+    if sent.unknown_columns is UnknownColumns.REFUSE:
+        return None
+    return FoundColumns({} if sent.unknown_columns is UnknownColumns.ADD else None)
+
+
+def _check_ordered(table: Table) -> None:
+    """Raise ``Invalid`` for a table in which an event that is retried would overwrite what came later."""
+    options = table.schema.parsed
+    grouped = all(options.group_of(column.name) is not None for column in table.schema.value_columns)
+    if options["sequence.field"] or grouped:
+        return
+    message = f"nothing orders the events of {table.name!r}: one that is retried would overwrite what came later"
+    fix = "set sequence.field, such as a column with fields.<column>.from-event, or remove onFault"
+    raise Invalid(
+        message, violations=[Violation("/onFault", FaultCode.CONTRADICTING_PARAMETERS, message, fix, table=table.name)]
+    )
+
+
+def alters(staged: Sequence[StagedUpload], sent: Sent) -> Callable[[Repository], None] | None:
+    """Return what changes the schemas as ``staged`` need it, in a transaction; None where they need no change. It
+    raises ``Conflict`` (COMMIT_CONFLICT) where another schema came first.
+    """
+    changed = [one for one in staged if one.changes]
+
+    def alter(repository: Repository) -> None:
+        for one in changed:
+            table = repository.tables.get(one.table.database, one.table.name)
+            if table.schema_id != one.new.schema_id - 1:
+                raise Conflict(f"table {table.full_name} was altered while the batch was read; post it again")
+            alter_within(repository, table, one.changes, sent.sender, sent.schema_bounds)
+
+    return alter if changed else None
+
+
+def sets_aside(staged: Sequence[StagedUpload], sent: Sent) -> Callable[[Repository], None] | None:
+    """Return what keeps the faulty events of ``staged``, in a transaction; None where there are none."""
+    kept = [one for one in staged if one.faulty]
+
+    def settle(repository: Repository) -> None:
+        for one in kept:
+            repository.set_aside_events.add(one.table.id, one.new.id, sent.sender, one.faulty)
+
+    return settle if kept else None

@@ -1,0 +1,113 @@
+"""Change events that are set aside: listed, read, withdrawn, and retried once their table or its rules have changed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import Final
+
+from app.catalog.repository import Repository
+from app.core.errors import FaultCode, Invalid, Resource, Violation, not_found
+from app.core.plan.records.bounds import Bounds
+from app.core.plan.records.faulty_events import OnFault, SetAsideEvent
+from app.core.plan.records.record_decoder import RecordDecoder
+from app.core.plan.records.unknown_columns import UnknownColumns
+from app.core.table.history import Table
+from app.core.table.schema_bounds import DEFAULT_BOUNDS, SchemaBounds
+from app.services.batches.receiver import Sent
+from app.services.batches.staged_uploads import StagedUpload
+from app.services.bodies.change_events import STORED_FORMATS, Events, chosen_event_pieces
+from app.services.shared.pages import Page, PageRequest, fitting, page_of
+from app.storage.ingest.pieces import Piece
+
+MOST_RETRIED: Final = 1000  # at once
+
+
+def list_events(repository: Repository, table: Table, request: PageRequest) -> Page[SetAsideEvent]:
+    """Return a page of the table's, in the order in which they were set aside. Raise ``Invalid``."""
+    found = repository.set_aside_events.page(table.id, after_number=request.after_number, limit=request.and_one_more)
+    most = fitting(len(one.text) for one in found)
+    return page_of(found, PageRequest(min(request.limit, most), request.token), lambda one: one.number)
+
+
+def withdraw_event(repository: Repository, table: Table, event_id: str) -> SetAsideEvent:
+    """Return the event, which its table keeps no longer. Raise ``NotFound``."""
+    [event] = repository.set_aside_events.some(table.id, [event_id])
+    repository.set_aside_events.delete(table.id, [event_id])
+    return event
+
+
+@dataclass(frozen=True)
+class RetriedEvents:
+    """A request of events that were set aside: they are read as if they had come now. Those that still have faults
+    stay where they are. ``sender`` is the name of the caller's token.
+    """
+
+    table: str
+    events: Sequence[SetAsideEvent]
+    sender: str = ""
+    idempotency_key: str | None = None
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of which events they are."""
+        return hashlib.sha256("\0".join(event.id for event in self.events).encode()).hexdigest()
+
+    @property
+    def unknown_columns(self) -> UnknownColumns:
+        """Columns that the table still does not have are faults."""
+        return UnknownColumns.REFUSE
+
+    @property
+    def on_fault(self) -> OnFault:
+        """Events with faults stay set aside."""
+        return OnFault.SET_ASIDE
+
+    @property
+    def schema_bounds(self) -> SchemaBounds:
+        """Those of any table: its columns stay as they are."""
+        return DEFAULT_BOUNDS.table
+
+    @property
+    def size(self) -> int:
+        """Characters of the events."""
+        return sum(len(event.text) for event in self.events)
+
+    def pieces(self, decoder: RecordDecoder, bounds: Bounds) -> Iterable[Piece]:
+        """Yield the records to stage."""
+        numbered = [*enumerate(self.events)]
+        for (name, unavailable), some in groupby(numbered, lambda one: (one[1].format, one[1].unavailable)):
+            chosen = [(number, event.text.encode()) for number, event in some]
+            events = Events(STORED_FORMATS[name], self.table, unavailable)
+            yield from chosen_event_pieces(events, chosen, [number for number, _ in chosen], "event", decoder, bounds)
+
+    def settles(self, staged: Sequence[StagedUpload], _: Sent) -> Callable[[Repository], None]:
+        """Return what ends the keeping of those that are stored, and notes what is wrong with the others, in a
+        transaction. It raises ``NotFound`` where one was retried or withdrawn meanwhile.
+        """
+        [one] = staged
+        faults = {self.events[event.number].id: event.faults for event in one.faulty}
+
+        def settle(repository: Repository) -> None:
+            kept, table_id = repository.set_aside_events, one.table.id
+            kept.delete(table_id, [event.id for event in self.events if event.id not in faults])
+            kept.note_faults(table_id, faults)
+
+        return settle
+
+
+def events_to_retry(repository: Repository, table: Table, ids: Sequence[str]) -> Sequence[SetAsideEvent]:
+    """Return the events with these ids, without any the table's first thousand. Raise ``NotFound``, and ``Invalid``
+    for too many.
+    """
+    if len(ids) > MOST_RETRIED:
+        message = f"{len(ids)} events are named, {MOST_RETRIED} are retried at once"
+        raise Invalid(message, violations=[Violation("/id", FaultCode.TOO_MANY, message, "name fewer")])
+    kept = repository.set_aside_events
+    found = kept.some(table.id, list(dict.fromkeys(ids))) if ids else kept.page(table.id, limit=MOST_RETRIED)
+    if not found:
+        raise not_found(Resource.SET_ASIDE_EVENT, table.name, f"no event of {table.full_name} is set aside")
+    return found
