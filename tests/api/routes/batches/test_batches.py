@@ -72,6 +72,7 @@ def test_a_batch_is_accepted_with_its_id_number_state_and_counts(batches: TestCl
         "fault": None,
         "ignoredColumns": [],
         "changes": [],
+        "setAsideEvents": 0,
         "warnings": [],
     }
     assert batches.get(answer.headers["location"]).json() == body
