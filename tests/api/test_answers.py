@@ -8,18 +8,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.api.walk import BODIES, DOCUMENT, OPERATIONS, filled_catalog, query
+from tests.api.walk import BODIES, DOCUMENT, LAST, OPERATIONS, filled_catalog, query
 
 RECORDED = Path(__file__).with_name("answers.json")
-LAST = (
-    "withdrawSetAsideEvent",
-    "deleteBatch",
-    "deleteTag",
-    "rollbackTable",
-    "renameTable",
-    "dropTable",
-    "dropDatabase",
-)
 # What differs from run to run: ids, times, sizes of files, images that are made by then, folders, versions.
 _VARIES = (
     (re.compile(r"\b[0-9a-f]{32}\b"), "<id>"),

@@ -16,7 +16,7 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.services.batches.group_commit import GroupCommit
 from tests.api.conftest import TABLES, new_table
-from tests.api.walk import BODIES, DOCUMENT, OPERATIONS, TABLE, Fill, filled_catalog, query
+from tests.api.walk import BODIES, DOCUMENT, LAST, OPERATIONS, TABLE, Fill, filled_catalog, query
 from tests.services.builders import merge_staged
 
 # Routes that need none, or more than one, and why.
@@ -44,15 +44,6 @@ SEVERAL: Mapping[str, tuple[int, str]] = {
     "dropPartitions": (3, "a look at the table, one at its partitions, the commit: the last two again if they must"),
     "getChangelog": (3, "one for the table and its snapshots, one for each snapshot: reading files holds none"),
 }
-LAST = (
-    "withdrawSetAsideEvent",
-    "deleteBatch",
-    "deleteTag",
-    "rollbackTable",
-    "renameTable",
-    "dropTable",
-    "dropDatabase",
-)  # in this order
 INSTEAD = {"dropPartitions": "days", "dropTable": "renamed"}  # of the table wide
 DAYS = new_table(
     "days",

@@ -53,6 +53,16 @@ BODIES: dict[str, Any] = {
     "forgetRows": {"keys": [{"id": 9}]},
     "dropPartitions": {"specs": [{"day": "2026-01-01"}]},
 }
+# What ends what other operations need, in this order.
+LAST = (
+    "withdrawSetAsideEvent",
+    "deleteBatch",
+    "deleteTag",
+    "rollbackTable",
+    "renameTable",
+    "dropTable",
+    "dropDatabase",
+)
 Fill = Callable[[str], str]
 
 

@@ -20,7 +20,7 @@ from app.core.plan.records.faulty_events import FaultyEvent, SetAsideEvent
 MOST_EVENTS: Final = 10_000  # of a table
 MOST_CHARACTERS: Final = 2**26  # of all events of a table
 _AT_ONCE: Final = 500  # values of one statement
-_TOLD: Final = ("pointer", "message", "fix", "column", "table")
+_MEMBERS: Final = ("pointer", "message", "fix", "column", "table")
 _FULL: Final = "retry those that can be stored by now, or withdraw them: GET …/set-aside-events"
 
 
@@ -31,11 +31,11 @@ def _event(row: AnyRow) -> SetAsideEvent:
 
 
 def _violation(stored: Mapping[str, Any]) -> Violation:
-    return Violation(code=FaultCode[stored["code"].upper()], **{name: stored[name] for name in _TOLD})
+    return Violation(code=FaultCode[stored["code"].upper()], **{name: stored[name] for name in _MEMBERS})
 
 
 def _stored(faults: Sequence[Violation]) -> list[dict[str, Any]]:
-    return [{"code": one.code.value, **{name: getattr(one, name) for name in _TOLD}} for one in faults]
+    return [{"code": one.code.value, **{name: getattr(one, name) for name in _MEMBERS}} for one in faults]
 
 
 @dataclass(frozen=True)
@@ -87,26 +87,24 @@ class SetAsideEvents:
 
     def some(self, table_id: str, ids: Sequence[str]) -> list[SetAsideEvent]:
         """Return the table's events with these ids, in the order of their numbers. Raise ``NotFound``."""
-        found: dict[str, SetAsideEvent] = {}
+        self._check_kept(table_id, ids)
+        found: list[SetAsideEvent] = []
         for few in _in_parts(ids):
             mine = (events.c.table_id == table_id) & events.c.id.in_(few)
-            found |= {row.id: _event(row) for row in self.transaction.execute(sa.select(events).where(mine))}
-        missing = [one for one in ids if one not in found]
-        if missing:
-            raise not_found(Resource.SET_ASIDE_EVENT, missing[0])
-        return sorted(found.values(), key=lambda one: one.number)
+            found += [_event(row) for row in self.transaction.execute(sa.select(events).where(mine))]
+        return sorted(found, key=lambda one: one.number)
 
     def delete(self, table_id: str, ids: Sequence[str]) -> None:
         """Keep these events of the table no longer. Raise ``NotFound`` where one is not there."""
         self.tables.lock(table_id)  # so that of two that retry an event one finds it
-        self.some(table_id, ids)
+        self._check_kept(table_id, ids)
         self.transaction.erase()  # a key that was forgotten may be in them
         for few in _in_parts(ids):
             self.transaction.execute(events.delete().where(events.c.table_id == table_id, events.c.id.in_(few)))
 
     def note_faults(self, table_id: str, faults: Mapping[str, Sequence[Violation]]) -> None:
         """Note what is wrong with events now, by their ids. Raise ``NotFound`` where one is not there."""
-        self.some(table_id, list(faults))
+        self._check_kept(table_id, list(faults))
         for event_id, found in faults.items():
             self.transaction.execute(events.update().where(events.c.id == event_id).values(faults=_stored(found)))
 
@@ -123,6 +121,16 @@ class SetAsideEvents:
         )
         count, first = self.transaction.execute(query).one()
         return int(count), str(first)
+
+    def _check_kept(self, table_id: str, ids: Sequence[str]) -> None:
+        """Raise ``NotFound`` for the first of the events that the table does not keep."""
+        kept: set[str] = set()
+        for few in _in_parts(ids):
+            query = sa.select(events.c.id).where(events.c.table_id == table_id, events.c.id.in_(few))
+            kept |= set(self.transaction.execute(query).scalars())
+        missing = next((one for one in ids if one not in kept), None)
+        if missing is not None:
+            raise not_found(Resource.SET_ASIDE_EVENT, missing)
 
     def _known(self, table_id: str, digests: Collection[str]) -> dict[str, int]:
         found: dict[str, int] = {}

@@ -83,7 +83,7 @@ class Receiver:
                     raise failure
                 faulty = FaultyEvents()
                 continue
-            faulty = faulty and FaultyEvents()
+            faulty = None if faulty is None else FaultyEvents()
             changes += new
             # As it will be once the changes are made, in the transaction that enters the batch.
             with self.database.reading() as repository:
@@ -115,7 +115,8 @@ def _columns_of(sent: Sent) -> FoundColumns | None:
 def _check_ordered(table: Table) -> None:
     """Raise ``Invalid`` for a table in which an event that is retried would overwrite what came later."""
     options = table.schema.parsed
-    grouped = all(options.group_of(column.name) is not None for column in table.schema.value_columns)
+    columns = table.schema.value_columns
+    grouped = columns and all(options.group_of(column.name) is not None for column in columns)
     if options["sequence.field"] or grouped:
         return
     message = f"nothing orders the events of {table.name!r}: one that is retried would overwrite what came later"

@@ -97,8 +97,8 @@ class _Reading:
         return _joined(good)
 
     def _kept_apart(self, number: int, event: object, error: Invalid) -> FaultyEvent:
-        inside = len(f"/events/{number}")
-        faults = [replace(fault, pointer=fault.pointer[inside:], row=None) for fault in error.violations]
+        whole = f"/events/{number}"
+        faults = [replace(one, pointer=one.pointer.removeprefix(whole), row=None) for one in error.violations]
         return FaultyEvent(number, self.events.format.name, self.events.unavailable, json_text(event), faults)
 
     def _decoded(self, events: Sequence[object], numbers: Iterable[int], decode: Decode) -> DecodedRecords:

@@ -267,10 +267,10 @@ async def accepted(
 ) -> Batch:
     """The batch that ``change`` became, once it is durable, or merged if that is preferred; sets status and headers."""
     done = await stored(parts, name[0], stage, parts, name, change)
-    return await told(request, response, parts, done, prefer)
+    return await batch_answer(request, response, parts, done, prefer)
 
 
-async def told(request: Request, response: Response, parts: Parts, done: Accepted, prefer: str | None) -> Batch:
+async def batch_answer(request: Request, response: Response, parts: Parts, done: Accepted, prefer: str | None) -> Batch:
     """The batch that is accepted, merged if that is preferred and it is in time; sets status and headers."""
     [batch] = await preferred(response, parts, [done.batch], prefer, replayed=done.replayed)
     response.headers["Location"] = batch_location(request, batch.id)

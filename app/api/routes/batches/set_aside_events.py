@@ -9,7 +9,7 @@ from pydantic import Field
 
 from app.api.document.components import headers
 from app.api.middleware.audit import NotesDep
-from app.api.routes.batches.batches import Batch, told
+from app.api.routes.batches.batches import Batch, batch_answer
 from app.api.routes.batches.patience import stored
 from app.api.shared.answers import Answer, EpochMillis, NextPageToken, Told
 from app.api.shared.deps import GRANT, PartsDep, Reading, Writing
@@ -98,4 +98,4 @@ async def post_set_aside_events_retry(
     Those that still have faults stay set aside: ``setAsideEvents`` counts them.
     """
     done = await stored(parts, name[0], stage_retried, parts, name, ids or [], request.scope[GRANT].name)
-    return await told(request, response, parts, done, prefer)
+    return await batch_answer(request, response, parts, done, prefer)

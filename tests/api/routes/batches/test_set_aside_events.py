@@ -198,6 +198,8 @@ def test_a_table_without_an_order_refuses_it_in_one_of_several_tables_too(table:
         answer = post(shop, [event(1, 1, 10, "u")], url)
         assert answer.status_code == 400
         assert [(one["code"], one["table"]) for one in answer.json()["errors"]] == [("contradicting_parameters", "u")]
+    table("k", {"id": "INT NOT NULL"}, **{"events.source": "shop.k"})  # no column that could tell
+    assert post(shop, [event(1, 1, 10, "k")], f"{TABLES}/k/batches").json()["errors"][0]["pointer"] == "/onFault"
     grouped = {
         "merge-engine": "partial-update",
         "fields.lsn.sequence-group": "v",
