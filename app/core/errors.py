@@ -182,7 +182,7 @@ _MISSING: Mapping[Resource, tuple[ErrorCode, str]] = {
     Resource.BATCH: (ErrorCode.BATCH_NOT_FOUND, "batch {!r} does not exist"),
     Resource.SET_ASIDE_EVENT: (
         ErrorCode.SET_ASIDE_EVENT_NOT_FOUND,
-        "event {!r} is not set aside; GET …/set-aside-events lists those that are",
+        "set-aside event {!r} does not exist; GET …/set-aside-events lists them",
     ),
     Resource.MERGE: (ErrorCode.MERGE_NOT_FOUND, "merge {!r} does not exist"),
     Resource.SNAPSHOT: (ErrorCode.SNAPSHOT_NOT_FOUND, "snapshot {!r} does not exist; GET …/snapshots lists them"),

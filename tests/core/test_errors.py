@@ -20,7 +20,8 @@ def test_what_does_not_exist_has_a_code_a_name_and_a_text_of_its_own(resource: R
         resource.value,
         "lost",
     )
-    assert error.message.startswith(f"{resource.lower()} 'lost' does not exist")
+    words = error.message.replace("-", " ")
+    assert words.startswith(f"{resource.lower().replace('_', ' ')} 'lost' does not exist")
 
 
 @pytest.mark.parametrize("resource", Resource)
