@@ -10,10 +10,12 @@ DATA ?= keyfold-data
 SEED ?= 1
 FUZZ_SECONDS ?= 60
 SECONDS ?= 3600
+CHANGES ?= 100000
+MODE ?= list
 MINUTES ?= 10
 CATALOG ?= sqlite
 
-.PHONY: serve test quick check check-mutants flips fuzz soak bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock openapi reference docs screenshots
+.PHONY: serve test quick check check-mutants flips fuzz soak debezium bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock openapi reference docs screenshots
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -72,6 +74,11 @@ $(VENV)/.fuzz: $(VENV)/.installed
 # hour (SECONDS=), on SQLite or PostgreSQL (CATALOG=postgres). As root it also takes disks away, with cc it sets clocks.
 soak: $(VENV)/.installed
 	$(IN_MEMORY) $(BIN)/python -m lab.faults.soak --seconds $(SECONDS) --seed $(SEED) --catalog $(CATALOG)
+
+# A real PostgreSQL, a real Debezium (Maven fetches it, a JDK runs it) and the service, each killed; then every row is
+# compared. MODE=single posts event by event.
+debezium: $(VENV)/.installed
+	$(IN_MEMORY) $(BIN)/python -m lab.debezium --changes $(CHANGES) --seed $(SEED) --mode $(MODE)
 
 # The documents as a site, in site/: read it from the disk, it asks nobody for anything. Any dead link fails.
 docs: $(VENV)/.installed

@@ -1,0 +1,186 @@
+"""A database, Debezium and the service; each is killed in the middle, and in the end all rows are compared."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from lab.debezium.columns import COLUMNS, Column
+from lab.debezium.feeder import classpath, feeder
+from lab.debezium.source import FIRST, KEYS, LAST, MIDDLE, SCHEMA, Source
+from lab.faults.system import Kept, free_port
+
+DATABASE: Final = "shop"
+PATIENCE_SECONDS: Final = 600
+_TEXT: Final = Column("text", str)
+_COUNT: Final = Column("int", str, int)
+TABLES: Final[Mapping[str, Mapping[str, Column]]] = {
+    "counters": {"id": _COUNT, "n": _COUNT},
+    "kinds": {"id": _COUNT, **COLUMNS},
+    "orders": {"region": _TEXT, "id": _COUNT, "status": _TEXT, "note": _TEXT},
+}
+
+
+class NotThere(Exception):
+    """What was waited for did not come."""
+
+
+class Pipeline:
+    """The three processes, and a client of the service. Raises ``Impossible`` where there is no Debezium."""
+
+    def __init__(self, folder: Path, mode: str, seed: int, exits: ExitStack) -> None:
+        self.folder = folder
+        jars = classpath(folder)
+        self.source = Source(folder, seed, exits)
+        self.source.make()
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port), "--data", str(folder / "data")]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("KEYFOLD_")}
+        self.service = Kept("service", command, folder, {**environment, "PYTHONPATH": str(Path(__file__).parents[2])})
+        exits.callback(self.service.end)
+        self.client = exits.enter_context(httpx.Client(base_url=self.url, timeout=30, trust_env=False))
+        self._until("the service to answer", lambda: self.client.get("/readyz").status_code == 200)
+        self._make_tables()
+        batches = f"{self.url}/v1/catalog/databases/{DATABASE}/batches?format=debezium-json&unknownColumns=add"
+        self.feeder = feeder(folder, jars, self.source, batches, mode, exits)
+        self._until("the snapshot", lambda: self._is_marked(FIRST))
+
+    def run(self, changes: int) -> None:
+        """So many changes in four parts; between them a process is killed, and tables are altered."""
+        part = changes // 4
+        for strike in (self.service, self.feeder, self.source.kept):
+            struck = threading.Timer(1.0, strike.send, [signal.SIGKILL])
+            struck.start()
+            self.source.change(part)
+            struck.join()
+            if strike is self.service:
+                self.source.add_column()
+        self._reach(MIDDLE)
+        self.source.widen()
+        self.source.change(changes - 3 * part)
+        self._reach(LAST)
+
+    def differences(self) -> Iterator[str]:
+        """Each row that is not in both, or not equal."""
+        for table, columns in TABLES.items():
+            every = {**columns, **(self.source.added if table == "kinds" else {})}
+            keys = 2 if table == "orders" else 1
+            here = {_key(row, every, keys): row for row in self._shown(table, every)}
+            there = {
+                _key(row, every, keys): row
+                for row in self.source.rows(table, {name: column.read for name, column in every.items()})
+            }
+            yield from (f"{table} {key}: only in the source" for key in there.keys() - here.keys())
+            yield from (f"{table} {key}: not in the source" for key in here.keys() - there.keys())
+            for key in here.keys() & there.keys():
+                for (name, column), shown, read in zip(every.items(), here[key], there[key], strict=True):
+                    if _same(column, shown) != _same(column, read):
+                        yield f"{table} {key} {name}: {shown!r}, in the source {read!r}"
+
+    def count(self) -> int:
+        """Rows of the service."""
+        return sum(1 for table, columns in TABLES.items() for _ in self._shown(table, columns))
+
+    def path(self, table: str) -> str:
+        """The URL of a table."""
+        return f"/v1/catalog/databases/{DATABASE}/tables/{table}"
+
+    def _shown(self, table: str, columns: Mapping[str, Column]) -> Iterator[Sequence[Any]]:
+        answer = self.client.get(f"{self.path(table)}/rows:scan")
+        answer.raise_for_status()
+        for line in answer.text.splitlines():
+            row = json.loads(line)
+            yield [row[name] for name in columns]
+
+    def _make_tables(self) -> None:
+        """By the command that writes CREATE TABLE for a table of PostgreSQL."""
+        self.client.post("/v1/catalog/databases", json={"name": DATABASE}).raise_for_status()
+        for table in TABLES:
+            command = ["table", "create", "--from-postgres", self.source.url, f"{SCHEMA}.{table}"]
+            written = subprocess.run(
+                [sys.executable, "-m", "app.cli", *command], capture_output=True, text=True, check=True
+            )
+            answer = self.client.post(f"/v1/catalog/databases/{DATABASE}/tables:fromDdl", json={"ddl": written.stdout})
+            answer.raise_for_status()
+
+    def _reach(self, key: int) -> None:
+        with self.source.connected() as connection:
+            self.source.mark(connection, key)
+        self._until("the last event", lambda: self._is_marked(key))
+
+    def _is_marked(self, key: int) -> bool:
+        keys = {"counters": [key], "kinds": [key], "orders": ["mark", key]}
+        return all(
+            self.client.get(f"{self.path(table)}/rows", params={"key": parts}).status_code == httpx.codes.OK
+            for table, parts in keys.items()
+        )
+
+    def _until(self, what: str, found: Any) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                if found():
+                    return
+            except httpx.HTTPError:
+                pass  # it was killed, and comes back
+            time.sleep(0.2)
+        raise NotThere(f"{what} did not come within {PATIENCE_SECONDS} s; see {self.folder}")
+
+
+class Watcher(threading.Thread):
+    """Looks at the counters, which only grow: a value that goes back, or is gone, is a fault."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        super().__init__(name="watcher", daemon=True)
+        self.looks, self.faults = 0, list[str]()
+        self._pipeline = pipeline
+        self._seen: dict[int, int] = {}
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        """Look until it is told to end."""
+        keys = [{"id": key} for key in range(1, KEYS)]
+        path = f"{self._pipeline.path('counters')}/rows:batchGet"
+        with httpx.Client(base_url=self._pipeline.url, timeout=30, trust_env=False) as client:
+            while not self._ended.wait(0.05):
+                try:
+                    answer = client.post(path, json={"keys": keys})
+                    answer.raise_for_status()
+                except httpx.HTTPError:
+                    continue  # the service was killed
+                self.looks += 1
+                for found in answer.json()["rows"]:
+                    self._look(found["row"])
+
+    def end(self) -> None:
+        """Look no more."""
+        self._ended.set()
+        self.join()
+
+    def _look(self, row: Mapping[str, Any] | None) -> None:
+        if row is None:
+            return
+        key, n = row["id"], row["n"]
+        if n < self._seen.get(key, n):
+            self.faults.append(f"counter {key} went from {self._seen[key]} back to {n}")
+        self._seen[key] = n
+
+
+def _key(row: Sequence[Any], columns: Mapping[str, Column], count: int) -> tuple[Any, ...]:
+    return tuple(column.same(value) for column, value in zip(columns.values(), row[:count], strict=False))
+
+
+def _same(column: Column, value: Any) -> Any:
+    return None if value is None else column.same(value)
