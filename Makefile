@@ -12,6 +12,7 @@ FUZZ_SECONDS ?= 60
 SECONDS ?= 3600
 CHANGES ?= 100000
 MODE ?= list
+SOURCE ?= postgres
 MINUTES ?= 10
 CATALOG ?= sqlite
 
@@ -75,10 +76,10 @@ $(VENV)/.fuzz: $(VENV)/.installed
 soak: $(VENV)/.installed
 	$(IN_MEMORY) $(BIN)/python -m lab.faults.soak --seconds $(SECONDS) --seed $(SEED) --catalog $(CATALOG)
 
-# A real PostgreSQL, a real Debezium (Maven fetches it, a JDK runs it) and the service, each killed; then every row is
-# compared. MODE=single posts event by event.
+# A real database (SOURCE=postgres, or mariadb if it is installed), a real Debezium (Maven fetches it, a JDK runs it) and
+# the service, each killed; then every row is compared. MODE=single posts event by event.
 debezium: $(VENV)/.installed
-	$(IN_MEMORY) $(BIN)/python -m lab.debezium --changes $(CHANGES) --seed $(SEED) --mode $(MODE)
+	$(IN_MEMORY) $(BIN)/python -m lab.debezium --changes $(CHANGES) --seed $(SEED) --source $(SOURCE) --mode $(MODE)
 
 # The documents as a site, in site/: read it from the disk, it asks nobody for anything. Any dead link fails.
 docs: $(VENV)/.installed

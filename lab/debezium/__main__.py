@@ -1,4 +1,4 @@
-"""``python -m lab.debezium --changes 100000``: a PostgreSQL that changes, a real Debezium that posts its events, and
+"""``python -m lab.debezium --changes 100000``: a database that changes, a real Debezium that posts its events, and
 the service; each is killed once, and in the end every row is compared with the source.
 
 Ends with 77, and says why, where Debezium cannot be had.
@@ -13,8 +13,9 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from lab.debezium.feeder import LIST, SINGLE, Impossible
-from lab.debezium.pipeline import Pipeline, Watcher
+from lab.debezium.feeder import LIST, SINGLE
+from lab.debezium.pipeline import SOURCES, Pipeline, Watcher
+from lab.debezium.source import Impossible
 
 SKIPPED = 77
 
@@ -23,6 +24,7 @@ def main() -> int:
     """0 if all rows are equal and no value went back."""
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--changes", type=int, default=100_000)
+    asked.add_argument("--source", choices=[*SOURCES], default="postgres")
     asked.add_argument("--mode", choices=[LIST, SINGLE], default=LIST)
     asked.add_argument("--seed", type=int, default=1)
     given = asked.parse_args()
@@ -30,7 +32,7 @@ def main() -> int:
         folder = Path(exits.enter_context(tempfile.TemporaryDirectory(prefix="keyfold-debezium-")))
         folder.chmod(0o755)  # the user of PostgreSQL goes there
         try:
-            pipeline = Pipeline(folder, given.mode, given.seed, exits)
+            pipeline = Pipeline(folder, given.source, given.mode, given.seed, exits)
         except Impossible as reason:
             print(f"skipped: {reason}")  # noqa: T201
             return SKIPPED

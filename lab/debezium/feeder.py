@@ -9,25 +9,29 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from lab.debezium.source import SCHEMA, Source
+from lab.debezium.source import Impossible, Source
 from lab.faults.system import Kept
 
 LIST, SINGLE = "list", "single"
 _HERE: Final = Path(__file__).parent
 
 
-class Impossible(Exception):
-    """Why this machine cannot run Debezium."""
-
-
-def classpath(folder: Path) -> str:
-    """Debezium's jars and the compiled feeder, as Java's class path. Raises ``Impossible``."""
+def classpath(folder: Path, connector: str) -> str:
+    """Debezium's jars with a connector, and the compiled feeder, as Java's class path. Raises ``Impossible``."""
     for tool, package in (("mvn", "maven"), ("javac", "a JDK of version 17 or later")):
         if shutil.which(tool) is None:
             raise Impossible(f"there is no {tool} here: install {package}")
     told = folder / "classpath"
     fetched = subprocess.run(
-        ["mvn", "-q", "-f", _HERE / "pom.xml", "dependency:build-classpath", f"-Dmdep.outputFile={told}"],
+        [
+            "mvn",
+            "-q",
+            "-f",
+            _HERE / "pom.xml",
+            "dependency:build-classpath",
+            f"-Dmdep.outputFile={told}",
+            f"-Dconnector={connector}",
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -45,16 +49,8 @@ def feeder(folder: Path, jars: str, source: Source, url: str, mode: str, exits: 
         "feeder.url": url,
         "feeder.mode": mode,
         "name": "feeder",
-        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
-        "plugin.name": "pgoutput",
-        "publication.autocreate.mode": "filtered",
         "topic.prefix": "src",
-        "database.hostname": "127.0.0.1",
-        "database.port": str(source.port),
-        "database.user": source.user,
-        "database.password": "",
-        "database.dbname": "postgres",
-        "schema.include.list": SCHEMA,
+        **source.properties,
         "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
         "offset.storage.file.filename": str(folder / "offsets"),
         "offset.flush.interval.ms": "1000",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -16,20 +15,18 @@ from typing import Any, Final
 
 import httpx
 
-from lab.debezium.columns import COLUMNS, Column
+from lab.debezium.columns import Column
 from lab.debezium.feeder import classpath, feeder
-from lab.debezium.source import FIRST, KEYS, LAST, MIDDLE, SCHEMA, Source
+from lab.debezium.mariadb import Mariadb
+from lab.debezium.postgres import Postgres
+from lab.debezium.source import FIRST, KEYS, LAST, MIDDLE, Source
 from lab.faults.system import Kept, free_port
 
 DATABASE: Final = "shop"
 PATIENCE_SECONDS: Final = 600
+SOURCES: Final[Mapping[str, type[Postgres | Mariadb]]] = {"postgres": Postgres, "mariadb": Mariadb}
 _TEXT: Final = Column("text", str)
 _COUNT: Final = Column("int", str, int)
-TABLES: Final[Mapping[str, Mapping[str, Column]]] = {
-    "counters": {"id": _COUNT, "n": _COUNT},
-    "kinds": {"id": _COUNT, **COLUMNS},
-    "orders": {"region": _TEXT, "id": _COUNT, "status": _TEXT, "note": _TEXT},
-}
 
 
 class NotThere(Exception):
@@ -39,11 +36,16 @@ class NotThere(Exception):
 class Pipeline:
     """The three processes, and a client of the service. Raises ``Impossible`` where there is no Debezium."""
 
-    def __init__(self, folder: Path, mode: str, seed: int, exits: ExitStack) -> None:
+    def __init__(self, folder: Path, source: str, mode: str, seed: int, exits: ExitStack) -> None:
         self.folder = folder
-        jars = classpath(folder)
-        self.source = Source(folder, seed, exits)
+        jars = classpath(folder, SOURCES[source].connector)
+        self.source: Source = SOURCES[source](folder, seed, exits)
         self.source.make()
+        self._columns: dict[str, Mapping[str, Column]] = {
+            "counters": {"id": _COUNT, "n": _COUNT},
+            "kinds": {"id": _COUNT, **self.source.columns},
+            "orders": {"region": _TEXT, "id": _COUNT, "status": _TEXT, "note": _TEXT},
+        }
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port), "--data", str(folder / "data")]
@@ -58,23 +60,21 @@ class Pipeline:
         self._until("the snapshot", lambda: self._is_marked(FIRST))
 
     def run(self, changes: int) -> None:
-        """So many changes in four parts; between them a process is killed, and tables are altered."""
+        """So many changes in four parts; a process is killed in each of three, tables are altered before the last."""
         part = changes // 4
         for strike in (self.service, self.feeder, self.source.kept):
             struck = threading.Timer(1.0, strike.send, [signal.SIGKILL])
             struck.start()
             self.source.change(part)
             struck.join()
-            if strike is self.service:
-                self.source.add_column()
         self._reach(MIDDLE)
-        self.source.widen()
+        self.source.alter()
         self.source.change(changes - 3 * part)
         self._reach(LAST)
 
     def differences(self) -> Iterator[str]:
         """Each row that is not in both, or not equal."""
-        for table, columns in TABLES.items():
+        for table, columns in self._columns.items():
             every = {**columns, **(self.source.added if table == "kinds" else {})}
             keys = 2 if table == "orders" else 1
             here = {_key(row, every, keys): row for row in self._shown(table, every)}
@@ -91,7 +91,7 @@ class Pipeline:
 
     def count(self) -> int:
         """Rows of the service."""
-        return sum(1 for table, columns in TABLES.items() for _ in self._shown(table, columns))
+        return sum(1 for table, columns in self._columns.items() for _ in self._shown(table, columns))
 
     def path(self, table: str) -> str:
         """The URL of a table."""
@@ -105,19 +105,15 @@ class Pipeline:
             yield [row[name] for name in columns]
 
     def _make_tables(self) -> None:
-        """By the command that writes CREATE TABLE for a table of PostgreSQL."""
         self.client.post("/v1/catalog/databases", json={"name": DATABASE}).raise_for_status()
-        for table in TABLES:
-            command = ["table", "create", "--from-postgres", self.source.url, f"{SCHEMA}.{table}"]
-            written = subprocess.run(
-                [sys.executable, "-m", "app.cli", *command], capture_output=True, text=True, check=True
-            )
-            answer = self.client.post(f"/v1/catalog/databases/{DATABASE}/tables:fromDdl", json={"ddl": written.stdout})
+        for table in self._columns:
+            ddl = self.source.ddl(table)
+            answer = self.client.post(f"/v1/catalog/databases/{DATABASE}/tables:fromDdl", json={"ddl": ddl})
             answer.raise_for_status()
 
     def _reach(self, key: int) -> None:
         with self.source.connected() as connection:
-            self.source.mark(connection, key)
+            self.source.put_marks(connection, key)
         self._until("the last event", lambda: self._is_marked(key))
 
     def _is_marked(self, key: int) -> bool:

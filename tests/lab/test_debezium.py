@@ -1,4 +1,4 @@
-"""A thousand changes through a real PostgreSQL, a real Debezium and the service; `make debezium` runs 100,000."""
+"""A thousand changes of a real database through a real Debezium to the service; `make debezium` runs 100,000."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from lab.debezium.feeder import LIST, Impossible
-from lab.debezium.pipeline import Pipeline, Watcher
+from lab.debezium.feeder import LIST
+from lab.debezium.pipeline import SOURCES, Pipeline, Watcher
+from lab.debezium.source import Impossible
 
 CHANGES, SEED = 1_000, 20261127
 
 
 @pytest.mark.spark
-@pytest.mark.slow(reason="starts a PostgreSQL, two JVMs and a service of its own, and kills each")
-def test_the_tables_are_those_of_the_database_whatever_was_killed() -> None:
+@pytest.mark.slow(reason="starts a database, two JVMs and a service of its own, and kills each")
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_tables_are_those_of_the_database_whatever_was_killed(source: str) -> None:
     with ExitStack() as exits:
-        # Not pytest's tmp_path: the user whom PostgreSQL runs as must be able to go there.
+        # Not pytest's tmp_path: the user whom the database runs as must be able to go there.
         folder = Path(exits.enter_context(tempfile.TemporaryDirectory(prefix="keyfold-debezium-")))
         folder.chmod(0o755)
         try:
-            pipeline = Pipeline(folder, LIST, SEED, exits)
+            pipeline = Pipeline(folder, source, LIST, SEED, exits)
         except Impossible as reason:
-            pytest.skip(f"Debezium cannot be had: {reason}")
+            pytest.skip(f"no changes of {source} to follow: {reason}")
         watcher = Watcher(pipeline)
         watcher.start()
         pipeline.run(CHANGES)
