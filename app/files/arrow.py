@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 import xxhash
@@ -81,18 +80,6 @@ def _staging_schema(schema: TableSchema) -> pa.Schema:
     own = [hidden_field(KIND_COLUMN, DataType(Kind.TINYINT)), hidden_field(POSITION_COLUMN, DataType(Kind.INT))]
     own += [hidden_field(word, DataType(Kind.BIGINT)) for word in named_words(schema)]
     return pa.schema([*map(arrow_field, schema.columns), *own])
-
-
-def rows_stream(columns: Sequence[Column], found: Sequence[bool], values: Mapping[str, Sequence[Any]]) -> bytes:
-    """Return an Arrow stream of a row for each key that was looked up: whether it was ``found``, then ``values`` by
-    column.
-    """
-    fields = [pa.field(FOUND_COLUMN, pa.bool_()), *(pa.field(one.name, arrow_type(one.type)) for one in columns)]
-    arrays = [pa.array(found, pa.bool_()), *(pa.array(values[one.name], arrow_type(one.type)) for one in columns)]
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, pa.schema(fields)) as writer:
-        writer.write_batch(pa.record_batch(arrays, schema=pa.schema(fields)))
-    return sink.getvalue()
 
 
 class _Place(Protocol):

@@ -83,7 +83,7 @@ class RunRows:
             elif following.num_rows:
                 pieces.append(following)
         if len(pieces) > len(known):
-            self._rows = _with_tokens(pa.concat_batches(pieces))
+            self._rows = rows_in(pieces)
 
     def _are_few(self, pieces: Sequence[pa.RecordBatch]) -> bool:
         if sum(piece.nbytes for piece in pieces) < self._least_bytes or not pieces:
@@ -237,8 +237,10 @@ def staged_groups(parquet: pq.ParquetFile, tokens: TokenRange) -> Sequence[int]:
     return [*groups_in(parquet, tokens, None)] if known else range(parquet.num_row_groups)
 
 
-def _with_tokens(batch: pa.RecordBatch) -> Rows:
-    return Rows(tokens_in(batch), batch)
+def rows_in(batches: Sequence[pa.RecordBatch]) -> Rows:
+    """Return state rows that are in the order of their tokens."""
+    whole = pa.concat_batches(batches)
+    return Rows(tokens_in(whole), whole)
 
 
 def tokens_in(batch: pa.RecordBatch) -> Tokens:
@@ -270,7 +272,7 @@ def _begins_within(batch: pa.RecordBatch, tokens: TokenRange) -> bool:
 def _within(batch: pa.RecordBatch, tokens: TokenRange) -> pa.RecordBatch:
     if tokens == TokenRange():
         return batch
-    own = _with_tokens(batch).tokens
+    own = tokens_in(batch)
     start = int(np.searchsorted(own, np.int64(tokens.first)))
     end = int(np.searchsorted(own, np.int64(tokens.last), side="right"))
     return batch.slice(start, end - start)

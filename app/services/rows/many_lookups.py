@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from app.core.plan.merging.fold import finish
+import numpy as np
+
 from app.core.plan.merging.merge_plan import MergePlan
 from app.core.plan.records.answers import joined_keys, key_texts, to_json, weight
 from app.core.plan.records.integers import as_text, body_as_text, integers_of
@@ -17,12 +18,14 @@ from app.core.table.history import Run
 from app.core.table.keys import Key, keys_from_json
 from app.core.table.options.entries import Integers
 from app.core.types.datatype import DataType
-from app.files.arrow import rows_stream
 from app.files.tokens import Tokens, tokens_of_keys
 from app.services.rows.lookups import answer_of_both, folded, runs_of, states_of, wanted_columns
+from app.services.rows.scans import Scan
 from app.services.rows.views import View
 from app.services.shared.answer_bytes import AnswerBytes
 from app.storage.images import ABSENT, Answer, Images, ReadBytes, TooMuchAtOnce
+from app.storage.scans.by_keys import AskedApart, KeyRows, keys_stream, rows_of_keys
+from app.storage.scans.merging import Source, StoredStates
 from app.telemetry.entries import Counted
 
 _FEWER = "ask for fewer keys at a time, or for fewer columns"
@@ -127,22 +130,44 @@ def found_as_arrow(images: Images, asked: AskedKeys) -> bytes:
     """Return the answers as an Arrow stream, a row for each key in order: whether it is found, then the key columns and
     those that are asked for. Where there is no row they are null, but for the key. Raise as ``found_as_json``.
     """
-    view, schema = asked.view, asked.view.table.schema
+    schema = asked.view.table.schema
     wanted = _once(asked.keys, joined_keys(key_texts(schema, asked.keys)))
-    names = [*dict.fromkeys([*schema.primary_key, *asked.columns])]
-    size = AnswerBytes(_FEWER)
-    found: list[list[Any] | None] = []
-    states = _pieces(wanted.keys, lambda keys, _, read: states_of(view, images, keys, read), wanted.texts)
-    for state, times in zip(states, wanted.times, strict=True):
-        row = None if state is None else finish(view.plan, state)
-        told = None if row is None else [row[name] for name in names]
-        size.add(times * weight(told or [None] * len(names)))
-        found.append(told)
-    rows = [found[place] for place in wanted.places]
-    values = {name: [None if row is None else row[place] for row in rows] for place, name in enumerate(names)}
-    for place, name in enumerate(schema.primary_key):
-        values[name] = [key[place] for key in asked.keys]
-    return rows_stream([schema.by_name[name] for name in names], [row is not None for row in rows], values)
+    columns = tuple(schema.by_name[name] for name in dict.fromkeys([*schema.primary_key, *asked.columns]))
+    source = Scan(asked.view, columns).source(images.warehouse)
+
+    def read_all(keys: Sequence[Key], _: Sequence[bytes], read: ReadBytes | None) -> Iterator[KeyRows]:
+        yield _rows_of(asked.view, images, source if read is None else _counting(source, read), keys, read)
+
+    size, pieces, first = AnswerBytes(_FEWER), list[KeyRows](), 0
+    for piece in _pieces(wanted.keys, read_all, wanted.texts):
+        last = first + len(piece.places)
+        size.add(piece.size_bytes(wanted.times[first:last]))
+        pieces.append(piece)
+        first = last
+    keys = {name: [key[place] for key in asked.keys] for place, name in enumerate(schema.primary_key)}
+    return keys_stream(columns, pieces, wanted.places, keys)
+
+
+def _counting(source: Source, read: ReadBytes) -> Source:
+    """Return the source, which counts the rows that are combined: staged records are nowhere else counted."""
+
+    def row_of(key: Key, found: StoredStates) -> Mapping[str, Any] | None:
+        row = source.row_of(key, found)
+        read.add(0 if row is None else weight([*row.values()]))
+        return row
+
+    return replace(source, row_of=row_of)
+
+
+def _rows_of(view: View, images: Images, source: Source, keys: Sequence[Key], read: ReadBytes | None) -> KeyRows:
+    tokens = tokens_of_keys(view.table.schema, keys)
+    found = []
+    for run, places in runs_of(view, keys, view.runs):
+        rows = images.columns(view.table.id, run, np.unique(tokens[places]), read)
+        if rows is not None:
+            found.append((run.schema_id, rows))
+    staged = [place for place, token in enumerate(tokens.tolist()) if view.may_be_staged(token)] if view.stages else []
+    return rows_of_keys(source, found, AskedApart.of(tokens, keys, staged), keys)
 
 
 def _of_both(plan: MergePlan, older: Told, newer: Told | None) -> Told | None:

@@ -8,7 +8,8 @@ checks    uint64, xxh3 of the entries of each block
 meta      bytes, for anyone who wrote the file
 footer    numbers and xxh3 of all that is not in a block
 ```
-A block is ``BLOCK_ROWS`` rows. A block is checked when it is first read, all else when the file is opened.
+A block is ``BLOCK_ROWS`` rows, or one entry that has more. A block is checked when it is first read, all else when the
+file is opened.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Damaged(ValueError):
 def write_container(path: Path, tokens: Int64s, places: Int64s, rows_per_entry: int, meta: bytes = b"") -> None:
     """Complete the file at ``path``, which holds the entries: ``places`` says where, one more than there are entries.
 
-    An entry is of ``rows_per_entry`` rows: 1 or ``BLOCK_ROWS``. The file is durable afterwards.
+    An entry is of ``rows_per_entry`` rows: 1, or ``BLOCK_ROWS`` times a whole number. The file is durable afterwards.
     """
     with open(path, "r+b") as file:
         end = file.seek(0, os.SEEK_END)
@@ -65,10 +66,18 @@ def write_container(path: Path, tokens: Int64s, places: Int64s, rows_per_entry: 
 def _checks(file: BinaryIO, places: Int64s, rows: int, rows_per_entry: int) -> Iterator[int]:
     if not rows:
         return
-    step = BLOCK_ROWS // rows_per_entry
+    step = max(1, BLOCK_ROWS // rows_per_entry)
     edges = [*places[:-1:step].tolist(), int(places[-1])]
     for start, end in pairwise(edges):
         yield xxhash.xxh3_64_intdigest(os.pread(file.fileno(), end - start, start))
+
+
+def spans(firsts: Int64s, lasts: Int64s) -> Int64s:
+    """Return the numbers from each of ``firsts`` to before its one of ``lasts``, all in a row."""
+    counts = lasts - firsts
+    ends = np.cumsum(counts)
+    numbers: Int64s = np.arange(int(counts.sum()), dtype=np.int64) + np.repeat(firsts - ends + counts, counts)
+    return numbers
 
 
 class Container:
@@ -82,7 +91,7 @@ class Container:
                 raise Damaged(f"{path} is cut off")
             self._mapped = mmap.mmap(file.fileno(), self.size_bytes, access=mmap.ACCESS_READ)
         *numbers, checksum, magic = _FOOTER.unpack(self._mapped[-_FOOTER.size :])
-        self.rows, self._rows_per_entry, places, blocks, meta, start = numbers
+        self.rows, self.rows_per_entry, places, blocks, meta, start = numbers
         lengths = (8 * self.rows, 8 * places, 8 * blocks, meta)
         if magic != _MAGIC or start < 0 or start + sum(lengths) + _FOOTER.size != self.size_bytes:
             raise Damaged(f"{path} is cut off")
@@ -97,7 +106,9 @@ class Container:
         self._checks = view[edges[2] : edges[3]].cast("Q")
         self.meta = self._mapped[edges[3] : edges[4]]
         self.tokens: Int64s = np.frombuffer(self._tokens, dtype=np.int64)
+        self._block_rows = max(BLOCK_ROWS, self.rows_per_entry)
         self._checked = bytearray(blocks)
+        self._view = view
         self.path = path
         self.used = True  # since somebody last asked
 
@@ -119,6 +130,11 @@ class Container:
             last += 1
         return range(first, last)
 
+    def all_rows(self, tokens: Int64s) -> Int64s:
+        """Return the rows that have one of ``tokens``, which are ascending and each once."""
+        firsts, lasts = (np.searchsorted(self.tokens, tokens, side=side) for side in ("left", "right"))
+        return spans(firsts, lasts)
+
     def first_rows(self, tokens: Int64s) -> Int64s:
         """For each token the first row that has it, or -1."""
         if not self.rows:
@@ -129,20 +145,27 @@ class Container:
 
     def entry(self, row: int) -> bytes:
         """Return the entry that the row is in. Raise ``Damaged`` if its block is not what was written."""
-        block = row // BLOCK_ROWS
+        block = row // self._block_rows
         if not self._checked[block]:
             self._check(block)
-        place = row // self._rows_per_entry
+        place = row // self.rows_per_entry
         return self._mapped[self._places[place] : self._places[place + 1]]
+
+    def mapped_entry(self, place: int) -> memoryview:
+        """As ``entry``, of an entry by its place, where it lies: nothing is copied."""
+        block = place * self.rows_per_entry // self._block_rows
+        if not self._checked[block]:
+            self._check(block)
+        return self._view[self._places[place] : self._places[place + 1]]
 
     def behind(self, rows: Int64s, heads: Sequence[bytes], read: ReadBytes | None = None) -> list[bytes | None]:
         """Return what of each row's entry follows its head; None where it has another one. Raise as ``entry``, and
         ``TooMuchAtOnce``.
         """
-        for block in np.unique(rows // BLOCK_ROWS).tolist():
+        for block in np.unique(rows // self._block_rows).tolist():
             if not self._checked[block]:
                 self._check(block)
-        places = rows // self._rows_per_entry
+        places = rows // self.rows_per_entry
         mapped, edges = self._mapped, np.frombuffer(self._places, dtype=np.int64)
         if read is not None:
             read.add(int((edges[places + 1] - edges[places]).sum()))
@@ -154,7 +177,7 @@ class Container:
         ]
 
     def _check(self, block: int) -> None:
-        step = BLOCK_ROWS // self._rows_per_entry
+        step = self._block_rows // self.rows_per_entry
         start, end = self._places[block * step], self._places[min((block + 1) * step, len(self._places) - 1)]
         if xxhash.xxh3_64_intdigest(self._mapped[start:end]) != self._checks[block]:
             raise Damaged(f"block {block} of {self.path} is damaged")

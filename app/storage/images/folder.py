@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from app.core.plan.merging.merge_plan import MergePlan
 from app.core.table.history import DataFile, Run
@@ -20,6 +21,7 @@ from app.core.table.keys import Key, same_key
 from app.core.table.schema import TableSchema
 from app.files.layout import Warehouse
 from app.files.named_files import file_of_run
+from app.files.reading import Rows, rows_in
 from app.files.tokens import Tokens, files_with, files_with_any
 from app.storage.images.answers import STANDING, Known
 from app.storage.images.asking import Asking
@@ -27,7 +29,14 @@ from app.storage.images.container import Container, Damaged, Int64s
 from app.storage.images.read_bytes import ReadBytes
 from app.storage.images.requests import STATES, ImageName, ImageRequest, request_of
 from app.storage.images.room import stored_images, touch
-from app.storage.images.states import Candidate, StateRow, rows_in_image, rows_in_parquet
+from app.storage.images.states import (
+    Candidate,
+    StateRow,
+    columns_in_image,
+    columns_in_parquet,
+    rows_in_image,
+    rows_in_parquet,
+)
 from app.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
@@ -224,6 +233,28 @@ class Images:
                 if same_key(tuple(row[name] for name in key_names), keys[places[nth]]):
                     found[places[nth]] = row
         return found
+
+    def columns(self, table_id: str, run: Run, tokens: Tokens, read: ReadBytes | None = None) -> Rows | None:
+        """Return the state rows of a run that have one of ``tokens``, which are ascending and each once; None for none.
+        Raise as ``find_all``.
+        """
+        found = [
+            batch
+            for file, where in files_with_any(run, tokens)
+            for batch in self._columns_in(table_id, run, file, tokens[where], read)
+        ]
+        return rows_in(found) if found else None
+
+    def _columns_in(
+        self, table_id: str, run: Run, file: DataFile, tokens: Tokens, read: ReadBytes | None
+    ) -> list[pa.RecordBatch]:
+        image = self._states(table_id, run, file)
+        if image is not None:
+            try:
+                return list(columns_in_image(image, tokens, read))
+            except Damaged:
+                self._drop(image)
+        return list(columns_in_parquet(self.warehouse, file_of_run(table_id, run.id, file), tokens, read))
 
     def _states_in(
         self, table_id: str, run: Run, file: DataFile, tokens: Sequence[int], read: ReadBytes | None

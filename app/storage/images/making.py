@@ -16,6 +16,7 @@ from app.storage.images.container import BLOCK_ROWS, Damaged, Int64s, write_cont
 
 _BATCH_ROWS = 64 * BLOCK_ROWS  # a few megabytes: the texts of a batch stay in the processor's cache
 _BATCH_BYTES = 32 * 2**20
+_BLOCK_BYTES, _MOST_BLOCK_ROWS = 4 * 2**20, 128 * BLOCK_ROWS
 _MOST_ODD = 100  # rows of a file that have no answer in bytes; a file that has more gets no image
 _NO_ROWS = np.empty(0, dtype=np.int64)
 
@@ -38,14 +39,15 @@ def write_answers(source: pq.ParquetFile, path: Path, written: MergePlan, shown:
 def write_states(source: pq.ParquetFile, path: Path) -> None:
     """The image of the state rows of a data file. Raise ``Damaged`` where they are not in order."""
     tokens, places = [_NO_ROWS], [0]
+    rows = _rows_per_block(source)
     with open(path, "wb") as file:
-        for batch in _blocks(source):
+        for batch in _blocks(source, rows):
             file.write(batch.serialize())
             places.append(file.tell())
             tokens.append(_tokens(batch))
     meta = source.schema_arrow.serialize().to_pybytes()
     in_order = _in_order(np.concatenate(tokens))
-    write_container(path, in_order, np.array(places, dtype=np.int64), BLOCK_ROWS, meta)
+    write_container(path, in_order, np.array(places, dtype=np.int64), rows, meta)
 
 
 def _tokens(batch: pa.RecordBatch) -> Int64s:
@@ -60,23 +62,31 @@ def _in_order(tokens: Int64s) -> Int64s:
 
 def _batches(source: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a data file, some megabytes at a time."""
+    batch_rows = max(BLOCK_ROWS, min(_BATCH_ROWS, _BATCH_BYTES // _average_bytes(source)))
+    yield from source.iter_batches(batch_size=batch_rows, use_threads=False)
+
+
+def _average_bytes(source: pq.ParquetFile) -> int:
     metadata = source.metadata
     stored = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
-    average = max(1, stored // max(1, metadata.num_rows))
-    yield from source.iter_batches(
-        batch_size=max(BLOCK_ROWS, min(_BATCH_ROWS, _BATCH_BYTES // average)), use_threads=False
-    )
+    return int(max(1, stored // max(1, metadata.num_rows)))
 
 
-def _blocks(source: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+def _rows_per_block(source: pq.ParquetFile) -> int:
+    """As many as make some megabytes: who reads many rows as columns pays for each block."""
+    most = _BLOCK_BYTES // _average_bytes(source)
+    return int(max(BLOCK_ROWS, min(_MOST_BLOCK_ROWS, most // BLOCK_ROWS * BLOCK_ROWS)))
+
+
+def _blocks(source: pq.ParquetFile, rows: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a data file, a block at a time."""
     rest: pa.Table | None = None
     for batch in _batches(source):
         read = pa.Table.from_batches([batch])
         table = read if rest is None else pa.concat_tables([rest, read])
-        whole = len(table) // BLOCK_ROWS * BLOCK_ROWS
-        for start in range(0, whole, BLOCK_ROWS):
-            yield _one_batch(table.slice(start, BLOCK_ROWS))
+        whole = len(table) // rows * rows
+        for start in range(0, whole, rows):
+            yield _one_batch(table.slice(start, rows))
         rest = table.slice(whole)
     if rest is not None and len(rest):
         yield _one_batch(rest)

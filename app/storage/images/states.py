@@ -16,9 +16,11 @@ from app.core.table.records import TOKEN_COLUMN
 from app.core.table.upkeep.damage import NamedFile
 from app.files.layout import Warehouse
 from app.files.named_files import opened_parquet
-from app.storage.images.container import BLOCK_ROWS, Container
+from app.files.tokens import Tokens
+from app.storage.images.container import Container, spans
 from app.storage.images.read_bytes import ReadBytes
 
+_TAKEN_BYTES = 4 * 2**20
 StateRow = Mapping[str, Any]
 Candidate = tuple[int, StateRow]
 """The place of a token among those asked for, and a row that has it: keys may share a token."""
@@ -29,15 +31,53 @@ def rows_in_image(image: Container, tokens: Sequence[int], read: ReadBytes | Non
     and ``TooMuchAtOnce``.
     """
     wanted: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    rows = image.rows_per_entry
     for place, token in enumerate(tokens):
         for row in image.rows_of(token):
-            wanted[row // BLOCK_ROWS].append((place, row % BLOCK_ROWS))
-    if not wanted:
-        return
-    schema = _schema(image.meta)
+            wanted[row // rows].append((place, row % rows))
     for block, found in sorted(wanted.items()):
-        batch = pa.ipc.read_record_batch(pa.py_buffer(image.entry(block * BLOCK_ROWS)), schema)
-        yield from _taken(batch, found, read)
+        yield from _taken(_block(image, block), found, read)
+
+
+def columns_in_image(image: Container, tokens: Tokens, read: ReadBytes | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of an image of state rows that have one of ``tokens``, which are ascending and each once, by
+    token. Raise as ``rows_in_image``.
+    """
+    rows = image.all_rows(tokens)
+    blocks = rows // image.rows_per_entry
+    for block in np.unique(blocks).tolist():
+        yield from _few(_block(image, block), rows[blocks == block] % image.rows_per_entry, read)
+
+
+def columns_in_parquet(
+    warehouse: Warehouse, file: NamedFile, tokens: Tokens, read: ReadBytes | None = None
+) -> Iterator[pa.RecordBatch]:
+    """As ``columns_in_image``, of a data file; each row group is read once. Raise as ``rows_in_parquet``."""
+    with opened_parquet(warehouse, file) as parquet:
+        for group in range(parquet.num_row_groups):
+            low, high = _range(parquet, group)
+            asked = tokens[(tokens >= low) & (tokens <= high)]
+            if not len(asked):
+                continue
+            own = parquet.read_row_group(group, columns=[TOKEN_COLUMN]).column(TOKEN_COLUMN).to_numpy()
+            rows = spans(*(np.searchsorted(own, asked, side=side) for side in ("left", "right")))
+            if len(rows):
+                [whole] = parquet.read_row_group(group).combine_chunks().to_batches()
+                yield from _few(whole, rows, read)
+
+
+def _few(batch: pa.RecordBatch, rows: Tokens, read: ReadBytes | None) -> Iterator[pa.RecordBatch]:
+    """Yield some rows of a batch, as many at a time as take some megabytes."""
+    step = max(1, _TAKEN_BYTES * batch.num_rows // max(1, batch.nbytes))
+    for start in range(0, len(rows), step):
+        taken = batch.take(pa.array(rows[start : start + step]))
+        if read is not None:
+            read.add(taken.nbytes)
+        yield taken
+
+
+def _block(image: Container, block: int) -> pa.RecordBatch:
+    return pa.ipc.read_record_batch(pa.py_buffer(image.mapped_entry(block)), _schema(image.meta))
 
 
 def rows_in_parquet(

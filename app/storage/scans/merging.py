@@ -28,7 +28,7 @@ from app.files.reading import WINDOW_BYTES, Rows, RunRows, TokenRange, batches_o
 from app.files.tokens import Tokens, shared_tokens
 from app.storage.scans.conditions import group_filter, matching
 from app.storage.scans.shown import needed_columns, passing, rows_batch, shown_batch
-from app.storage.scans.staged import StagedKeys
+from app.storage.scans.staged import KeysApart, StagedKeys
 from app.storage.scans.writers import text_bytes
 
 _NAN = float("nan")
@@ -156,7 +156,7 @@ def _alone(source: Source, runs: Sequence[Run], staged: StagedKeys) -> tuple[Any
     return columns, group_filter(source.conditions, written, shown)
 
 
-def rows_of_window(source: Source, found: FoundRows, staged: StagedKeys) -> _Walked:
+def rows_of_window(source: Source, found: FoundRows, staged: KeysApart) -> _Walked:
     """Yield all rows of a window, by token; those of one token in the order of their runs, the combined ones last.
     ``found`` is what each run has in it, oldest first, with the number of the run's schema.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -14,6 +15,17 @@ from app.files.tokens import Tokens
 from app.storage.staging.staged_index import StagedBatch, StagedIndex
 
 _NONE = np.empty(0, dtype=np.int64)
+
+
+class KeysApart(Protocol):
+    """Keys whose rows are combined as lookups do, for they may have staged records."""
+
+    @property
+    def tokens(self) -> Tokens:
+        """The token of each record, ascending."""
+
+    def keys(self, schema: TableSchema) -> Iterator[tuple[int, Key]]:
+        """Yield the token and the key of each record."""
 
 
 @dataclass(frozen=True)

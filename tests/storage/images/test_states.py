@@ -1,20 +1,29 @@
-"""State rows out of row groups: what is read for a key that is not there."""
+"""State rows out of row groups and images: what is read for a key that is not there, and many as whole columns."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from random import Random, randbytes
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from app.core.table.history import Run
 from app.core.table.keys import token_of
+from app.core.table.records import TOKEN_COLUMN
 from app.core.table.upkeep.damage import DamagedFile
 from app.files.layout import Warehouse, data_file
 from app.files.named_files import file_of_run
+from app.storage.images import Images, ReadBytes, TooMuchAtOnce, making, states
+from app.storage.images.container import BLOCK_ROWS, Container
+from app.storage.images.making import write_states
 from app.storage.images.states import rows_in_parquet
-from tests.storage.images.imaged import PLAN, made
+from tests.storage.images.imaged import PLAN, built, made, remove_parquet
+
+COUNT = 2_000
 
 
 def test_of_a_row_group_without_the_key_only_the_tokens_are_read(warehouse: Warehouse) -> None:
@@ -25,6 +34,42 @@ def test_of_a_row_group_without_the_key_only_the_tokens_are_read(warehouse: Ware
     assert list(rows_in_parquet(warehouse, file, [token(missing)])) == []
     with pytest.raises(DamagedFile):
         list(rows_in_parquet(warehouse, file, [token(7)]))
+
+
+@pytest.mark.parametrize("with_images", [False, True])
+@pytest.mark.parametrize("many_pieces", [False, True])
+def test_many_rows_as_columns_are_the_rows_of_lookups(
+    tmp_path: Path, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, with_images: bool, many_pieces: bool
+) -> None:
+    if many_pieces:
+        monkeypatch.setattr(making, "_MOST_BLOCK_ROWS", BLOCK_ROWS)
+        monkeypatch.setattr(states, "_TAKEN_BYTES", 100)
+    run = made(warehouse, COUNT, token=lambda key: int(key[0]) // 2, rows_per_group=900)
+    images = Images(tmp_path / "images", warehouse)
+    if with_images:
+        built(images, run)
+        remove_parquet(warehouse, run)
+    wanted = Random(1).sample(range(-5, COUNT // 2 + 5), 400)
+    for tokens in ([], [-1], [0], [COUNT // 2 - 1], wanted, [*range(COUNT // 2)]):
+        found = images.columns("t1", run, np.unique(np.array(tokens, dtype=np.int64)), ReadBytes())
+        expected = sorted(number for one in tokens for number in (2 * one, 2 * one + 1) if 0 <= number < COUNT)
+        assert (found is None) == (not expected)
+        if found is not None:
+            assert found.batch.column("id").to_pylist() == expected
+            assert found.batch.column("n").to_pylist() == [str(number) for number in expected]
+            assert found.tokens.tolist() == [number // 2 for number in expected]
+    with pytest.raises(TooMuchAtOnce):
+        images.columns("t1", run, np.arange(COUNT // 2), ReadBytes(COUNT))
+    images.close()
+
+
+@pytest.mark.parametrize(("length", "rows"), [(1, 128 * BLOCK_ROWS), (1_000, 16 * BLOCK_ROWS), (50_000, BLOCK_ROWS)])
+def test_a_block_has_as_many_rows_as_make_some_megabytes(tmp_path: Path, length: int, rows: int) -> None:
+    count = 3 * BLOCK_ROWS
+    batch = pa.table({TOKEN_COLUMN: pa.array(range(count)), "n": [randbytes(length) for _ in range(count)]})
+    pq.write_table(batch, tmp_path / "file", use_dictionary=False, compression="none")
+    write_states(pq.ParquetFile(tmp_path / "file"), tmp_path / "image")
+    assert Container(tmp_path / "image").rows_per_entry == pytest.approx(rows, rel=0.1)
 
 
 def token(key: int) -> int:

@@ -1,0 +1,94 @@
+"""Rows of many keys as whole columns, found as a scan finds them, and the Arrow stream that answers them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from app.core.table.keys import Key
+from app.core.table.schema import Column, TableSchema
+from app.files.arrow import FOUND_COLUMN, arrow_type
+from app.files.tokens import Tokens
+from app.storage.scans.merging import FoundRows, Source, keys_of, rows_of_window
+from app.storage.scans.shown import shown_schema
+
+Places = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class AskedApart:
+    """Of the keys that are asked for, those that may have staged records; their tokens are ascending."""
+
+    tokens: Tokens
+    asked: Sequence[Key]
+
+    @classmethod
+    def of(cls, tokens: Tokens, keys: Sequence[Key], places: Sequence[int]) -> AskedApart:
+        """Those of ``keys`` at ``places``."""
+        chosen = np.array(places, dtype=np.int64)
+        order = chosen[np.argsort(tokens[chosen], kind="stable")]
+        return cls(tokens[order], [keys[place] for place in order.tolist()])
+
+    def keys(self, _: TableSchema) -> Iterator[tuple[int, Key]]:
+        """Yield the token and the key of each."""
+        return zip(self.tokens.tolist(), self.asked, strict=True)
+
+
+@dataclass(frozen=True)
+class KeyRows:
+    """The rows of some keys: which of ``rows`` each key has, or -1."""
+
+    rows: pa.RecordBatch
+    places: Places
+
+    def size_bytes(self, times: Sequence[int]) -> int:
+        """About how many bytes they take in an answer that has each key so often."""
+        more = ((count - 1, place) for count, place in zip(times, self.places.tolist(), strict=True) if count > 1)
+        return int(
+            self.rows.nbytes + sum(count * self.rows.slice(place, 1).nbytes for count, place in more if place >= 0)
+        )
+
+
+def rows_of_keys(source: Source, found: FoundRows, apart: AskedApart, keys: Sequence[Key]) -> KeyRows:
+    """Return the rows of ``keys``. ``found`` is what each run has of their tokens, oldest first, with the number of its
+    schema; ``source`` answers the key columns, too.
+    """
+    batches = [batch for _, batch in rows_of_window(source, found, apart)]
+    rows = pa.concat_batches(batches) if batches else _no_rows(source.columns)
+    schema = source.shown.schema
+    there = rows.select(list(schema.primary_key)).to_pylist()
+    place_of = {key: place for place, key in enumerate(keys_of(schema, there))}
+    return KeyRows(rows, np.array([place_of.get(key, -1) for key in keys], dtype=np.int64))
+
+
+def keys_stream(
+    columns: Sequence[Column], pieces: Sequence[KeyRows], places: Sequence[int], keys: Mapping[str, Sequence[Any]]
+) -> bytes:
+    """Return an Arrow stream of a row for each key: whether it is found, then its ``columns``, of which ``keys`` are
+    known where it is not. ``pieces`` are the rows of the keys that are asked for, each once; ``places`` say which of
+    them each is.
+    """
+    whole = pa.concat_batches([piece.rows for piece in pieces]) if pieces else _no_rows(columns)
+    before = np.cumsum([0, *(piece.rows.num_rows for piece in pieces)])
+    once = [np.where(piece.places < 0, -1, piece.places + start) for piece, start in zip(pieces, before, strict=False)]
+    found = np.concatenate([np.empty(0, dtype=np.int64), *once])[np.array(places, dtype=np.int64)]
+    taken = whole.take(pa.array(found, mask=found < 0))
+    arrays = [
+        pa.array(keys[column.name], arrow_type(column.type)) if column.name in keys else taken.column(column.name)
+        for column in columns
+    ]
+    schema = shown_schema(columns).insert(0, pa.field(FOUND_COLUMN, pa.bool_()))
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        writer.write_batch(pa.record_batch([pa.array(found >= 0), *arrays], schema=schema))
+    return sink.getvalue()
+
+
+def _no_rows(columns: Sequence[Column]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema=shown_schema(columns))
