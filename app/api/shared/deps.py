@@ -1,17 +1,22 @@
-"""What handlers ask for: the parts that the lifespan opened, each as an ``Annotated`` alias."""
+"""What handlers ask for, each as an ``Annotated`` alias: the parts that the lifespan opened, a transaction, the table
+that the path names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from typing import Annotated
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from inspect import signature
+from typing import Annotated, Any, TypeVar
 
 from anyio import CancelScope, CapacityLimiter
 from anyio.to_thread import run_sync
 from fastapi import Depends, Request
 
+from app.api.shared.paths import DatabaseName, TableName, sent_name
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.access import Grant
+from app.core.table.history import Table
 from app.core.table.schema_bounds import CatalogBounds
 from app.files.layout import Warehouse
 from app.http.parts import GRANT, Parts, in_writers_thread
@@ -20,6 +25,19 @@ from app.services.snapshots.heads import Heads
 from app.settings import Settings
 
 __all__ = ["GRANT", "Parts", "in_writers_thread"]
+
+
+Made = TypeVar("Made")
+
+
+def inline(of: Callable[..., Made]) -> Callable[..., Coroutine[Any, Any, Made]]:
+    """Return a class as a dependency that needs no thread: it only keeps what it is given."""
+
+    async def made(**given: Any) -> Made:
+        return of(**given)
+
+    made.__signature__ = signature(of, eval_str=True)  # type: ignore[attr-defined]  # where FastAPI reads parameters
+    return made
 
 
 # Async, for FastAPI would give each of these a thread of its own to read one attribute in.
@@ -78,8 +96,12 @@ async def _writing(parts: PartsDep) -> AsyncIterator[Repository]:
             await run_sync(transaction.__exit__, None, None, None, limiter=limiter)
 
 
-def _reading(parts: PartsDep) -> Iterator[Repository]:
+def _reading(parts: PartsDep, request: Request) -> Iterator[Repository]:
     with parts.database.reading() as repository:
+        names = request.path_params
+        if "table" in names:  # a step in a thread of its own costs more than to read it
+            database, table = (sent_name(request.scope, noun, names[noun]) for noun in ("database", "table"))
+            request.state.table = repository.tables.get(database, table)
         yield repository
 
 
@@ -93,3 +115,22 @@ HeadsDep = Annotated[Heads, Depends(_heads)]
 # Function scope: the transaction ends before the response is sent, so a 2xx never precedes its commit.
 Writing = Annotated[Repository, Depends(_writing, scope="function")]
 Reading = Annotated[Repository, Depends(_reading, scope="function")]
+
+
+async def _read_table(
+    _: Reading,
+    database: DatabaseName,  # noqa: ARG001  # the parameters of the path, for the document
+    table: TableName,  # noqa: ARG001
+    request: Request,
+) -> Table:
+    found: Table = request.state.table
+    return found
+
+
+def _written_table(database: DatabaseName, table: TableName, repository: Writing) -> Table:
+    return repository.tables.get(database, table)
+
+
+# The table as the handler's ``Reading`` or ``Writing`` sees it: FastAPI gives both of them the same repository.
+ReadTable = Annotated[Table, Depends(_read_table)]
+WrittenTable = Annotated[Table, Depends(_written_table)]

@@ -1,6 +1,4 @@
-"""The names in a path (databases, tables, tags, versions), and the table that a path names, read in the transaction of
-the request.
-"""
+"""The names in a path: databases, tables, tags, versions."""
 
 from __future__ import annotations
 
@@ -10,9 +8,6 @@ from urllib.parse import quote, unquote, unquote_plus
 
 from fastapi import Depends, Path, Request
 from starlette.types import Scope
-
-from app.api.shared.deps import Reading, Writing
-from app.core.table.history import Table
 
 PREFIX = "catalog"  # Paimon's clients put it into every path, once /v1/config has told them
 CATALOG_PATH = f"/v1/{PREFIX}"
@@ -51,7 +46,7 @@ async def _table(request: Request, table: _Segment) -> str:
     return sent_name(request.scope, "table", table)
 
 
-def _tag(request: Request, tag: _Segment) -> str:
+async def _tag(request: Request, tag: _Segment) -> str:
     return sent_name(request.scope, "version", tag)
 
 
@@ -67,23 +62,12 @@ TagName = Annotated[str, Depends(_tag)]
 VersionName = Annotated[str, Depends(_version)]
 
 
-def _full_name(database: DatabaseName, table: TableName) -> tuple[str, str]:
+async def _full_name(database: DatabaseName, table: TableName) -> tuple[str, str]:
     return database, table
-
-
-def _read_table(database: DatabaseName, table: TableName, repository: Reading) -> Table:
-    return repository.tables.get(database, table)
-
-
-def _written_table(database: DatabaseName, table: TableName, repository: Writing) -> Table:
-    return repository.tables.get(database, table)
 
 
 # For services that open transactions of their own, and read the table in one of them.
 FullName = Annotated[tuple[str, str], Depends(_full_name)]
-# The table as the handler's ``Reading`` or ``Writing`` sees it: FastAPI gives both of them the same repository.
-ReadTable = Annotated[Table, Depends(_read_table)]
-WrittenTable = Annotated[Table, Depends(_written_table)]
 
 
 def location(request: Request, item_id: str) -> str:

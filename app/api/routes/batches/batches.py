@@ -21,9 +21,9 @@ from app.api.middleware.signed import SIGNED_ID
 from app.api.routes.batches.patience import stored
 from app.api.routes.tables.schema_changes import SchemaChange
 from app.api.shared.answers import Answer, EpochMillis, NextPageToken, Payload, Told
-from app.api.shared.deps import GRANT, Parts, PartsDep, Reading, in_writers_thread
+from app.api.shared.deps import GRANT, Parts, PartsDep, Reading, ReadTable, in_writers_thread
 from app.api.shared.paging import WantedPage
-from app.api.shared.paths import TABLE_PATH, FullName, ReadTable, batch_location
+from app.api.shared.paths import TABLE_PATH, FullName, batch_location
 from app.api.shared.preferences import preference
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.api.shared.slashes import register_convertors

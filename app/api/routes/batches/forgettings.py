@@ -11,10 +11,10 @@ from app.api.document.components import Key, headers
 from app.api.middleware.audit import NotesDep
 from app.api.routes.batches.batches import LOOK_AGAIN_SECONDS
 from app.api.shared.answers import Answer, EpochMillis, NextPageToken, OwnBody, Told
-from app.api.shared.deps import GrantDep, Reading, Writing
+from app.api.shared.deps import GrantDep, Reading, ReadTable, Writing, WrittenTable
 from app.api.shared.json_bodies import JsonRoute
 from app.api.shared.paging import WantedPage
-from app.api.shared.paths import TABLE_PATH, ReadTable, WrittenTable, location
+from app.api.shared.paths import TABLE_PATH, location
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.api.shared.slashes import register_convertors
 from app.core.table.upkeep.forgetting import MOST_KEYS, ForgettingState, RemnantKind

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
 from app.api.document.components import schema as component
 from app.api.routes.batches.batches import ACCEPTED, Batch, IdempotencyKey, accepted, whole_body
-from app.api.shared.deps import GRANT, Parts, PartsDep
+from app.api.shared.deps import GRANT, Parts, PartsDep, inline
 from app.api.shared.paths import TABLE_PATH, FullName
 from app.api.shared.problems import PROBLEM_RESPONSES
 from app.api.shared.slashes import register_convertors
@@ -57,7 +57,7 @@ class _Asked:
         return await accepted(self.request, self.response, self.parts, self.name, change, self.prefer)
 
 
-Asked = Annotated[_Asked, Depends()]
+Asked = Annotated[_Asked, Depends(inline(_Asked))]
 
 
 MERGE_PATCH = "application/merge-patch+json"
@@ -96,7 +96,7 @@ async def put_row_by_path(asked: Asked, key: str) -> Batch:
     return await asked.answer((key,), RowMethod.PUT)
 
 
-def patching(request: Request) -> None:
+async def patching(request: Request) -> None:
     """Raises ``UnsupportedMediaType`` for a body that is no merge patch (RFC 7396)."""
     media_type = request.headers.get("Content-Type", JSON).split(";")[0].strip().lower()
     if media_type not in (MERGE_PATCH, JSON):

@@ -12,9 +12,9 @@ from app.api.middleware.audit import NotesDep
 from app.api.routes.batches.batches import Batch, batch_answer
 from app.api.routes.batches.patience import stored
 from app.api.shared.answers import Answer, EpochMillis, NextPageToken, Told
-from app.api.shared.deps import GRANT, PartsDep, Reading, Writing
+from app.api.shared.deps import GRANT, PartsDep, Reading, ReadTable, Writing, WrittenTable
 from app.api.shared.paging import WantedPage
-from app.api.shared.paths import TABLE_PATH, FullName, ReadTable, WrittenTable
+from app.api.shared.paths import TABLE_PATH, FullName
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.api.shared.slashes import register_convertors
 from app.core.errors import FaultCode

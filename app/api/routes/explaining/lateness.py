@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from app.api.shared.answers import Answer, EpochMillis, Told
-from app.api.shared.deps import Reading
-from app.api.shared.paths import TABLE_PATH, ReadTable
+from app.api.shared.deps import Reading, ReadTable
+from app.api.shared.paths import TABLE_PATH
 from app.api.shared.problems import PROBLEM_RESPONSES
 from app.services.explaining.lateness import LateLane, LateSender, late_report, parsed_since
 

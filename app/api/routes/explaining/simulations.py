@@ -9,8 +9,8 @@ from fastapi import APIRouter, Depends, Response
 from app.api.document.components import SPELLED, Key, Row, RowKind, schema
 from app.api.routes.batches.batches import whole_body
 from app.api.shared.answers import Answer, Told
-from app.api.shared.deps import BoundsDep, ImagesDep, Reading
-from app.api.shared.paths import CATALOG_PATH, TABLE_PATH, ReadTable
+from app.api.shared.deps import BoundsDep, ImagesDep, Reading, ReadTable
+from app.api.shared.paths import CATALOG_PATH, TABLE_PATH
 from app.api.shared.preferences import SpellingDep
 from app.api.shared.problems import PROBLEM_RESPONSES
 from app.services.explaining.simulations import simulate_merge, simulate_rows

@@ -11,9 +11,9 @@ from app.api.document.components import headers
 from app.api.routes.batches.batches import LOOK_AGAIN_SECONDS
 from app.api.routes.merging.merges import Merge
 from app.api.shared.answers import OwnBody
-from app.api.shared.deps import Writing
+from app.api.shared.deps import Writing, WrittenTable
 from app.api.shared.json_bodies import JsonRoute
-from app.api.shared.paths import TABLE_PATH, WrittenTable, location
+from app.api.shared.paths import TABLE_PATH, location
 from app.api.shared.problems import PROBLEM_RESPONSES
 from app.services.merging.compactions import ask_for_compaction
 

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Query, Request, Response
 from app.api.document.components import headers
 from app.api.routes.batches.batches import LOOK_AGAIN_SECONDS
 from app.api.shared.answers import Answer, EpochMillis, NextPageToken, Told
-from app.api.shared.deps import Reading, Writing
+from app.api.shared.deps import Reading, ReadTable, Writing, WrittenTable
 from app.api.shared.paging import WantedPage
-from app.api.shared.paths import TABLE_PATH, ReadTable, WrittenTable, location
+from app.api.shared.paths import TABLE_PATH, location
 from app.api.shared.problems import PROBLEM_RESPONSES
 from app.api.shared.slashes import register_convertors
 from app.core.table.history import TaskKind, TaskState, TaskTrigger

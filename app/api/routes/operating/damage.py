@@ -8,9 +8,9 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from app.api.shared.answers import Answer, EpochMillis, NextPageToken, Told
-from app.api.shared.deps import Reading
+from app.api.shared.deps import Reading, ReadTable
 from app.api.shared.paging import WantedPage
-from app.api.shared.paths import TABLE_PATH, ReadTable
+from app.api.shared.paths import TABLE_PATH
 from app.api.shared.problems import PROBLEM_RESPONSES
 from app.core.table.upkeep.damage import DamageReason, FileKind
 from app.services.shared import damage as service

@@ -12,8 +12,8 @@ from pydantic import Field
 from app.api.routes.batches.batches import IgnoredColumn, ignored_columns
 from app.api.routes.snapshots.snapshots import LIVE_ROWS, STORED_ROWS
 from app.api.shared.answers import Answer, EpochMillis, Told, epoch_millis
-from app.api.shared.deps import ImagesDep, PartsDep, Reading
-from app.api.shared.paths import TABLE_PATH, ReadTable
+from app.api.shared.deps import ImagesDep, PartsDep, Reading, ReadTable
+from app.api.shared.paths import TABLE_PATH
 from app.api.shared.problems import PROBLEM_RESPONSES
 from app.core.table.history import Task
 from app.core.table.upkeep.overdue import OverdueReason

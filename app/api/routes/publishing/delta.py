@@ -8,8 +8,8 @@ from fastapi import APIRouter, Response
 from pydantic import Field
 
 from app.api.shared.answers import Answer, EpochMillis, Told
-from app.api.shared.deps import Reading, WarehouseDep
-from app.api.shared.paths import TABLE_PATH, ReadTable
+from app.api.shared.deps import Reading, ReadTable, WarehouseDep
+from app.api.shared.paths import TABLE_PATH
 from app.api.shared.problems import PROBLEM_RESPONSES
 from app.services.publishing.delta_state import DeltaState, delta_state
 

@@ -10,9 +10,9 @@ from pydantic import Field
 from app.api.document.components import SPELLED
 from app.api.routes.rows.rows import Version
 from app.api.shared.answers import Answer, NextPageToken, Told
-from app.api.shared.deps import Reading, WarehouseDep
+from app.api.shared.deps import Reading, ReadTable, WarehouseDep
 from app.api.shared.paging import WantedPage
-from app.api.shared.paths import TABLE_PATH, ReadTable
+from app.api.shared.paths import TABLE_PATH
 from app.api.shared.preferences import SpellingDep
 from app.api.shared.problems import PROBLEM_RESPONSES
 from app.core.plan.records.integers import integers_of

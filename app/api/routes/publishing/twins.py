@@ -10,9 +10,9 @@ from fastapi import APIRouter, Depends, Request
 
 from app.api.document.payloads import TableDetails
 from app.api.shared.answers import EpochMillis, Payload
-from app.api.shared.deps import Reading, WarehouseDep
+from app.api.shared.deps import Reading, ReadTable, WarehouseDep, inline
 from app.api.shared.paimon_clients import NO_FILES, TABLE_OPTIONS, PaimonClient, refusal_of
-from app.api.shared.paths import TABLE_PATH, ReadTable
+from app.api.shared.paths import TABLE_PATH
 from app.api.shared.problems import PROBLEM_RESPONSES
 from app.core.table.history import Table
 from app.services.publishing.twins import published
@@ -55,7 +55,7 @@ def _kept(twin: TableDetails) -> dict[str, object]:
     return {} if twin.table_schema.comment is None else {"comment": twin.table_schema.comment}
 
 
-Details = Annotated[_Details, Depends()]
+Details = Annotated[_Details, Depends(inline(_Details))]
 
 
 class TableToken(Payload):

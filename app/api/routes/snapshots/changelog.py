@@ -78,7 +78,7 @@ def _position(name: str, text: str | None, faults: list[Violation]) -> Position 
     return position
 
 
-def _wanted(
+async def _wanted(
     from_snapshot: Annotated[
         str | None,
         _SNAPSHOT,

@@ -10,11 +10,11 @@ from pydantic import Field
 
 from app.api.middleware.audit import NotesDep
 from app.api.shared.answers import Answer, EpochMillis, NextPageToken, Payload, Told
-from app.api.shared.deps import Reading, WarehouseDep, Writing
+from app.api.shared.deps import Reading, ReadTable, WarehouseDep, Writing, WrittenTable
 from app.api.shared.json_bodies import JsonRoute
 from app.api.shared.paging import WantedPage
 from app.api.shared.paimon_clients import PaimonClient
-from app.api.shared.paths import TABLE_PATH, ReadTable, VersionName, WrittenTable
+from app.api.shared.paths import TABLE_PATH, VersionName
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.table.history import SnapshotKind

@@ -11,10 +11,10 @@ from pydantic import Field
 from app.api.middleware.audit import NotesDep
 from app.api.routes.snapshots.snapshots import Number, Snapshot
 from app.api.shared.answers import Answer, EpochMillis, NextPageToken, Payload, Told, names_of
-from app.api.shared.deps import Reading, Writing
+from app.api.shared.deps import Reading, ReadTable, Writing, WrittenTable
 from app.api.shared.json_bodies import JsonRoute
 from app.api.shared.paging import WantedPage
-from app.api.shared.paths import TABLE_PATH, ReadTable, TagName, WrittenTable
+from app.api.shared.paths import TABLE_PATH, TagName
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.core.table import history
 from app.services.snapshots import tags as service

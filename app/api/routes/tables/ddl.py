@@ -11,9 +11,9 @@ from pydantic import Field
 from app.api.document.payloads import StoredTable, Validated
 from app.api.routes.tables.tables import Asking, in_place_of, validated
 from app.api.shared.answers import Answer, OwnBody
-from app.api.shared.deps import BoundsDep, GrantDep, Parts, PartsDep, in_writers_thread
+from app.api.shared.deps import BoundsDep, GrantDep, Parts, PartsDep, ReadTable, in_writers_thread
 from app.api.shared.json_bodies import JsonRoute
-from app.api.shared.paths import CATALOG_PATH, TABLE_PATH, DatabaseName, ReadTable
+from app.api.shared.paths import CATALOG_PATH, TABLE_PATH, DatabaseName
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.core.access import Grant, Role
 from app.core.ddl.writer import table_ddl

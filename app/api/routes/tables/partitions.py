@@ -12,10 +12,10 @@ from pydantic import Field
 from app.api.document.components import SPELLED, Spec
 from app.api.middleware.audit import NotesDep
 from app.api.shared.answers import Answer, EpochMillis, NextPageToken, Payload, Told
-from app.api.shared.deps import PartsDep, Reading, in_writers_thread
+from app.api.shared.deps import PartsDep, Reading, ReadTable, in_writers_thread
 from app.api.shared.json_bodies import JsonRoute
 from app.api.shared.paging import WantedPage
-from app.api.shared.paths import TABLE_PATH, FullName, ReadTable
+from app.api.shared.paths import TABLE_PATH, FullName
 from app.api.shared.preferences import SpellingDep
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.core.plan.records.integers import integers_of, row_as_text

@@ -8,8 +8,8 @@ from pydantic import Field
 from app.api.document.components import RowKind, Treatment
 from app.api.document.payloads import TableWarning
 from app.api.shared.answers import Answer
-from app.api.shared.deps import Reading
-from app.api.shared.paths import TABLE_PATH, ReadTable
+from app.api.shared.deps import Reading, ReadTable
+from app.api.shared.paths import TABLE_PATH
 from app.api.shared.problems import PROBLEM_RESPONSES
 from app.core.table.options.entries import MergeEngine
 from app.services.tables.rules import table_rules

@@ -12,8 +12,8 @@ from fastapi.responses import JSONResponse
 
 from app.api.document.components import schema
 from app.api.document.document import objects_in
-from app.api.shared.deps import Reading
-from app.api.shared.paths import TABLE_PATH, ReadTable
+from app.api.shared.deps import Reading, ReadTable
+from app.api.shared.paths import TABLE_PATH
 from app.api.shared.problems import PROBLEM_RESPONSES
 from app.core.plan.records.integers import integers_of
 from app.core.plan.records.record_decoder import KIND_MEMBER

@@ -21,10 +21,21 @@ from app.api.middleware.audit import NotesDep
 from app.api.middleware.conditions import IfMatch, table_etag, unchanged
 from app.api.routes.publishing.twins import Details
 from app.api.routes.tables.schema_changes import AlterTable
-from app.api.shared.deps import BoundsDep, GrantDep, Parts, PartsDep, Reading, WarehouseDep, Writing, in_writers_thread
+from app.api.shared.deps import (
+    BoundsDep,
+    GrantDep,
+    Parts,
+    PartsDep,
+    Reading,
+    ReadTable,
+    WarehouseDep,
+    Writing,
+    in_writers_thread,
+    inline,
+)
 from app.api.shared.json_bodies import JsonRoute
 from app.api.shared.paging import WantedPage, name_pattern
-from app.api.shared.paths import CATALOG_PATH, DatabaseName, FullName, ReadTable
+from app.api.shared.paths import CATALOG_PATH, DatabaseName, FullName
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.core.access import Grant, Role
 from app.core.errors import FaultCode, Invalid, Violation
@@ -70,7 +81,7 @@ class _Asking:
         self.grant, self.notes, self.bounds, self.validate_only = grant, notes, bounds, validate_only
 
 
-Asking = Annotated[_Asking, Depends()]
+Asking = Annotated[_Asking, Depends(inline(_Asking))]
 
 
 @router.get("/databases/{database}/tables", operation_id="listTables")
