@@ -17,8 +17,10 @@ from app.catalog.database import CatalogDatabase
 from app.core.errors import Invalid, NotFound
 from app.core.plan.records.row_filters import parse_filters
 from app.core.table.history import Table
+from app.files.arrow import FOUND_COLUMN
 from app.files.layout import Warehouse
 from app.services.rows.lookups import Consistency, get_rows
+from app.services.rows.many_lookups import found_as_arrow, read_keys
 from app.services.rows.scan_pages import RowCount, ScanRoom, check_filters, count_rows, loaded, pinned_view, read_page
 from app.services.rows.scans import BEGINNING, parts, read_scan, written
 from app.services.rows.views import View, view_of
@@ -56,6 +58,26 @@ def looked_up(database: CatalogDatabase, images: Images, table: Table, *, latest
         consistency = Consistency.LATEST if latest else Consistency.MERGED
         found = get_rows(repository, images, now, [(key,) for key in KEYS], consistency)
     return [one.row for one in found if one.row is not None]
+
+
+def asked_in_arrow(images: Images, view: View) -> tuple[Rows, list[int]]:
+    """The rows of all keys in Arrow, each key asked for twice, and the keys that have none."""
+    keys = [{"id": key} for key in (*KEYS, *reversed(KEYS))]
+    told = pa.ipc.open_stream(found_as_arrow(images, read_keys(view, keys))).read_all().to_pylist()
+    once, again = told[: len(KEYS)], told[len(KEYS) :]
+    assert [row["id"] for row in told] == [key["id"] for key in keys]
+    assert [_cells(row) for row in once] == [_cells(row) for row in reversed(again)]
+    found = [{name: value for name, value in row.items() if name != FOUND_COLUMN} for row in once if row[FOUND_COLUMN]]
+    return found, [row["id"] for row in once if not row[FOUND_COLUMN]]
+
+
+def scanned_in_arrow(warehouse: Warehouse, view: View) -> Rows:
+    body = b"".join(written(warehouse, read_scan(view, None, ()), ARROW))
+    return list(pa.ipc.open_stream(body).read_all().to_pylist())
+
+
+def _cells(row: Mapping[str, Any]) -> str:
+    return repr(sorted(row.items()))  # NaN is itself, too
 
 
 def by_key(rows: Rows) -> Rows:
@@ -104,6 +126,10 @@ def test_a_scan_is_the_sum_of_all_lookups(
             view = seen(database, site.warehouse, table, latest=latest)
             found = scanned(site.warehouse, view)
             assert by_key(found) == by_key(looked_up(database, images, table, latest=latest))
+            rows, without = asked_in_arrow(images, view)
+            expected = by_key(scanned_in_arrow(site.warehouse, view))
+            assert [_cells(row) for row in rows] == [_cells(row) for row in expected]
+            assert {*without} == {*KEYS} - {row["id"] for row in found}
             for size in (1, 3, 100):
                 assert paged(database, site.warehouse, table, view, size) == found
             some += len(found)
