@@ -68,6 +68,8 @@ class Pipeline:
             self.source.change(part)
             struck.join()
         self._reach(MIDDLE)
+        if unstruck := [kept.name for kept in (self.service, self.feeder, self.source.kept) if kept.starts == 1]:
+            raise NotThere(f"the end of {', '.join(unstruck)} did not come")
         self.source.alter()
         self.source.change(changes - 3 * part)
         self._reach(LAST)
@@ -132,7 +134,11 @@ class Pipeline:
             except httpx.HTTPError:
                 pass  # it was killed, and comes back
             time.sleep(0.2)
-        raise NotThere(f"{what} did not come within {PATIENCE_SECONDS} s; see {self.folder}")
+        raise NotThere(f"{what} did not come within {PATIENCE_SECONDS} s: {self._last_words()}")
+
+    def _last_words(self) -> str:
+        last = max(self.folder.glob("feeder-*.log"), key=lambda log: log.stat().st_mtime, default=None)
+        return "" if last is None else last.read_text()[-1_000:]
 
 
 class Watcher(threading.Thread):
@@ -158,20 +164,19 @@ class Watcher(threading.Thread):
                     continue  # the service was killed
                 self.looks += 1
                 for found in answer.json()["rows"]:
-                    self._look(found["row"])
+                    self._look(found["key"]["id"], found["row"])
 
     def end(self) -> None:
         """Look no more."""
         self._ended.set()
         self.join()
 
-    def _look(self, row: Mapping[str, Any] | None) -> None:
-        if row is None:
-            return
-        key, n = row["id"], row["n"]
-        if n < self._seen.get(key, n):
-            self.faults.append(f"counter {key} went from {self._seen[key]} back to {n}")
-        self._seen[key] = n
+    def _look(self, key: int, row: Mapping[str, Any] | None) -> None:
+        before, n = self._seen.get(key), None if row is None else row["n"]
+        if before is not None and (n is None or n < before):
+            self.faults.append(f"counter {key} went from {before} back to {n}")
+        if n is not None:
+            self._seen[key] = n
 
 
 def _key(row: Sequence[Any], columns: Mapping[str, Column], count: int) -> tuple[Any, ...]:

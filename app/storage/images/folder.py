@@ -7,10 +7,10 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from app.core.plan.merging.merge_plan import MergePlan
 from app.core.table.history import DataFile, Run
 from app.core.table.keys import Key, same_key
 from app.core.table.schema import TableSchema
+from app.core.table.upkeep.damage import NamedFile
 from app.files.layout import Warehouse
 from app.files.named_files import file_of_run
 from app.files.reading import Rows, rows_in
@@ -43,6 +44,7 @@ logger = logging.getLogger(__name__)
 SWEEP_SECONDS = 300.0
 _TOUCH_SECONDS = 60.0
 DEFAULT_BYTES = 16 * 2**30
+Made = TypeVar("Made")
 
 
 class Answer(NamedTuple):
@@ -248,24 +250,41 @@ class Images:
     def _columns_in(
         self, table_id: str, run: Run, file: DataFile, tokens: Tokens, read: ReadBytes | None
     ) -> list[pa.RecordBatch]:
-        image = self._states(table_id, run, file)
-        if image is not None:
-            try:
-                return list(columns_in_image(image, tokens, read))
-            except Damaged:
-                self._drop(image)
-        return list(columns_in_parquet(self.warehouse, file_of_run(table_id, run.id, file), tokens, read))
+        return self._in_states(
+            table_id,
+            run,
+            file,
+            lambda image: columns_in_image(image, tokens, read),
+            lambda stored: columns_in_parquet(self.warehouse, stored, tokens, read),
+        )
 
     def _states_in(
         self, table_id: str, run: Run, file: DataFile, tokens: Sequence[int], read: ReadBytes | None
     ) -> list[Candidate]:
+        return self._in_states(
+            table_id,
+            run,
+            file,
+            lambda image: rows_in_image(image, tokens, read),
+            lambda stored: rows_in_parquet(self.warehouse, stored, tokens, read),
+        )
+
+    def _in_states(
+        self,
+        table_id: str,
+        run: Run,
+        file: DataFile,
+        of_image: Callable[[Container], Iterator[Made]],
+        of_file: Callable[[NamedFile], Iterator[Made]],
+    ) -> list[Made]:
+        """Return what is read of the image of a file's state rows, or of the file while there is none."""
         image = self._states(table_id, run, file)
         if image is not None:
             try:
-                return list(rows_in_image(image, tokens, read))
+                return list(of_image(image))
             except Damaged:
                 self._drop(image)
-        return list(rows_in_parquet(self.warehouse, file_of_run(table_id, run.id, file), tokens, read))
+        return list(of_file(file_of_run(table_id, run.id, file)))
 
     def _answers(
         self, table_id: str, run: Run, file: DataFile, written: TableSchema, plan: MergePlan

@@ -15,7 +15,7 @@ from app.core.table.keys import Key
 from app.core.table.schema import Column, TableSchema
 from app.files.arrow import FOUND_COLUMN, arrow_type
 from app.files.tokens import Tokens
-from app.storage.scans.merging import FoundRows, Source, keys_of, rows_of_window
+from app.storage.scans.merging import FoundRows, Source, has_floating_key, keys_of, one_nan, rows_of_window
 from app.storage.scans.shown import shown_schema
 
 Places = npt.NDArray[np.int64]
@@ -64,7 +64,8 @@ def rows_of_keys(source: Source, found: FoundRows, apart: AskedApart, keys: Sequ
     schema = source.shown.schema
     there = rows.select(list(schema.primary_key)).to_pylist()
     place_of = {key: place for place, key in enumerate(keys_of(schema, there))}
-    return KeyRows(rows, np.array([place_of.get(key, -1) for key in keys], dtype=np.int64))
+    asked = map(one_nan, keys) if has_floating_key(schema) else keys
+    return KeyRows(rows, np.array([place_of.get(key, -1) for key in asked], dtype=np.int64))
 
 
 def keys_stream(

@@ -177,8 +177,8 @@ def rows_of_window(source: Source, found: FoundRows, staged: KeysApart) -> _Walk
                 states[key].append((schema, state))
                 places[key] = state[TOKEN_COLUMN]
     for token, key in staged.keys(source.shown.schema):
-        states[_one_nan(key)]
-        places[_one_nan(key)] = token
+        states[one_nan(key)]
+        places[one_nan(key)] = token
     if states:
         pieces.append(_combined(source, states, places))
     yield from _in_order([piece for piece in pieces if len(piece[0])])
@@ -208,14 +208,18 @@ def _passed(source: Source, schema: TableSchema, rows: Rows, passes: Any) -> tup
 
 def keys_of(schema: TableSchema, states: Sequence[Mapping[str, Any]]) -> Iterator[Key]:
     """Yield the key of each state."""
-    columns = schema.key_columns
-    floating = any(column.type.family is Family.FLOATING for column in columns)
+    floating = has_floating_key(schema)
     for state in states:
         key = tuple([state[name] for name in schema.primary_key])
-        yield _one_nan(tuple(map(normalised, columns, key))) if floating else key
+        yield one_nan(tuple(map(normalised, schema.key_columns, key))) if floating else key
 
 
-def _one_nan(key: Key) -> Key:
+def has_floating_key(schema: TableSchema) -> bool:
+    """Return whether a key may hold NaN, or a zero of either sign."""
+    return any(column.type.family is Family.FLOATING for column in schema.key_columns)
+
+
+def one_nan(key: Key) -> Key:
     """Return the key with one and the same NaN, as which a dictionary finds it."""
     return tuple(_NAN if value != value else value for value in key)
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
@@ -46,15 +47,27 @@ def found(client: TestClient, text: str, consistency: str) -> Any:
     return answer.json()
 
 
+def found_in_arrow(client: TestClient) -> list[Any]:
+    """Of each of ``KEYS`` the decimal of its row as Arrow, each key asked for twice: NaN is found, too."""
+    body = {"keys": [{"id": key} for _, key in KEYS] * 2}
+    answer = client.post(f"{WIDE}/rows:batchGet", json=body, headers={"Accept": "application/vnd.apache.arrow.stream"})
+    rows = pa.ipc.open_stream(answer.content).read_all().to_pylist()
+    assert all(row["_kf_found"] for row in rows)
+    return [str(row["p"]) for row in rows]
+
+
 def test_rows_are_found_and_answered_whatever_the_numbers_are(app: FastAPI, wide: TestClient) -> None:
     expected = [*ROWS, ROWS[2]]
     assert [found(wide, text, "latest") for text, _ in KEYS] == expected
+    in_arrow = [row["p"] for row in expected] * 2
+    assert found_in_arrow(wide) == in_arrow
     wide.post(f"{WIDE}/merges").raise_for_status()
     run(app)
     assert [found(wide, text, "merged") for text, _ in KEYS] == expected
     keys = [{"id": key} for _, key in KEYS]
     answered = wide.post(f"{WIDE}/rows:batchGet", json={"keys": keys}).json()["rows"]
     assert [one["row"] for one in answered] == expected
+    assert found_in_arrow(wide) == in_arrow
     changes = [json.loads(line) for line in wide.get(f"{WIDE}/changelog").text.splitlines()]
     assert sorted(({k: v for k, v in one.items() if k[0] != "_"} for one in changes), key=str) == sorted(ROWS, key=str)
 
