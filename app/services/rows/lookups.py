@@ -27,6 +27,7 @@ from app.services.rows.views import View, schemas_of, view_of
 from app.services.snapshots.snapshots import find_snapshot
 from app.storage.images import ABSENT, DELETED, Answer, Images, ReadBytes
 
+_MOST_READ: Final = 16  # files that are opened to say why there is no row: each costs as much as a lookup
 _SHOWN: Final = json.JSONEncoder(ensure_ascii=False)
 __all__ = ["Consistency", "FoundRow", "Images", "get_row", "get_rows", "imaged_row", "row_of", "spelled", "view_at"]
 
@@ -95,7 +96,7 @@ def row_of(
     a deleted row from one never written.
     """
     found = find(view, images, key_from_text(view.table.schema, texts), wanted_columns(view, columns))
-    waits = _staged_batch(view, images.warehouse, found.key) if found.body is None else None
+    waits = _waiting(view, images.warehouse, found.key) if found.body is None else None
     return there(found, version, waits)
 
 
@@ -111,23 +112,25 @@ def imaged_row(
     return there(_found(view, key, answer, wanted), version)
 
 
-def _staged_batch(view: View, warehouse: Warehouse, key: Key) -> int | None:
-    """Return the number of the first batch that has the key and is left out of ``view``, if any."""
+def _waiting(view: View, warehouse: Warehouse, key: Key) -> str | None:
+    """Return which staged batch that is left out of ``view`` has the key, or that one of many may have it."""
     if view.latest is None:
         return None
+    if len(view.latest.unread) > _MOST_READ:
+        return f"one of {len(view.latest.staged)} staged batches may have it"
     first = next(view.latest.staged_records(warehouse, key), None)
-    return None if first is None else batch_number(first.arrival)
+    return None if first is None else f"batch {batch_number(first.arrival)} is staged"
 
 
-def there(found: FoundRow, version: str | None, waits: int | None = None) -> FoundRow:
-    """Return ``found``. Raise ``NotFound`` where there is no row; ``version`` is as of ``row_of``, ``waits`` the number
-    of a staged batch that has the key.
+def there(found: FoundRow, version: str | None, waits: str | None = None) -> FoundRow:
+    """Return ``found``. Raise ``NotFound`` where there is no row; ``version`` is as of ``row_of``, ``waits`` says what
+    is staged of the key.
     """
     if found.body is None:
         shown = _SHOWN.encode(found.shown_key)
         why = "was deleted" if found.written else "was never written"
         if waits is not None:
-            why = f"{'was deleted' if found.written else 'is not merged yet'}: batch {waits} is staged"
+            why = f"{'was deleted' if found.written else 'is not merged yet'}: {waits}"
         name = found.table.full_name
         where = name if version is None else f"snapshot {found.snapshot_id} of {name}"
         message = f"no row {shown} in {where}: it {why}"

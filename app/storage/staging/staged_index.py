@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +41,7 @@ class StagedBatch:
         """Return whether the record in a row is of the key."""
         return same_key(tuple(self.rows.column(name)[row].as_py() for name in self.schema.primary_key), key)
 
-    @property
+    @cached_property  # asking Arrow costs more than loading a batch, and every load asks it of all
     def size_bytes(self) -> int:
         """Memory that it takes, its places in the index included."""
         size: int = self.rows.nbytes + _PLACE_BYTES * self.rows.num_rows
@@ -103,7 +104,7 @@ class StagedIndex:
     batches: Mapping[int, StagedBatch] = field(default_factory=dict)
     segments: tuple[_Segment, ...] = ()
 
-    @property
+    @cached_property
     def size_bytes(self) -> int:
         """Memory that it takes."""
         return sum(batch.size_bytes for batch in self.batches.values())
