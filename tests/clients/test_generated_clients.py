@@ -80,7 +80,7 @@ def test_the_python_client_goes_the_whole_way(service: tuple[str, str, Client], 
     binaries = tmp_path / "generator" / "bin"
     installed([binaries / "python", "-m", "pip", "install", "-q", "-r", sources / "requirements.txt"], tmp_path)
     of_a_table(client, "python-typed", "number", tmp_path / "orders.json")
-    for document, name in ((COMMITTED, "keyfold_client"), (tmp_path / "orders.json", "orders_client")):
+    for document, name in ((COMMITTED, "keyfold_api"), (tmp_path / "orders.json", "orders_client")):
         generate = [binaries / "openapi-python-client", "generate", "--path", document, "--output-path", name]
         run([*generate, "--meta", "none", "--config", sources / "config.yml"], tmp_path)
     for program in ("session.py", "table.py"):

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.cli.client.endings import usage
-from app.cli.client.pieces import PIECE_BYTES, PIECE_RECORDS, Piece
+from app.cli.client.pieces import Piece
+from keyfold_client.arrow import as_stream, cut_batches, gathered, rows_of_piece
 
 _READ_BYTES: Final = 2**20
 _MAGIC: Final = b"ARROW1"  # of Arrow's file format; its streaming format begins otherwise
@@ -23,7 +24,7 @@ def parquet_pieces(file: IO[bytes], salt: str) -> Iterator[Piece]:
     try:
         opened = pq.ParquetFile(file)
         group_bytes = [opened.metadata.row_group(at).total_byte_size for at in range(opened.num_row_groups)]
-        rows = _rows_of_piece(sum(group_bytes), opened.metadata.num_rows)
+        rows = rows_of_piece(sum(group_bytes), opened.metadata.num_rows)
         yield from _pieces(_regrouped(opened.iter_batches(batch_size=rows), rows), _as_parquet, mark)
     except (pa.ArrowException, OSError) as error:
         raise usage(f"it is no Parquet file that can be read: {error}") from error
@@ -46,37 +47,20 @@ def arrow_pieces(file: IO[bytes], salt: str) -> Iterator[Piece]:
     """The rows of Arrow's file or streaming format, as streams. See ``_pieces``."""
     mark = _mark(file, salt)
     try:
-        yield from _pieces(_gathered(_cut_batches(file)), _as_stream, mark)
+        yield from _pieces(gathered(cut_batches(_batches(file))), as_stream, mark)
     except (pa.ArrowException, OSError) as error:
         raise usage(f"it is no Arrow file that can be read: {error}") from error
 
 
-def _cut_batches(file: IO[bytes]) -> Iterator[pa.Table]:
+def _batches(file: IO[bytes]) -> Iterator[pa.RecordBatch]:
     magic = file.read(len(_MAGIC))
     file.seek(0)
-    if magic == _MAGIC:
-        opened = pa.ipc.open_file(file)
-        batches = (opened.get_batch(at) for at in range(opened.num_record_batches))
-    else:
-        batches = iter(pa.ipc.open_stream(file))
-    for batch in batches:
-        rows = _rows_of_piece(batch.nbytes, batch.num_rows)
-        for first in range(0, batch.num_rows, rows):
-            yield pa.Table.from_batches([batch.slice(first, rows)])
-
-
-def _gathered(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Several of them together where they are small: a file may have a thousand batches of ten rows."""
-    waiting: list[pa.Table] = []
-    rows = size = 0
-    for table in tables:
-        if waiting and (rows + table.num_rows > PIECE_RECORDS or size + table.nbytes > PIECE_BYTES):
-            yield pa.concat_tables(waiting)
-            waiting, rows, size = [], 0, 0
-        waiting.append(table)
-        rows, size = rows + table.num_rows, size + table.nbytes
-    if waiting:
-        yield pa.concat_tables(waiting)
+    if magic != _MAGIC:
+        yield from pa.ipc.open_stream(file)
+        return
+    opened = pa.ipc.open_file(file)
+    for at in range(opened.num_record_batches):
+        yield opened.get_batch(at)
 
 
 def _pieces(batches: Iterator[pa.Table], written: Callable[[pa.Table], bytes], mark: str) -> Iterator[Piece]:
@@ -91,21 +75,9 @@ def _pieces(batches: Iterator[pa.Table], written: Callable[[pa.Table], bytes], m
             before = end
 
 
-def _rows_of_piece(size: int, rows: int) -> int:
-    """How many rows make about ``PIECE_BYTES``."""
-    return max(1, min(PIECE_RECORDS, rows * PIECE_BYTES // max(size, 1)))
-
-
 def _as_parquet(table: pa.Table) -> bytes:
     sink = io.BytesIO()
     pq.write_table(table, sink)
-    return sink.getvalue()
-
-
-def _as_stream(table: pa.Table) -> bytes:
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
     return sink.getvalue()
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from keyfold_client import KeyfoldError, Misuse, Refused, Unreachable
+
 
 class Exit(IntEnum):
     """The exit status of the commands that ask a service; a closed set, listed in docs/cli.md."""
@@ -47,6 +49,17 @@ class Failure(Exception):
         self.end = end
         self.lines: Sequence[str] = lines
         self.told = told if told is not None else {"message": " ".join(lines)}
+
+
+def failure_of(error: KeyfoldError) -> Failure:
+    """How a command ends that met ``error``."""
+    if isinstance(error, Refused):
+        return Failure(exit_of(error.status), *error.lines, told=error.problem)
+    if isinstance(error, Unreachable):
+        fix = "is it running (keyfold serve), and is --url or KEYFOLD_URL right?"
+        return Failure(Exit.UNREACHABLE, f"{error.told}; {fix}")
+    message = str(error).replace("is the URL right?", "is --url or KEYFOLD_URL right?")
+    return Failure(Exit.USAGE if isinstance(error, Misuse) else Exit.REFUSED, message)
 
 
 def usage(*lines: str) -> Failure:

@@ -1,7 +1,7 @@
 """A file cut into batches: always at the same places, so that a load that broke continues where it was.
 
-Where the cuts are follows from the file and the bounds below alone. A change of these bounds doubles the rest of a load
-that broke before it: it would send other batches, under other keys.
+Where the cuts are follows from the file and the client's bounds alone. A change of these bounds doubles the rest of a
+load that broke before it: it would send other batches, under other keys.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from hashlib import blake2b
 from typing import IO, Final
 
 from app.cli.client.endings import usage
+from keyfold_client.pieces import PIECE_BYTES, PIECE_RECORDS
 
-PIECE_BYTES: Final = 4 * 2**20
-PIECE_RECORDS: Final = 25_000
 MOST_RECORD_BYTES: Final = 2**28  # more the service never takes for one record
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 import typer
 from pydantic import ValidationError
 
 from app.cli.client.commands import changelog, databases, explain, forget, loads, rows, scans, status, tables, tasks
-from app.cli.client.endings import Exit, Failure, settings_faults
+from app.cli.client.endings import Exit, Failure, failure_of, settings_faults
 from app.cli.client.shown import as_line, tell
+from keyfold_client import KeyfoldError
 
 commands = typer.Typer(no_args_is_help=True)
 for noun in (loads, rows, explain, forget, scans, tasks, status, changelog):
@@ -24,6 +26,16 @@ def knows(words: Sequence[str]) -> bool:
     return bool(words) and words[0] in getattr(typer.main.get_command(commands), "commands", {})
 
 
+def _end(failure: Failure) -> NoReturn:
+    if "--json" in sys.argv:
+        tell(as_line(failure.told))
+    else:
+        first, *others = failure.lines
+        for line in (f"keyfold: {first}", *others):
+            tell(line)
+    raise SystemExit(failure.end) from failure
+
+
 def run() -> None:
     """Carry out the command line. What went wrong is reported in lines, with ``--json`` in JSON, on standard error, and
     by the exit status: an ``Exit``.
@@ -31,13 +43,9 @@ def run() -> None:
     try:
         commands(prog_name="keyfold")
     except Failure as failure:
-        if "--json" in sys.argv:
-            tell(as_line(failure.told))
-        else:
-            first, *others = failure.lines
-            for line in (f"keyfold: {first}", *others):
-                tell(line)
-        raise SystemExit(failure.end) from failure
+        _end(failure)
+    except KeyfoldError as error:
+        _end(failure_of(error))
     except ValidationError as error:  # of the settings, the only thing that is read so
         for line in settings_faults(error):
             tell(f"keyfold: {line}")

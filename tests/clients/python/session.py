@@ -7,12 +7,12 @@ import sys
 import time
 from typing import TypeVar
 
-from keyfold_client import AuthenticatedClient, Client
-from keyfold_client.api.batches import post_batch
-from keyfold_client.api.databases import create_database, drop_database, list_databases
-from keyfold_client.api.merges import get_merge, post_merge
-from keyfold_client.api.rows import batch_get_rows, get_row, patch_row, put_row, scan_rows
-from keyfold_client.api.tables import (
+from keyfold_api import AuthenticatedClient, Client
+from keyfold_api.api.batches import post_batch
+from keyfold_api.api.databases import create_database, drop_database, list_databases
+from keyfold_api.api.merges import get_merge, post_merge
+from keyfold_api.api.rows import batch_get_rows, get_row, patch_row, put_row, scan_rows
+from keyfold_api.api.tables import (
     alter_table,
     create_table,
     create_tables_from_ddl,
@@ -20,8 +20,8 @@ from keyfold_client.api.tables import (
     get_table,
     validate_ddl,
 )
-from keyfold_client.api.tokens import create_token
-from keyfold_client.models import (
+from keyfold_api.api.tokens import create_token
+from keyfold_api.models import (
     AddColumn,
     AlterTable,
     Batch,

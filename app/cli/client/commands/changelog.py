@@ -11,10 +11,12 @@ import typer
 from httpx_sse import EventSource, ServerSentEvent, SSEError
 
 from app.cli.client.commands.tables import TableName
-from app.cli.client.endings import Exit, Failure
-from app.cli.client.service import Refused, Service, Unreached, path_of
+from app.cli.client.endings import failure_of
+from app.cli.client.service import Service, path_of
 from app.cli.client.settings import TokenFile, Url
 from app.cli.client.shown import say, tell
+from keyfold_client import NotKeyfold, Unreachable
+from keyfold_client.errors import refused
 
 commands = typer.Typer()
 _PAUSE_SECONDS: Final = 0.5
@@ -53,18 +55,18 @@ def _events(service: Service, path: str, place: str, until: int | None) -> Itera
     try:
         with service.streamed(path, params=params, headers=headers) as answer:
             yield from EventSource(answer).iter_sse()
-    except Unreached as error:
+    except Unreachable as error:
         if not error.sent:
             raise
-        tell(f"{error.lines[0]}; connecting again")
+        tell(f"{failure_of(error).lines[0]}; connecting again")
     except SSEError as error:
-        raise Failure(Exit.REFUSED, f"{service.url} answers no events: {error}") from error
+        raise NotKeyfold(service.url) from error
 
 
 def _write(event: ServerSentEvent) -> None:
     """A change is a line; the service ends what cannot go on with its problem."""
     if event.event == "error":
         problem = json.loads(event.data)
-        raise Refused(problem, problem["status"])
+        raise refused(problem, problem["status"])
     if event.event == "message":
         say(event.data)

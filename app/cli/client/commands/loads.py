@@ -18,16 +18,17 @@ from rich.console import Console
 from rich.progress import Progress
 
 from app.cli.client.commands.tables import TableName
-from app.cli.client.endings import Exit, Failure, usage
+from app.cli.client.endings import Exit, Failure, exit_of, usage
 from app.cli.client.pieces import Piece, text_pieces
-from app.cli.client.service import Refused, Service, fault_lines, path_of
+from app.cli.client.service import Service, path_of
 from app.cli.client.settings import AsJson, TokenFile, Url
 from app.cli.client.shown import say_json, tell
+from keyfold_client import Refused
+from keyfold_client.errors import MOST_FAULTS
 
 commands = typer.Typer()
 PATIENCE_SECONDS: Final = 600.0  # that a service which is restarted, or full, is waited for
 STDIN: Final = Path("-")
-_MOST_FAULTS = 20  # that are shown
 _SET_ASIDE = ("deleted", "damaged", "poisoned")  # what may have become of a batch that was sent before
 
 
@@ -166,22 +167,20 @@ def _named(file: Path, pieces: Iterator[Piece]) -> Iterator[Piece]:
 
 def _located(refused: Refused, file: Path, piece: Piece) -> Failure:
     """The refusal, with each fault where it is in the file."""
-    faults = refused.problem.get("errors") or []
+    end, faults = exit_of(refused.status), refused.faults
     if not faults:
-        return Failure(refused.end, f"{file}: {refused.lines[0]}", told=refused.problem)
+        return Failure(end, f"{file}: {refused.message}", told=refused.problem)
     lines = []
-    for fault in faults[:_MOST_FAULTS]:
-        row, column = fault.get("row"), fault.get("column")
-        place = "" if row is None else f", {piece.place(row)}"
-        lines += fault_lines(fault, f"{file}{place}{'' if column is None else f', column {column}'}")
-    more = int(refused.problem.get("errorCount") or len(faults)) - _MOST_FAULTS
-    lines += [f"… and {more} more"] if more > 0 else []
-    if piece.before and piece.lines and not all(fault.get("column") for fault in faults):
+    for fault in faults[:MOST_FAULTS]:
+        place = "" if fault.row is None else f", {piece.place(fault.row)}"
+        lines += fault.lines(f"{file}{place}{'' if fault.column is None else f', column {fault.column}'}")
+    lines += refused.more
+    if piece.before and piece.lines and not all(fault.column for fault in faults):
         named = piece.body.count(b"\n", 0, piece.header) + 1
         lines.append(
             f"(a line that a message names is one of the batch: its line {named} is {piece.place(0)} of the file)"
         )
-    return Failure(refused.end, *lines, _what_is_there(piece), told=refused.problem)
+    return Failure(end, *lines, _what_is_there(piece), told=refused.problem)
 
 
 def _what_is_there(piece: Piece) -> str:

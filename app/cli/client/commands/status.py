@@ -7,9 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.client.endings import Exit, Failure
-from app.cli.client.service import Refused, Service, path_of
+from app.cli.client.service import Service, path_of
 from app.cli.client.settings import AsJson, TokenFile, Url
 from app.cli.client.shown import say_json, say_pairs
+from keyfold_client import Refused
 
 commands = typer.Typer()
 _PARTS = ("catalog", "warehouse", "spark")

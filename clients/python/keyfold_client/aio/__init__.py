@@ -1,0 +1,1 @@
+"""The client for asyncio; ``keyfold_client.sync`` is made of it (``make client``)."""

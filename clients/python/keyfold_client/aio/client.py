@@ -1,0 +1,68 @@
+"""A service: its databases and tables."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+
+from keyfold_client.aio.table import AsyncTable
+from keyfold_client.aio.transport import PATIENCE_SECONDS, AsyncTransport, Paused, log_pause
+from keyfold_client.errors import Conflict
+from keyfold_client.names import CATALOG, named, path_of_database
+
+
+class AsyncClient:
+    """The service at ``url``, such as ``http://127.0.0.1:8080``. ``token`` is one that ``keyfold token create`` wrote.
+
+    What may pass (a restart, a full staging area) is asked again for ``patience_seconds``; ``paused`` is told of each
+    pause, which else is logged. What is wrong with a request raises a ``KeyfoldError``.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        patience_seconds: float = PATIENCE_SECONDS,
+        paused: Paused = log_pause,
+    ) -> None:
+        """Open nothing yet. Raise ``Misuse`` for a URL or token that is none."""
+        self.transport = AsyncTransport(url, token, patience_seconds=patience_seconds, paused=paused)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self.transport.aclose()
+
+    def table(self, name: str) -> AsyncTable:
+        """Return the table ``db.table``; nothing is asked yet. Raise ``Misuse`` for what is no such name."""
+        return AsyncTable(self.transport, *named(name))
+
+    async def databases(self) -> list[str]:
+        """Return the names of the databases."""
+        return [name async for name in self.transport.listed(CATALOG, "databases")]
+
+    async def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
+        """Make a database. Raise ``Conflict`` where it is there."""
+        try:
+            await self.transport.ask("POST", CATALOG, json={"name": name, "options": {}})
+        except Conflict as error:
+            if not (if_not_exists and error.code == "database_already_exists"):
+                raise
+
+    async def tables(self, database: str) -> list[str]:
+        """Return the names of the database's tables."""
+        return [name async for name in self.transport.listed(path_of_database(database, "/tables"), "tables")]
+
+    async def create_tables(self, database: str, ddl: str, *, dialect: str | None = None) -> list[AsyncTable]:
+        """Make the tables of CREATE TABLE statements, all or none, and return them. Raise ``Refused``."""
+        body: dict[str, Any] = {"ddl": ddl, **({"dialect": dialect} if dialect else {})}
+        told = await self.transport.json("POST", path_of_database(database, "/tables:fromDdl"), json=body)
+        return [AsyncTable(self.transport, one["database"], one["name"]) for one in told["tables"]]

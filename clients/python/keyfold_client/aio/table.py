@@ -1,0 +1,261 @@
+"""A table: records go in, rows and their changes come out."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import anyio
+import httpx
+from httpx_sse import EventSource, SSEError
+
+from keyfold_client.aio.transport import AsyncTransport
+from keyfold_client.errors import Misuse, NotFound, NotKeyfold, Unreachable, refused
+from keyfold_client.names import path_of_table
+from keyfold_client.pieces import pieces_of
+from keyfold_client.results import Batch, Change, Upserted
+from keyfold_client.scans import AsyncScan
+from keyfold_client.values import Key, Schema, to_json, to_text
+
+MOST_KEYS: Final = 1000  # of one request
+_JSON: Final = {"Content-Type": "application/json"}
+_OPEN: Final = ("pending", "running")
+_LOOK_SECONDS: Final = (0.1, 1.0)  # how often a merge is looked at, at first and later
+_PAUSE_SECONDS: Final = 0.5  # before a stream of changes that ended is asked for again
+Columns = Sequence[str] | None
+
+
+class AsyncTable:
+    """The table ``name`` of a database. Values are Python's: int, Decimal, datetime, bytes, dict; none loses a digit.
+
+    ``consistency`` is ``latest`` (what is staged, too) or ``merged``; without it, what the table says. ``as_of`` is a
+    snapshot's number or a tag.
+    """
+
+    def __init__(self, transport: AsyncTransport, database: str, name: str) -> None:
+        self.database, self.name = database, name
+        self._transport = transport
+        self._schema: Schema | None = None
+
+    async def upsert(
+        self,
+        rows: Any,
+        *,
+        idempotency_key: str | None = None,
+        wait: float | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Upserted:
+        """Store records: mappings by column, or a table of Arrow, pandas or polars. When it returns, they are durable.
+
+        Many records become several batches, each all or nothing; a request that breaks off is sent again and counts
+        once. With an ``idempotency_key`` the whole call counts once, however often it is made with the same rows.
+        ``wait``: return once they are merged, after so many seconds (60 at most) at the latest. ``progress`` is told
+        how many records are stored. Raise ``Refused`` with every fault of a batch: those before it are stored.
+        """
+        name, stored, batches = idempotency_key or f"keyfold-{uuid.uuid4().hex}", 0, list[Batch]()
+        pieces = pieces_of(rows)
+        piece = next(pieces, None)
+        while piece is not None:
+            following = next(pieces, None)
+            key = f"{name}-{len(batches)}" if batches else name
+            # When the last one is merged, all are.
+            batches.append(await self._posted(piece, key, wait if following is None else None))
+            stored += piece.records
+            if progress is not None:
+                progress(stored)
+            piece = following
+        return Upserted(batches)
+
+    async def _posted(self, piece: Any, key: str, wait: float | None) -> Batch:
+        headers = {"Content-Type": piece.media_type, "Idempotency-Key": key, **_waiting(wait)}
+        path = self._path("/batches")
+        return self._batch(await self._transport.ask("POST", path, content=piece.body, headers=headers, again=True))
+
+    def _batch(self, answer: httpx.Response) -> Batch:
+        replayed = answer.headers.get("Idempotency-Replayed") == "true"
+        return Batch.of(self._transport.read(answer), replayed=replayed)
+
+    async def delete(self, key: Key, *, values: Mapping[str, Any] | None = None, wait: float | None = None) -> Batch:
+        """Store a -D record for a key, with ``values`` of other columns, such as a sequence. Raise ``Refused``."""
+        headers = {"Idempotency-Key": f"keyfold-{uuid.uuid4().hex}", **_JSON, **_waiting(wait)}
+        body = {} if values is None else {"content": to_json(dict(values))}
+        params = [("key", text) for text in await self._texts(key)]
+        path = self._path("/rows")
+        return self._batch(
+            await self._transport.ask("DELETE", path, params=params, headers=headers, again=True, **body)
+        )
+
+    async def get(
+        self,
+        key: Key,
+        *,
+        columns: Columns = None,
+        consistency: str | None = None,
+        as_of: str | int | None = None,
+        after: str | None = None,
+    ) -> dict[str, Any] | None:
+        """Return the row of a key, None where there is none. ``after`` is a batch's id: its records are in the answer.
+        Raise ``Refused``; ``NotFound`` for a table or snapshot that is not there.
+        """
+        params = [("key", text) for text in await self._texts(key)]
+        params += _params(columns, consistency, as_of) + ([("after", after)] if after else [])
+        try:
+            row = await self._transport.json("GET", self._path("/rows"), params=params)
+        except NotFound as error:
+            if error.code == "row_not_found":
+                return None
+            raise
+        [decoded] = await self._decoded([row])
+        return decoded
+
+    async def get_many(
+        self,
+        keys: Iterable[Key],
+        *,
+        columns: Columns = None,
+        consistency: str | None = None,
+        as_of: str | int | None = None,
+    ) -> list[dict[str, Any] | None]:
+        """Return the row of each key, None where there is none, in their order; those of each thousand keys are of one
+        moment. Raise as ``get``.
+        """
+        schema, params = await self.schema(), _params(columns, consistency, as_of)
+        named = [schema.key(key) for key in keys]
+        rows: list[dict[str, Any] | None] = []
+        for first in range(0, len(named), MOST_KEYS):
+            body = to_json({"keys": named[first : first + MOST_KEYS]})
+            request: dict[str, Any] = {"content": body, "params": params, "headers": _JSON}
+            told = await self._transport.json("POST", self._path("/rows:batchGet"), again=True, **request)
+            rows += await self._decoded([one["row"] for one in told["rows"]])
+        return rows
+
+    def scan(
+        self,
+        columns: Columns = None,
+        *,
+        filter: str | Sequence[str] = (),  # noqa: A002  # what the service calls it
+        consistency: str | None = None,
+        as_of: str | int | None = None,
+    ) -> AsyncScan:
+        """Return all rows of one moment, or those that meet each ``filter`` (``status.eq.new``). It needs PyArrow."""
+        filters = [filter] if isinstance(filter, str) else filter
+        params = _params(columns, consistency, as_of) + [("filter", one) for one in filters]
+        return AsyncScan(self._transport, self._path("/rows:scan"), params)
+
+    async def changes(
+        self, *, since: int | None = None, until: int | None = None, after: str | None = None
+    ) -> AsyncIterator[Change]:
+        """Yield the changes of rows as they are merged, without end unless ``until`` names the last snapshot.
+
+        They begin with those of the snapshot ``since``, or behind the ``place`` of a change that was read before;
+        else with what is merged from now on. A connection that breaks is made again: nothing is missing or twice.
+        Raise ``Refused`` where the changes are not kept any more.
+        """
+        if after is None and since is None:
+            # A place of our own from the start: who connects again without one would miss what was merged meanwhile.
+            since = ((await self.stats())["snapshotId"] or 0) + 1
+        place = after or f"{since}.0"
+        while until is None or int(place.partition(".")[0]) <= until:
+            try:
+                async for event in self._events(place, until):
+                    place = event.id or place
+                    if event.event == "error":
+                        problem = json.loads(event.data)
+                        raise refused(problem, problem["status"])
+                    if event.event == "message":
+                        yield await self._change(json.loads(event.data), place)
+            except Unreachable as error:
+                if not error.sent:
+                    raise
+            await anyio.sleep(_PAUSE_SECONDS)
+
+    async def _events(self, place: str, until: int | None) -> AsyncIterator[Any]:
+        headers = {"Accept": "text/event-stream", "Cache-Control": "no-store", "Last-Event-ID": place}
+        params: Mapping[str, int] = {} if until is None else {"toSnapshot": until}
+        try:
+            async with self._transport.streamed(self._path("/changelog"), params=params, headers=headers) as answer:
+                async for event in EventSource(answer).aiter_sse():
+                    yield event
+        except SSEError as error:
+            raise NotKeyfold(self._transport.url) from error
+
+    async def _change(self, told: dict[str, Any], place: str) -> Change:
+        kind, snapshot = told.pop("_kind"), told.pop("_snapshot")
+        [row] = await self._decoded([told])
+        return Change(kind, snapshot, row or {}, place)
+
+    async def explain(self, key: Key, *, columns: Columns = None, as_of: str | int | None = None) -> dict[str, Any]:
+        """Return why the row of a key shows what it shows: its records in order, and what each did to each column."""
+        params = [("key", text) for text in await self._texts(key)] + [("column", name) for name in columns or ()]
+        params += [("asOf", str(as_of))] if as_of is not None else []
+        told: dict[str, Any] = await self._transport.json("GET", self._path("/rows:explain"), params=params)
+        return told
+
+    async def rules(self) -> dict[str, Any]:
+        """Return in words what becomes of the records of each column."""
+        told: dict[str, Any] = await self._transport.json("GET", self._path("/rules"))
+        return told
+
+    async def stats(self) -> dict[str, Any]:
+        """Return what the table holds, keeps and waits for."""
+        told: dict[str, Any] = await self._transport.json("GET", self._path("/stats"))
+        return told
+
+    async def details(self) -> dict[str, Any]:
+        """Return the table's schema, options and files."""
+        told: dict[str, Any] = await self._transport.json("GET", self._path(""))
+        return told
+
+    async def ddl(self, dialect: str = "flink") -> str:
+        """Return the CREATE TABLE that makes the table."""
+        told = await self._transport.json("GET", self._path("/ddl"), params={"dialect": dialect})
+        return str(told["ddl"])
+
+    async def drop(self) -> None:
+        """Drop the table with all that is in it."""
+        await self._transport.ask("DELETE", self._path(""))
+
+    async def merge(self, *, wait: bool = True) -> dict[str, Any]:
+        """Have what is staged merged now, instead of when it is due; ``wait`` for the end. Return the merge."""
+        task: dict[str, Any] = await self._transport.json("POST", self._path("/merges"), again=True)
+        pause, most = _LOOK_SECONDS
+        while wait and task["state"] in _OPEN:
+            await anyio.sleep(pause)
+            pause = min(pause * 1.5, most)
+            task = await self._transport.json("GET", self._path(f"/merges/{task['id']}"))
+        return task
+
+    async def schema(self, *, fresh: bool = False) -> Schema:
+        """Return the columns and the key; they are read once, unless ``fresh``."""
+        if self._schema is None or fresh:
+            self._schema = Schema.of(await self.details())
+        return self._schema
+
+    async def _decoded(self, rows: Sequence[Mapping[str, Any] | None]) -> list[dict[str, Any] | None]:
+        schema = await self.schema()
+        if not schema.knows(rows):  # the table was altered since
+            schema = await self.schema(fresh=True)
+        return [None if row is None else schema.row(row) for row in rows]
+
+    async def _texts(self, key: Key) -> list[str]:
+        if isinstance(key, Mapping):
+            schema = await self.schema()
+            named = schema.key(key)
+            key = tuple(named[name] for name in schema.primary_key)
+        return [to_text(value) for value in (key if isinstance(key, tuple) else (key,))]
+
+    def _path(self, rest: str) -> str:
+        return path_of_table(self.database, self.name, rest)
+
+
+def _params(columns: Columns, consistency: str | None, as_of: str | int | None) -> list[tuple[str, str]]:
+    if isinstance(columns, str):
+        raise Misuse(f"columns are a list of names: [{columns!r}]")
+    named = {"columns": ",".join(columns) if columns else None, "consistency": consistency, "snapshot": as_of}
+    return [(name, str(value)) for name, value in named.items() if value is not None]
+
+
+def _waiting(seconds: float | None) -> dict[str, str]:
+    return {"Prefer": f"wait={max(1, round(seconds))}"} if seconds else {}

@@ -1,0 +1,209 @@
+"""Requests to a service: asked again while that may help and cannot harm, problems as errors."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from copy import copy
+from functools import partial
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
+
+import httpx
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_before_delay, wait_exponential_jitter
+
+from keyfold_client.errors import Misuse, NotKeyfold, Refused, Unreachable, refused
+
+PATIENCE_SECONDS: Final = 30.0  # that a request is asked again for
+_TIMEOUT: Final = httpx.Timeout(120.0, connect=10.0)
+_ASKED_AGAIN: Final = (409, 429, 503)  # with Retry-After
+_BACKOFF: Final = wait_exponential_jitter(multiplier=0.2, max=5.0)
+_NOT_MODIFIED: Final = 304
+logger = logging.getLogger(__name__)
+Answering = Callable[[], Any]  # of a response
+Paused = Callable[[Exception, float], None]
+
+
+def log_pause(error: Exception, seconds: float) -> None:
+    """Log what is asked again, and in how many seconds: no one waits without knowing what for."""
+    logger.warning("%s; asking again in %.0f s", str(error).partition("\n")[0], seconds)
+
+
+class AsyncTransport:
+    """The service at ``url``. Every error is a ``KeyfoldError``.
+
+    ``patience_seconds``: how long what may pass is asked again. ``paused`` is told of each pause.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        patience_seconds: float = PATIENCE_SECONDS,
+        agent: str = "keyfold-client",
+        paused: Paused = log_pause,
+    ) -> None:
+        """Open nothing yet. Raise ``Misuse`` for a URL or a token that is none."""
+        if urlsplit(url).scheme not in {"http", "https"}:
+            raise Misuse(f"{url!r} is no URL of a service; write http://host:port or https://host")
+        headers = {"User-Agent": agent}
+        if token:
+            if not token.isascii() or not token.isprintable():
+                raise Misuse("the token has characters that no token has")
+            headers["Authorization"] = f"Bearer {token}"
+        self.url = url
+        self.patience_seconds = patience_seconds
+        self._paused = paused
+        # Proxies of the environment are for what is not on this machine.
+        self._settings: dict[str, Any] = {
+            "base_url": url,
+            "headers": headers,
+            "timeout": _TIMEOUT,
+            "trust_env": not _is_here(url),
+        }
+        self._http = httpx.AsyncClient(**self._settings)
+        self._answered = False
+
+    def apart(self) -> Self:
+        """Return the same with connections of its own."""
+        other = copy(self)
+        other._http = httpx.AsyncClient(**self._settings)
+        return other
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def ask(self, method: str, path: str, *, again: bool | None = None, **request: Any) -> httpx.Response:
+        """Return the answer of a request. ``again``: it may be repeated though the service may have had it; what only
+        reads may be. Raise ``Refused``, ``Unreachable``.
+        """
+        once = partial(self._once, method, path, **request)
+        return await self._patiently(once, again=method == "GET" if again is None else again)
+
+    async def json(self, method: str, path: str, **request: Any) -> Any:
+        """Return what the answer holds. Raise as ``ask``, and ``NotKeyfold``."""
+        return self.read(await self.ask(method, path, **request))
+
+    def read(self, answer: httpx.Response) -> Any:
+        """Return the JSON of an answer. Raise ``NotKeyfold`` where something else answers at the URL."""
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise NotKeyfold(self.url) from error
+
+    async def listed(self, path: str, member: str) -> AsyncIterator[Any]:
+        """Yield all items of a list, page after page."""
+        params: dict[str, str] = {"maxResults": "1000"}
+        while True:
+            page = await self.json("GET", path, params=params)
+            for item in page[member]:
+                yield item
+            if not page["nextPageToken"]:
+                return
+            params["pageToken"] = page["nextPageToken"]
+
+    @asynccontextmanager
+    async def streamed(self, path: str, **request: Any) -> AsyncIterator[httpx.Response]:
+        """Give an answer whose body has not been read yet; it is asked for again until it begins. What breaks off while
+        it is read raises ``Unreachable``.
+        """
+        response = await self.begun(path, **request)
+        try:
+            yield response
+        except httpx.TransportError as error:
+            raise self.broken(error) from error
+        finally:
+            await response.aclose()
+
+    async def begun(self, path: str, **request: Any) -> httpx.Response:
+        """Return the answer of a request whose body has not been read yet: the caller closes it. Raise as ``ask``."""
+
+        async def begin() -> httpx.Response:
+            sent = await self._http.send(self._http.build_request("GET", path, **request), stream=True)
+            if sent.is_success:
+                return sent
+            try:
+                await sent.aread()
+            finally:
+                await sent.aclose()
+            return _checked(sent)
+
+        return await self._patiently(partial(self._told, begin), again=True)
+
+    def broken(self, error: httpx.TransportError) -> Unreachable:
+        """Return what an error of the connection means."""
+        return Unreachable(self.url, error, sent=not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)))
+
+    async def _patiently(self, once: Answering, *, again: bool) -> httpx.Response:
+        retrying = AsyncRetrying(
+            stop=stop_before_delay(self.patience_seconds),
+            wait=_pause,
+            retry=retry_if_exception(partial(self._may_pass, again=again)),
+            before_sleep=self._tell_of_pause,
+            reraise=True,
+        )
+        answer: httpx.Response = await retrying(once)
+        self._answered = True
+        return answer
+
+    def _may_pass(self, error: BaseException, *, again: bool) -> bool:
+        """Return whether asking again may help and cannot harm. A service that never answered is not waited for."""
+        if isinstance(error, Refused):
+            return error.retry_seconds is not None
+        return isinstance(error, Unreachable) and self._answered and (again or not error.sent)
+
+    async def _once(self, method: str, path: str, **request: Any) -> httpx.Response:
+        async def send() -> httpx.Response:
+            return _checked(await self._http.request(method, path, **request))
+
+        return await self._told(send)
+
+    async def _told(self, send: Answering) -> httpx.Response:
+        try:
+            answer: httpx.Response = await send()
+        except httpx.TransportError as error:
+            raise self.broken(error) from error
+        return answer
+
+    def _tell_of_pause(self, state: RetryCallState) -> None:
+        error = None if state.outcome is None else state.outcome.exception()
+        if isinstance(error, Exception):
+            self._paused(error, state.upcoming_sleep)
+
+
+def _pause(state: RetryCallState) -> float:
+    """Return what the service asked for, else longer each time."""
+    error = None if state.outcome is None else state.outcome.exception()
+    asked = error.retry_seconds if isinstance(error, Refused) else None
+    return _BACKOFF(state) if asked is None else asked
+
+
+def _checked(response: httpx.Response) -> httpx.Response:
+    if response.is_success or response.status_code == _NOT_MODIFIED:
+        return response
+    text = response.headers.get("Retry-After", "")
+    seconds = float(text) if response.status_code in _ASKED_AGAIN and text.isdigit() else None
+    raise refused(_problem(response), response.status_code, seconds)
+
+
+def _problem(response: httpx.Response) -> Mapping[str, Any]:
+    """Return the problem of an answer; of what answers in Keyfold's place, its status."""
+    try:
+        told = response.json()
+    except (ValueError, UnicodeDecodeError):
+        told = None
+    if isinstance(told, dict):
+        return told
+    return {"status": response.status_code, "detail": f"the answer is {response.status_code} {response.reason_phrase}"}
+
+
+def _is_here(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
