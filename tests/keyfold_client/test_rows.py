@@ -179,6 +179,7 @@ def test_readers_that_are_given_up_keep_no_one_waiting(client: Client, table: Ma
     try:
         for _ in range(150):  # more than the connections that httpx has at once
             reader = one.scan().reader()
+            assert reader.read_next_batch().num_rows
             circle = [reader]
             circle.append(circle)  # only the collector finds it
             del reader, circle

@@ -151,8 +151,18 @@ class AsyncTable:
 
         They begin with those of the snapshot ``since``, or behind the ``place`` of a change that was read before;
         else with what is merged from now on. A connection that breaks is made again: nothing is missing or twice.
-        Raise ``Refused`` where the changes are not kept any more.
+        Raise ``Refused`` where the changes are not kept, or not any more.
         """
+        async for line, place in self.change_lines(since=since, until=until, after=after):
+            told = json.loads(line)
+            kind, snapshot = told.pop("_kind"), told.pop("_snapshot")
+            [row] = await self._decoded([told])
+            yield Change(kind, snapshot, row or {}, place)
+
+    async def change_lines(
+        self, *, since: int | None = None, until: int | None = None, after: str | None = None
+    ) -> AsyncIterator[tuple[str, str]]:
+        """As ``changes``: yield the JSON of each, and its place."""
         if after is None and since is None:
             # A place of our own from the start: who connects again without one would miss what was merged meanwhile.
             since = ((await self.stats())["snapshotId"] or 0) + 1
@@ -165,10 +175,11 @@ class AsyncTable:
                         problem = json.loads(event.data)
                         raise refused(problem, problem["status"])
                     if event.event == "message":
-                        yield await self._change(json.loads(event.data), place)
+                        yield event.data, place
             except Unreachable as error:
                 if not error.sent:
                     raise
+                self._transport.paused(error, _PAUSE_SECONDS)
             await anyio.sleep(_PAUSE_SECONDS)
 
     async def _events(self, place: str, until: int | None) -> AsyncIterator[Any]:
@@ -180,11 +191,6 @@ class AsyncTable:
                     yield event
         except SSEError as error:
             raise NotKeyfold(self._transport.url) from error
-
-    async def _change(self, told: dict[str, Any], place: str) -> Change:
-        kind, snapshot = told.pop("_kind"), told.pop("_snapshot")
-        [row] = await self._decoded([told])
-        return Change(kind, snapshot, row or {}, place)
 
     async def explain(self, key: Key, *, columns: Columns = None, as_of: str | int | None = None) -> dict[str, Any]:
         """Return why the row of a key shows what it shows: its records in order, and what each did to each column."""

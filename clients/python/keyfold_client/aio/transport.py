@@ -56,7 +56,7 @@ class AsyncTransport:
             headers["Authorization"] = f"Bearer {token}"
         self.url = url
         self.patience_seconds = patience_seconds
-        self._paused = paused
+        self.paused = paused
         # Proxies of the environment are for what is not on this machine.
         self._settings: dict[str, Any] = {
             "base_url": url,
@@ -172,7 +172,7 @@ class AsyncTransport:
     def _tell_of_pause(self, state: RetryCallState) -> None:
         error = None if state.outcome is None else state.outcome.exception()
         if isinstance(error, Exception):
-            self._paused(error, state.upcoming_sleep)
+            self.paused(error, state.upcoming_sleep)
 
 
 def _pause(state: RetryCallState) -> float:

@@ -149,8 +149,18 @@ class Table:
 
         They begin with those of the snapshot ``since``, or behind the ``place`` of a change that was read before;
         else with what is merged from now on. A connection that breaks is made again: nothing is missing or twice.
-        Raise ``Refused`` where the changes are not kept any more.
+        Raise ``Refused`` where the changes are not kept, or not any more.
         """
+        for line, place in self.change_lines(since=since, until=until, after=after):
+            told = json.loads(line)
+            kind, snapshot = told.pop("_kind"), told.pop("_snapshot")
+            [row] = self._decoded([told])
+            yield Change(kind, snapshot, row or {}, place)
+
+    def change_lines(
+        self, *, since: int | None = None, until: int | None = None, after: str | None = None
+    ) -> Iterator[tuple[str, str]]:
+        """As ``changes``: yield the JSON of each, and its place."""
         if after is None and since is None:
             # A place of our own from the start: who connects again without one would miss what was merged meanwhile.
             since = ((self.stats())["snapshotId"] or 0) + 1
@@ -163,10 +173,11 @@ class Table:
                         problem = json.loads(event.data)
                         raise refused(problem, problem["status"])
                     if event.event == "message":
-                        yield self._change(json.loads(event.data), place)
+                        yield event.data, place
             except Unreachable as error:
                 if not error.sent:
                     raise
+                self._transport.paused(error, _PAUSE_SECONDS)
             time.sleep(_PAUSE_SECONDS)
 
     def _events(self, place: str, until: int | None) -> Iterator[Any]:
@@ -178,11 +189,6 @@ class Table:
                     yield event
         except SSEError as error:
             raise NotKeyfold(self._transport.url) from error
-
-    def _change(self, told: dict[str, Any], place: str) -> Change:
-        kind, snapshot = told.pop("_kind"), told.pop("_snapshot")
-        [row] = self._decoded([told])
-        return Change(kind, snapshot, row or {}, place)
 
     def explain(self, key: Key, *, columns: Columns = None, as_of: str | int | None = None) -> dict[str, Any]:
         """Return why the row of a key shows what it shows: its records in order, and what each did to each column."""

@@ -1,0 +1,158 @@
+"""Changes as an iterator, over breaks of the service, and the client for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from keyfold_client import AsyncClient, Busy, Client, NotKeyfold, NotPermitted, Refused, Unreachable
+from tests.keyfold_client.conftest import MakeTable
+from tests.service import Service
+
+FOLLOWED = {"changelog-producer": "lookup"}
+
+
+def test_changes_are_read_from_a_snapshot_a_place_or_from_now_on(table: MakeTable) -> None:
+    one = table("id BIGINT PRIMARY KEY NOT ENFORCED, paid DECIMAL(6, 2)", **FOLLOWED)
+    for paid in ("1.00", "2.00"):
+        one.upsert([{"id": 1, "paid": paid}])
+        one.merge()
+    found = list(one.changes(since=1, until=2))
+    assert [(one.kind, one.snapshot, one.row["paid"]) for one in found] == [
+        ("+I", 1, Decimal("1.00")),
+        ("-U", 2, Decimal("1.00")),
+        ("+U", 2, Decimal("2.00")),
+    ]
+    assert list(one.changes(after=found[0].place, until=2)) == found[1:]
+    later = one.changes()
+    told: list[str] = []
+    reading = threading.Thread(target=lambda: told.append(next(later).kind))
+    reading.start()
+    while not told:  # what is merged before the reader has looked where to begin is not told
+        one.upsert([{"id": 2}, {"id": 1, "paid": "3.00"}])
+        one.merge()
+        one.delete(2)
+        one.merge()
+    reading.join()
+    assert told[0] in {"+I", "-U", "-D"}
+
+
+def test_a_table_that_keeps_no_changes_says_so(table: MakeTable) -> None:
+    with pytest.raises(Refused, match="changelog-producer"):
+        next(table(**{"merge-engine": "partial-update"}).changes(since=1))
+
+
+def test_a_service_that_is_killed_loses_and_doubles_no_change(spark_remote: str, tmp_path: Path) -> None:
+    environment = {"KEYFOLD_SPARK_REMOTE": spark_remote}
+    service = Service(tmp_path, environment)
+    port = int(service.url.rpartition(":")[2])
+    seen: list[tuple[int, int]] = []
+    try:
+        with Client(service.url, patience_seconds=120) as client:
+            client.create_database("shop")
+            [one] = client.create_tables(
+                "shop",
+                "CREATE TABLE t (id BIGINT PRIMARY KEY NOT ENFORCED, n BIGINT) WITH ('changelog-producer' = 'lookup')",
+            )
+
+            def read() -> None:
+                later = (change for change in one.changes(since=1, until=4) if change.kind != "-U")
+                seen.extend((change.snapshot, change.row["n"]) for change in later)
+
+            reading = threading.Thread(target=read)
+            reading.start()
+            for snapshot in range(1, 5):
+                one.upsert([{"id": 1, "n": snapshot}], wait=60)
+                if snapshot == 2:
+                    service.kill()
+                    service = Service(tmp_path, environment, port=port)
+            reading.join(120)
+            assert not reading.is_alive()
+    finally:
+        service.stop()
+    assert seen == [(number, number) for number in range(1, 5)]
+
+
+def test_asyncio_does_many_things_at_once(url: str, table: MakeTable) -> None:
+    one = table(**{"merge-engine": "aggregation", "fields.n.aggregate-function": "sum", **FOLLOWED})
+
+    async def play() -> None:
+        async with AsyncClient(url) as client:
+            same = client.table(f"shop.{one.name}")
+            await asyncio.gather(*(same.upsert([{"id": 1, "n": 2**50 + number}]) for number in range(20)))
+            await same.merge()
+            total = 20 * 2**50 + 190
+            assert await same.get(1) == {"id": 1, "word": None, "n": total}
+            assert [row async for row in same.scan()] == [{"id": 1, "word": None, "n": total}]
+            assert (await same.scan().to_pandas()).loc[0, "n"] == total
+            assert (await same.scan().to_polars()).height == 1
+            changes = [change async for change in same.changes(since=1, until=1)]
+            assert [(change.kind, change.row["n"]) for change in changes] == [("+I", total)]
+            assert "shop" in await client.databases()
+            with pytest.raises(Refused):
+                await same.upsert([{"nope": 1}])
+
+    asyncio.run(play())
+
+
+@contextmanager
+def answering(answers: list[bytes]) -> Iterator[str]:
+    """Answers the first requests with these bytes, each on a connection of its own."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            for told in answers:
+                with listener.accept()[0] as connection:
+                    connection.recv(65_536)
+                    connection.sendall(told)
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        thread.join(30)
+
+
+def told(status: str, body: str, *headers: str) -> bytes:
+    head = "\r\n".join([f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", "Connection: close", *headers])
+    return f"{head}\r\n\r\n{body}".encode()
+
+
+def test_what_may_pass_is_asked_again_and_told() -> None:
+    busy = told("503 Service Unavailable", '{"detail": "the catalog does not answer"}', "Retry-After: 0")
+    full = told("429 Too Many Requests", '{"detail": "too much is staged"}', "Retry-After: 0")
+    pauses: list[str] = []
+    listed = told("200 OK", '{"databases": ["a"], "nextPageToken": null}')
+    with (
+        answering([busy, full, listed]) as url,
+        Client(url, paused=lambda error, _: pauses.append(str(error))) as client,
+    ):
+        assert client.databases() == ["a"]
+    assert pauses == ["the catalog does not answer", "too much is staged"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (told("503 Service Unavailable", '{"detail": "damaged"}', "Retry-After: 60"), Busy),
+        (told("401 Unauthorized", '{"detail": "no token"}'), NotPermitted),
+        (told("200 OK", "<html>"), NotKeyfold),
+        (told("200 OK", "")[:-20], Unreachable),
+    ],
+)
+def test_what_does_not_pass_is_an_error_of_its_kind(answer: bytes, error: type[Exception]) -> None:
+    with answering([answer]) as url, Client(url) as client, pytest.raises(error):
+        client.databases()
+
+
+def test_a_scan_that_breaks_off_is_no_whole_answer() -> None:
+    half = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{"
+    for read in ("to_arrow", "__iter__"):
+        with answering([half]) as url, Client(url) as client, pytest.raises(Unreachable):
+            list(getattr(client.table("a.b").scan(), read)())
