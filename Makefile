@@ -16,7 +16,7 @@ SOURCE ?= postgres
 MINUTES ?= 10
 CATALOG ?= sqlite
 
-.PHONY: serve test quick check check-mutants flips fuzz soak debezium bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock openapi reference docs screenshots
+.PHONY: serve test quick check check-mutants flips fuzz soak debezium bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock client openapi reference docs screenshots
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -115,6 +115,10 @@ $(PAIMON)/.installed: tests/acceptance/paimon_client/requirements.txt
 	$(PYTHON) -m venv $(PAIMON)
 	$(PAIMON)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
+
+# The Python client without asyncio, of the one with it; a test compares what is committed.
+client: $(VENV)/.installed
+	$(BIN)/python clients/python/make_sync.py
 
 # The OpenAPI document as it is committed; a test says in words where it differs from the one that is served.
 openapi: $(VENV)/.installed

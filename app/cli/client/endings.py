@@ -57,7 +57,7 @@ def failure_of(error: KeyfoldError) -> Failure:
         return Failure(exit_of(error.status), *error.lines, told=error.problem)
     if isinstance(error, Unreachable):
         fix = "is it running (keyfold serve), and is --url or KEYFOLD_URL right?"
-        return Failure(Exit.UNREACHABLE, f"{error.told}; {fix}")
+        return Failure(Exit.UNREACHABLE, f"{error.what}; {fix}")
     message = str(error).replace("is the URL right?", "is --url or KEYFOLD_URL right?")
     return Failure(Exit.USAGE if isinstance(error, Misuse) else Exit.REFUSED, message)
 

@@ -22,10 +22,10 @@ class Unreachable(KeyfoldError):
     """Nobody answers, or the answer broke off. ``sent``: the service may have had the request."""
 
     def __init__(self, url: str, error: Exception, *, sent: bool) -> None:
-        what = "the answer broke off" if sent else "nobody answers"
-        self.told = f"{url}: {what} ({error or type(error).__name__})"
+        how = "the answer broke off" if sent else "nobody answers"
+        self.what = f"{url}: {how} ({error or type(error).__name__})"
         self.sent = sent
-        super().__init__(f"{self.told}; is the service running, and is the URL right?")
+        super().__init__(f"{self.what}; is the service running, and is the URL right?")
 
 
 class NotKeyfold(KeyfoldError):
@@ -48,10 +48,10 @@ class Fault:
     table: str | None = None
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Fault:
+    def of(cls, answer: Mapping[str, Any]) -> Fault:
         """Return the fault that an answer tells of."""
-        code, message, fix, pointer = (str(told.get(name) or "") for name in ("code", "detail", "fix", "pointer"))
-        return cls(code, message, fix, pointer, told.get("row"), told.get("column"), told.get("table"))
+        code, message, fix, pointer = (str(answer.get(name) or "") for name in ("code", "detail", "fix", "pointer"))
+        return cls(code, message, fix, pointer, answer.get("row"), answer.get("column"), answer.get("table"))
 
     def lines(self, place: str) -> list[str]:
         """Return the fault in words, found at ``place``, and its fix."""

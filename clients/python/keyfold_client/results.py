@@ -22,10 +22,16 @@ class Batch:
     replayed: bool = False  # an earlier request with its Idempotency-Key stored it
 
     @classmethod
-    def of(cls, told: Mapping[str, Any], *, replayed: bool = False) -> Batch:
+    def of(cls, answer: Mapping[str, Any], *, replayed: bool = False) -> Batch:
         """Return the batch that an answer tells of."""
         return cls(
-            told["id"], told["number"], told["state"], told["records"], told["ignoredRecords"], told, replayed=replayed
+            answer["id"],
+            answer["number"],
+            answer["state"],
+            answer["records"],
+            answer["ignoredRecords"],
+            answer,
+            replayed=replayed,
         )
 
     @property

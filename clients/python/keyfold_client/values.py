@@ -72,10 +72,10 @@ class Schema:
     primary_key: Sequence[str]
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Schema:
+    def of(cls, answer: Mapping[str, Any]) -> Schema:
         """Return the schema that the answer for a table tells of."""
-        fields = told["schema"]["fields"]
-        return cls({one["name"]: decoder_of(one["type"]) for one in fields}, tuple(told["schema"]["primaryKeys"]))
+        fields = answer["schema"]["fields"]
+        return cls({one["name"]: decoder_of(one["type"]) for one in fields}, tuple(answer["schema"]["primaryKeys"]))
 
     def knows(self, rows: Sequence[Mapping[str, Any] | None]) -> bool:
         """Return whether it has all columns of the rows."""

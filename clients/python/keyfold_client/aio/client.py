@@ -14,7 +14,7 @@ from keyfold_client.names import CATALOG, named, path_of_database
 class AsyncClient:
     """The service at ``url``, such as ``http://127.0.0.1:8080``. ``token`` is one that ``keyfold token create`` wrote.
 
-    What may pass (a restart, a full staging area) is asked again for ``patience_seconds``; ``paused`` is told of each
+    What may pass (a restart, a full staging area) is asked again for ``patience_seconds``; ``paused`` hears of each
     pause, which else is logged. What is wrong with a request raises a ``KeyfoldError``.
     """
 
@@ -64,5 +64,5 @@ class AsyncClient:
     async def create_tables(self, database: str, ddl: str, *, dialect: str | None = None) -> list[AsyncTable]:
         """Make the tables of CREATE TABLE statements, all or none, and return them. Raise ``Refused``."""
         body: dict[str, Any] = {"ddl": ddl, **({"dialect": dialect} if dialect else {})}
-        told = await self.transport.json("POST", path_of_database(database, "/tables:fromDdl"), json=body)
-        return [AsyncTable(self.transport, one["database"], one["name"]) for one in told["tables"]]
+        answer = await self.transport.json("POST", path_of_database(database, "/tables:fromDdl"), json=body)
+        return [AsyncTable(self.transport, one["database"], one["name"]) for one in answer["tables"]]

@@ -51,7 +51,7 @@ class AsyncTable:
 
         Many records become several batches, each all or nothing; a request that breaks off is sent again and counts
         once. With an ``idempotency_key`` the whole call counts once, however often it is made with the same rows.
-        ``wait``: return once they are merged, after so many seconds (60 at most) at the latest. ``progress`` is told
+        ``wait``: return once they are merged, after so many seconds (60 at most) at the latest. ``progress`` hears
         how many records are stored. Raise ``Refused`` with every fault of a batch: those before it are stored.
         """
         name, stored, batches = idempotency_key or f"keyfold-{uuid.uuid4().hex}", 0, list[Batch]()
@@ -127,8 +127,8 @@ class AsyncTable:
         for first in range(0, len(named), MOST_KEYS):
             body = to_json({"keys": named[first : first + MOST_KEYS]})
             request: dict[str, Any] = {"content": body, "params": params, "headers": _JSON}
-            told = await self._transport.json("POST", self._path("/rows:batchGet"), again=True, **request)
-            rows += await self._decoded([one["row"] for one in told["rows"]])
+            answer = await self._transport.json("POST", self._path("/rows:batchGet"), again=True, **request)
+            rows += await self._decoded([one["row"] for one in answer["rows"]])
         return rows
 
     def scan(
@@ -154,9 +154,9 @@ class AsyncTable:
         Raise ``Refused`` where the changes are not kept, or not any more.
         """
         async for line, place in self.change_lines(since=since, until=until, after=after):
-            told = json.loads(line)
-            kind, snapshot = told.pop("_kind"), told.pop("_snapshot")
-            [row] = await self._decoded([told])
+            values = json.loads(line)
+            kind, snapshot = values.pop("_kind"), values.pop("_snapshot")
+            [row] = await self._decoded([values])
             yield Change(kind, snapshot, row or {}, place)
 
     async def change_lines(
@@ -196,28 +196,23 @@ class AsyncTable:
         """Return why the row of a key shows what it shows: its records in order, and what each did to each column."""
         params = [("key", text) for text in await self._texts(key)] + [("column", name) for name in columns or ()]
         params += [("asOf", str(as_of))] if as_of is not None else []
-        told: dict[str, Any] = await self._transport.json("GET", self._path("/rows:explain"), params=params)
-        return told
+        return await self._read("/rows:explain", params)
 
     async def rules(self) -> dict[str, Any]:
         """Return in words what becomes of the records of each column."""
-        told: dict[str, Any] = await self._transport.json("GET", self._path("/rules"))
-        return told
+        return await self._read("/rules")
 
     async def stats(self) -> dict[str, Any]:
         """Return what the table holds, keeps and waits for."""
-        told: dict[str, Any] = await self._transport.json("GET", self._path("/stats"))
-        return told
+        return await self._read("/stats")
 
     async def details(self) -> dict[str, Any]:
         """Return the table's schema, options and files."""
-        told: dict[str, Any] = await self._transport.json("GET", self._path(""))
-        return told
+        return await self._read("")
 
     async def ddl(self, dialect: str = "flink") -> str:
         """Return the CREATE TABLE that makes the table."""
-        told = await self._transport.json("GET", self._path("/ddl"), params={"dialect": dialect})
-        return str(told["ddl"])
+        return str((await self._read("/ddl", [("dialect", dialect)]))["ddl"])
 
     async def drop(self) -> None:
         """Drop the table with all that is in it."""
@@ -238,6 +233,10 @@ class AsyncTable:
         if self._schema is None or fresh:
             self._schema = Schema.of(await self.details())
         return self._schema
+
+    async def _read(self, rest: str, params: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
+        answer: dict[str, Any] = await self._transport.json("GET", self._path(rest), params=params)
+        return answer
 
     async def _decoded(self, rows: Sequence[Mapping[str, Any] | None]) -> list[dict[str, Any] | None]:
         schema = await self.schema()

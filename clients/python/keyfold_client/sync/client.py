@@ -14,7 +14,7 @@ from keyfold_client.sync.transport import PATIENCE_SECONDS, Paused, Transport, l
 class Client:
     """The service at ``url``, such as ``http://127.0.0.1:8080``. ``token`` is one that ``keyfold token create`` wrote.
 
-    What may pass (a restart, a full staging area) is asked again for ``patience_seconds``; ``paused`` is told of each
+    What may pass (a restart, a full staging area) is asked again for ``patience_seconds``; ``paused`` hears of each
     pause, which else is logged. What is wrong with a request raises a ``KeyfoldError``.
     """
 
@@ -62,5 +62,5 @@ class Client:
     def create_tables(self, database: str, ddl: str, *, dialect: str | None = None) -> list[Table]:
         """Make the tables of CREATE TABLE statements, all or none, and return them. Raise ``Refused``."""
         body: dict[str, Any] = {"ddl": ddl, **({"dialect": dialect} if dialect else {})}
-        told = self.transport.json("POST", path_of_database(database, "/tables:fromDdl"), json=body)
-        return [Table(self.transport, one["database"], one["name"]) for one in told["tables"]]
+        answer = self.transport.json("POST", path_of_database(database, "/tables:fromDdl"), json=body)
+        return [Table(self.transport, one["database"], one["name"]) for one in answer["tables"]]

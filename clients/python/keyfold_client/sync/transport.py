@@ -34,7 +34,7 @@ def log_pause(error: Exception, seconds: float) -> None:
 class Transport:
     """The service at ``url``. Every error is a ``KeyfoldError``.
 
-    ``patience_seconds``: how long what may pass is asked again. ``paused`` is told of each pause.
+    ``patience_seconds``: how long what may pass is asked again. ``paused`` hears of each pause.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Transport:
                 sent.close()
             return _checked(sent)
 
-        return self._patiently(partial(self._told, begin), again=True)
+        return self._patiently(partial(self._reached, begin), again=True)
 
     def broken(self, error: httpx.TransportError) -> Unreachable:
         """Return what an error of the connection means."""
@@ -160,9 +160,9 @@ class Transport:
         def send() -> httpx.Response:
             return _checked(self._http.request(method, path, **request))
 
-        return self._told(send)
+        return self._reached(send)
 
-    def _told(self, send: Answering) -> httpx.Response:
+    def _reached(self, send: Answering) -> httpx.Response:
         try:
             answer: httpx.Response = send()
         except httpx.TransportError as error:
@@ -193,11 +193,11 @@ def _checked(response: httpx.Response) -> httpx.Response:
 def _problem(response: httpx.Response) -> Mapping[str, Any]:
     """Return the problem of an answer; of what answers in Keyfold's place, its status."""
     try:
-        told = response.json()
+        body = response.json()
     except (ValueError, UnicodeDecodeError):
-        told = None
-    if isinstance(told, dict):
-        return told
+        body = None
+    if isinstance(body, dict):
+        return body
     return {"status": response.status_code, "detail": f"the answer is {response.status_code} {response.reason_phrase}"}
 
 
