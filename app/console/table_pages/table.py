@@ -97,7 +97,7 @@ def rows_of(visit: Visit, filters: list[str], token: str | None, most: int = PAG
         scan = read_scan(view, None, filters, Integers.NUMBER)  # which Python reads exactly
         room.take_columns(scan.columns_read)
         if token is not None:
-            check_filters(token, filters)
+            check_filters(token, scan, filters)
         page = read_page(parts.warehouse, scan, filters, most, start)
         rows = [json.loads(line) for line in page.body(NDJSON).splitlines()]
     names = tuple(column.name for column in scan.columns)

@@ -17,7 +17,8 @@ from app.core.errors import FaultCode, Invalid, Resource, StagingFull, Unavailab
 from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.history import Batch, BatchState, Table
 from app.files.layout import Warehouse
-from app.services.rows.scans import BEGINNING, LEAST_TOKEN, WRITERS, Part, Place, Scan, parts
+from app.files.reading import LEAST_TOKEN, TokenRange
+from app.services.rows.scans import ALL_TOKENS, BEGINNING, WRITERS, Part, Place, Scan, parts
 from app.services.rows.views import View, schemas_of
 from app.storage.staging.staged_index import StagedIndex, load_batch
 
@@ -250,14 +251,15 @@ def _behind(taken: Sequence[tuple[int, Part]], start: Place) -> Place:
     return Place(partition, token, same + before)
 
 
-def check_filters(text: str, filters: Sequence[str]) -> None:
-    """Raise ``Invalid`` for a page token of other filters."""
-    if read_token(text).filters != _digest(filters):
+def check_filters(text: str, scan: Scan, filters: Sequence[str]) -> None:
+    """Raise ``Invalid`` for a page token of other filters or tokens."""
+    if read_token(text).filters != _digest(scan, filters):
         raise _no_token(text)
 
 
-def _digest(filters: Sequence[str]) -> str:
-    return xxhash.xxh3_64_hexdigest(json.dumps(list(filters)).encode())
+def _digest(scan: Scan, filters: Sequence[str]) -> str:
+    tokens = [] if scan.tokens == ALL_TOKENS else [scan.tokens.first, scan.tokens.last]
+    return xxhash.xxh3_64_hexdigest(json.dumps([*filters, *tokens]).encode())
 
 
 def _token(scan: Scan, filters: Sequence[str], place: Place) -> PageToken:
@@ -270,7 +272,7 @@ def _token(scan: Scan, filters: Sequence[str], place: Place) -> PageToken:
         min(numbers, default=0),
         view.last_batch,
         len(numbers),
-        _digest(filters),
+        _digest(scan, filters),
         place,
     )
 
@@ -304,5 +306,6 @@ def count_rows(warehouse: Warehouse, scan: Scan, *, exact: bool, sample_rows: in
     if exact or stored <= sample_rows:
         return RowCount(sum(len(part) for _, part in parts(warehouse, scan)), True, view.snapshot_id)
     share = _TOKENS * sample_rows // stored
-    found = sum(len(part) for _, part in parts(warehouse, scan, BEGINNING, LEAST_TOKEN + share - 1))
+    sampled = replace(scan, tokens=TokenRange(LEAST_TOKEN, LEAST_TOKEN + share - 1))
+    found = sum(len(part) for _, part in parts(warehouse, sampled))
     return RowCount(found * _TOKENS // share, False, view.snapshot_id)

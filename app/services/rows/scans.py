@@ -16,14 +16,29 @@ from app.core.table.keys import Key
 from app.core.table.options.entries import Integers
 from app.core.table.schema import Column
 from app.files.layout import Warehouse
+from app.files.reading import LEAST_TOKEN, MOST_TOKEN, TokenRange
 from app.services.rows.lookups import combined_state, wanted_columns
 from app.services.rows.views import View
 from app.storage.scans.merging import Part, Source, StoredStates, rows_of_partition
 from app.storage.scans.staged import StagedKeys, staged_keys
 from app.storage.scans.writers import NDJSON, WRITERS
 
-__all__ = ["BEGINNING", "NDJSON", "WRITERS", "Part", "Place", "Scan", "parts", "read_scan", "written"]
-LEAST_TOKEN, MOST_TOKEN = -(2**63), 2**63 - 1
+__all__ = [
+    "ALL_TOKENS",
+    "BEGINNING",
+    "LEAST_TOKEN",
+    "MOST_TOKEN",
+    "NDJSON",
+    "WRITERS",
+    "Part",
+    "Place",
+    "Scan",
+    "TokenRange",
+    "parts",
+    "read_scan",
+    "written",
+]
+ALL_TOKENS = TokenRange()
 
 
 class Place(NamedTuple):
@@ -39,12 +54,15 @@ BEGINNING = Place(0, LEAST_TOKEN, 0)
 
 @dataclass(frozen=True)
 class Scan:
-    """What one request asks for. ``columns`` are answered, in their order, of rows that meet all ``conditions``."""
+    """What one request asks for. ``columns`` are answered, in their order, of rows that meet all ``conditions``, in the
+    range of ``tokens``.
+    """
 
     view: View
     columns: tuple[Column, ...]
     conditions: tuple[Condition, ...] = ()
     integers: Integers = Integers.NUMBER
+    tokens: TokenRange = ALL_TOKENS
 
     @cached_property
     def partitions(self) -> Sequence[str | None]:
@@ -85,7 +103,11 @@ class Scan:
 
 
 def read_scan(
-    view: View, columns: Sequence[str] | None, filters: Sequence[str], integers: Integers | None = None
+    view: View,
+    columns: Sequence[str] | None,
+    filters: Sequence[str],
+    integers: Integers | None = None,
+    tokens: TokenRange = ALL_TOKENS,
 ) -> Scan:
     """Return what a request asks for of a view. Raise ``Invalid`` for columns and filters that the schema does not
     have.
@@ -93,13 +115,11 @@ def read_scan(
     schema = view.table.schema
     names = dict.fromkeys(wanted_columns(view, columns))
     shown = tuple(schema.by_name[name] for name in names)
-    return Scan(view, shown, parse_filters(schema, filters), integers_of(schema, integers))
+    return Scan(view, shown, parse_filters(schema, filters), integers_of(schema, integers), tokens)
 
 
-def parts(
-    warehouse: Warehouse, scan: Scan, start: Place = BEGINNING, last: int = MOST_TOKEN
-) -> Iterator[tuple[int, Part]]:
-    """Yield the rows from ``start`` on, up to the token ``last`` of each partition, with the partition's number.
+def parts(warehouse: Warehouse, scan: Scan, start: Place = BEGINNING) -> Iterator[tuple[int, Part]]:
+    """Yield the rows from ``start`` on, each part with its partition's number.
 
     Raise ``DamagedFile``; ``missing`` also where nothing names the files any more.
     """
@@ -107,8 +127,9 @@ def parts(
     for number, partition in enumerate(scan.partitions):
         if number >= start.partition:
             first, skip = start[1:] if number == start.partition else BEGINNING[1:]
+            first = max(first, scan.tokens.first)
             staged = scan.staged.get(partition, StagedKeys.none())
-            for part in rows_of_partition(source, scan.runs_of(partition), staged, first, skip, last):
+            for part in rows_of_partition(source, scan.runs_of(partition), staged, first, skip, scan.tokens.last):
                 yield number, part
 
 

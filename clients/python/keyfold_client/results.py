@@ -53,8 +53,8 @@ class Upserted:
 
     @property
     def merged(self) -> bool:
-        """Whether all were merged when the call returned."""
-        return all(batch.state == "merged" for batch in self.batches)
+        """Whether all were merged when the call returned: batches are merged in their order."""
+        return not self.batches or self.batches[-1].state == "merged"
 
     @property
     def last(self) -> str | None:

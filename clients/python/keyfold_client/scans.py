@@ -48,6 +48,10 @@ class Scan:
 
         return _arrow().reader_of_batches(opened.schema, batches())
 
+    def answer(self) -> httpx.Response:
+        """Return the whole answer, an Arrow stream with its headers. Raise ``Refused``, ``Unreachable``."""
+        return self._transport.ask("GET", self._path, params=self._params, headers=_STREAM)
+
     def to_arrow(self) -> Any:
         """Return the rows as a ``pyarrow.Table``."""
         return self.reader().read_all()

@@ -95,7 +95,7 @@ def paged(database: CatalogDatabase, warehouse: Warehouse, table: Table, view: V
         if page.next_token is None:
             return rows
         assert len(body.splitlines()) == size
-        check_filters(page.next_token, filters)
+        check_filters(page.next_token, scan, filters)
         with database.reading() as repository:
             now = repository.tables.find(table.id) or table
             view, start = pinned_view(repository, now, page.next_token)

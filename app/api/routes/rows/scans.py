@@ -26,7 +26,17 @@ from app.api.shared.problems import PROBLEM_RESPONSES
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.table.upkeep.damage import DamagedFile
 from app.services.rows.scan_pages import MOST_ROWS, ScanPlace, check_filters, count_rows, loaded, pinned_view, read_page
-from app.services.rows.scans import BEGINNING, NDJSON, WRITERS, Place, read_scan, written
+from app.services.rows.scans import (
+    BEGINNING,
+    LEAST_TOKEN,
+    MOST_TOKEN,
+    NDJSON,
+    WRITERS,
+    Place,
+    TokenRange,
+    read_scan,
+    written,
+)
 from app.services.rows.views import View
 from app.services.shared.damage import read_again, told
 
@@ -51,6 +61,19 @@ Limit = Annotated[
         description=f"the most rows of a page, up to {MOST_ROWS}; {NEXT_PAGE_HEADER} asks for the next one. Without"
         " it all rows are streamed"
     ),
+]
+FirstToken = Annotated[
+    int,
+    Query(
+        alias="firstToken",
+        ge=LEAST_TOKEN,
+        le=MOST_TOKEN,
+        description="only rows whose token is this one or greater: a share of the table, as `T/files` has them, for who"
+        " reads it in several tasks; with `snapshot`, that all of them read the same",
+    ),
+]
+LastToken = Annotated[
+    int, Query(alias="lastToken", ge=LEAST_TOKEN, le=MOST_TOKEN, description="the greatest token that is read")
 ]
 PageToken = Annotated[
     str | None,
@@ -80,6 +103,8 @@ def scan_rows(
     page_token: PageToken = None,
     consistency: Wanted = None,
     snapshot: Version = None,
+    first_token: FirstToken = LEAST_TOKEN,
+    last_token: LastToken = MOST_TOKEN,
     spelling: SpellingDep = USUAL,
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
@@ -89,7 +114,8 @@ def scan_rows(
     with ExitStack() as held:
         place = held.enter_context(parts_open.scans.place())
         view, start = scanned(parts_open, asked, place, page_token)
-        scan = read_scan(view, asked.columns, filters, spelling.integers)
+        tokens = TokenRange(first_token, last_token)
+        scan = read_scan(view, asked.columns, filters, spelling.integers, tokens)
         place.take_columns(scan.columns_read)
         kind = chosen(accept, _TYPES)
         headers = seen_headers(view, asked)
@@ -97,7 +123,7 @@ def scan_rows(
             stream = _noted(parts_open, written(parts_open.warehouse, scan, kind))
             return whole_or_streamed(stream, kind, headers, held)
         if page_token is not None:
-            check_filters(page_token, filters)
+            check_filters(page_token, scan, filters)
         page = read_page(parts_open.warehouse, scan, filters, limit or MOST_ROWS, start)
         return Response(page.body(kind), media_type=kind, headers=headers | _next(request, page.next_token))
 

@@ -14,7 +14,7 @@ from httpx_sse import EventSource, SSEError
 from keyfold_client.aio.transport import AsyncTransport
 from keyfold_client.errors import Misuse, NotFound, NotKeyfold, Unreachable, refused
 from keyfold_client.names import path_of_table
-from keyfold_client.pieces import pieces_of
+from keyfold_client.pieces import Piece, pieces_of
 from keyfold_client.results import Batch, Change, Upserted
 from keyfold_client.scans import AsyncScan
 from keyfold_client.values import Key, Schema, to_json, to_text
@@ -61,14 +61,15 @@ class AsyncTable:
             following = next(pieces, None)
             key = f"{name}-{len(batches)}" if batches else name
             # When the last one is merged, all are.
-            batches.append(await self._posted(piece, key, wait if following is None else None))
+            batches.append(await self.store(piece, key, wait=wait if following is None else None))
             stored += piece.records
             if progress is not None:
                 progress(stored)
             piece = following
         return Upserted(batches)
 
-    async def _posted(self, piece: Any, key: str, wait: float | None) -> Batch:
+    async def store(self, piece: Piece, key: str, *, wait: float | None = None) -> Batch:
+        """Store a body as one batch, under an Idempotency-Key. Raise ``Refused``."""
         headers = {"Content-Type": piece.media_type, "Idempotency-Key": key, **_waiting(wait)}
         path = self._path("/batches")
         return self._batch(await self._transport.ask("POST", path, content=piece.body, headers=headers, again=True))
@@ -138,10 +139,16 @@ class AsyncTable:
         filter: str | Sequence[str] = (),  # noqa: A002  # what the service calls it
         consistency: str | None = None,
         as_of: str | int | None = None,
+        tokens: tuple[int, int] | None = None,
     ) -> AsyncScan:
-        """Return all rows of one moment, or those that meet each ``filter`` (``status.eq.new``). It needs PyArrow."""
+        """Return all rows of one moment, or those that meet each ``filter`` (``status.eq.new``). It needs PyArrow.
+
+        ``tokens``, the first and the last, are a share of the table, for those who read it in several tasks.
+        """
         filters = [filter] if isinstance(filter, str) else filter
         params = _params(columns, consistency, as_of) + [("filter", one) for one in filters]
+        if tokens is not None:
+            params += [("firstToken", str(tokens[0])), ("lastToken", str(tokens[1]))]
         return AsyncScan(self._transport, self._path("/rows:scan"), params)
 
     async def changes(
@@ -191,6 +198,17 @@ class AsyncTable:
                     yield event
         except SSEError as error:
             raise NotKeyfold(self._transport.url) from error
+
+    async def page_of_changes(self, params: Mapping[str, str]) -> httpx.Response:
+        """Return a page of the changelog in Arrow. Raise ``Refused`` where the changes are not kept any more."""
+        headers = {"Accept": "application/vnd.apache.arrow.stream"}
+        return await self._transport.ask("GET", self._path("/changelog"), params=dict(params), headers=headers)
+
+    async def count(self, *, filter: str | Sequence[str] = (), as_of: str | int | None = None) -> int:  # noqa: A002
+        """Return how many rows there are, or meet each ``filter``; of many it is an estimate."""
+        filters = [filter] if isinstance(filter, str) else filter
+        params = _params(None, None, as_of) + [("filter", one) for one in filters]
+        return int((await self._read("/rows:count", params))["count"])
 
     async def explain(self, key: Key, *, columns: Columns = None, as_of: str | int | None = None) -> dict[str, Any]:
         """Return why the row of a key shows what it shows: its records in order, and what each did to each column."""

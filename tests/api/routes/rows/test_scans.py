@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 from typing import Any
 
@@ -106,6 +107,9 @@ def test_what_a_scan_cannot_have_is_refused(filled: TestClient) -> None:
         ({"pageToken": "x"}, "not_a_position"),
         ({"pageToken": token, "filter": "id.eq.1"}, "not_a_position"),
         ({"pageToken": token, "snapshot": "1"}, "contradicting_parameters"),
+        ({"pageToken": token, "lastToken": "0"}, "not_a_position"),
+        ({"firstToken": str(2**63)}, "wrong_type"),
+        ({"lastToken": "x"}, "int_parsing"),
         ({"limt": 1}, "unknown_parameter"),
     ):
         answer = filled.get(SCAN, params=params)
@@ -114,6 +118,29 @@ def test_what_a_scan_cannot_have_is_refused(filled: TestClient) -> None:
     assert "did you mean note?" in filled.get(SCAN, params={"filter": "nte.eq.1"}).text
     assert filled.get(SCAN, params={"snapshot": "9"}).status_code == 404
     assert filled.get(f"{TABLE}x/rows:scan").status_code == 404
+
+
+@pytest.mark.parametrize("consistency", ["latest", "merged"])
+def test_ranges_of_tokens_are_shares_of_the_table(filled: TestClient, consistency: str) -> None:
+    whole = rows(filled.get(SCAN, params={"consistency": consistency}))
+    bounds = [-(2**63), -(2**62), 0, 2**62, 2**63]
+    shares = []
+    for first, end in itertools.pairwise(bounds):
+        tokens = {"firstToken": str(first), "lastToken": str(end - 1), "consistency": consistency}
+        share = rows(filled.get(SCAN, params=tokens))
+        pages, params = [], {**tokens, "limit": "1"}
+        while True:  # the same, a row at a time
+            answer = filled.get(SCAN, params=params)
+            pages += rows(answer)
+            if "keyfold-next-page" not in answer.headers:
+                break
+            params = {"firstToken": tokens["firstToken"], "lastToken": tokens["lastToken"], "limit": "1"}
+            params["pageToken"] = answer.headers["keyfold-next-page"]
+        assert pages == share
+        shares.append(share)
+    assert [row for share in shares for row in share] == whole
+    assert sum(bool(share) for share in shares) > 1
+    assert rows(filled.get(SCAN, params={"firstToken": "1", "lastToken": "0"})) == []
 
 
 def test_rows_are_counted(filled: TestClient) -> None:
