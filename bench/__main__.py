@@ -16,6 +16,7 @@ from bench.over_http.measure import measure_http
 from bench.policies import measure_policies
 from bench.reads.images import measure_images
 from bench.reads.scans import measure_scans
+from bench.served.clients import measure_clients
 from bench.served.cluster import measure_cluster
 from bench.served.endurance import measure_endurance
 from bench.served.fairness import measure_fairness
@@ -81,6 +82,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "endurance": _whole(measure_endurance),
     "growth": _whole(measure_growth),
     "cluster": _whole(measure_cluster),
+    "clients": _whole(measure_clients),
     "files": _whole(measure_many_files),
 }
 
