@@ -27,6 +27,7 @@ from app.console.table_pages import (
     merges,
     row,
     row_form,
+    set_aside_events,
     snapshots,
     table,
     table_settings,
@@ -37,7 +38,10 @@ from app.http.parts import in_writers_thread
 from app.http.uploads import ROOM, SPOOLED
 from app.services.bodies.sent_files import read_form
 
-_OF_TABLE: Final = (table, batches, merges, snapshots, changelog, files, table_settings, code, row, row_form, upload)
+_OF_TABLE: Final = (
+    *(table, batches, set_aside_events, merges, snapshots, changelog),
+    *(files, table_settings, code, row, row_form, upload),
+)
 _MODULES: Final = (home, examples, new_table, *_OF_TABLE, playground, operations, tokens, audit, sign_in)
 PAGES: Final[tuple[Page, ...]] = tuple(page for module in _MODULES for page in module.PAGES)
 MOST_FORM_BYTES: Final = 2**20  # where a form with a file was expected

@@ -33,6 +33,7 @@ SHOWN = [
     "/console/tables/shop/wide/upload",
     "/console/tables/shop/wide/batches",
     "/console/tables/shop/wide/batches?state=poisoned",
+    "/console/tables/shop/wide/set-aside-events",
     "/console/tables/shop/wide/merges",
     "/console/tables/shop/wide/snapshots",
     "/console/tables/shop/wide/snapshots/changes",
