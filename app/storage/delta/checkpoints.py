@@ -108,11 +108,11 @@ def write_checkpoint(warehouse: Warehouse, published: Published) -> int:
 
 
 def _content(published: Published, added: Mapping[str, Mapping[str, Any]]) -> bytes:
-    metadata = metadata_of(published)
+    metadata = metadata_of(published, added)
     metadata |= {"configuration": [*metadata["configuration"].items()]}
     metadata |= {"format": {**metadata["format"], "options": []}}
     files = [{"add": {**one, "partitionValues": [], "dataChange": False}} for one in added.values()]
-    rows: list[dict[str, Any]] = [{"protocol": protocol_of(published)}, {"metaData": metadata}, *files]
+    rows: list[dict[str, Any]] = [{"protocol": protocol_of(added)}, {"metaData": metadata}, *files]
     sink = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), sink)
     return sink.getvalue()

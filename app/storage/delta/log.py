@@ -9,14 +9,12 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
 from app.core.errors import Conflict
 from app.core.plan.columns.delta_schema import delta_schema
-from app.core.plan.merging.merge_plan import compile_plan
-from app.core.rules.row import Liveness
 from app.core.table.delta import Published
 from app.files.layout import Warehouse, delta_log, sync_folder
 from app.storage.delta.files import added_files, removed_file
@@ -26,6 +24,11 @@ ENGINE: Final = "Keyfold"
 # keeps them from writing to a log that is not theirs.
 _OURS: Final = "keyfold"
 _VECTORS: Final = "deletionVectors"
+# Spark goes back to no version that is older, 168 hours without it. Which versions there are is decided by
+# ``delta.log-retained`` alone, which counts from when the next one came: the age of a version has no bound.
+_READABLE: Final = "delta.deletedFileRetentionDuration"
+Added = Mapping[str, Mapping[str, Any]]
+"""The ``add`` actions of a version's files, by path."""
 
 
 def version_name(version: int) -> str:
@@ -33,11 +36,11 @@ def version_name(version: int) -> str:
     return f"{version:020}.json"
 
 
-def protocol_of(published: Published) -> dict[str, Any]:
-    """Delta's ``protocol`` of a version. Deletion vectors are asked for only where rows can be hidden: some readers do
-    without them.
+def protocol_of(added: Added) -> dict[str, Any]:
+    """Delta's ``protocol`` of a version with these files. Deletion vectors are asked for only where rows are hidden:
+    some readers do without them.
     """
-    features = ["timestampNtz", *([_VECTORS] if _may_hide(published) else [])]
+    features = ["timestampNtz", *([_VECTORS] if _hides(added) else [])]
     return {
         "minReaderVersion": 3,
         "minWriterVersion": 7,
@@ -46,19 +49,21 @@ def protocol_of(published: Published) -> dict[str, Any]:
     }
 
 
-def _may_hide(published: Published) -> bool:
-    plans = (compile_plan(schema) for schema in (published.schema, *published.written.values()))
-    return any(plan.row.liveness is not Liveness.ALWAYS for plan in plans)
+def _hides(added: Added) -> bool:
+    return any("deletionVector" in action for action in added.values())
 
 
-def metadata_of(published: Published) -> dict[str, Any]:
-    """Delta's ``metaData`` of a version: the visible columns; the same table for as long as there is one."""
+def metadata_of(published: Published, added: Added) -> dict[str, Any]:
+    """Delta's ``metaData`` of a version with these files: the visible columns; the same table for as long as there is
+    one.
+    """
+    vectors = {"delta.enableDeletionVectors": "true"} if _hides(added) else {}
     return {
         "id": str(uuid.UUID(published.version.table_id)),
         "format": {"provider": "parquet", "options": {}},
         "schemaString": json.dumps(delta_schema(published.schema)),
         "partitionColumns": [],
-        "configuration": {"delta.enableDeletionVectors": "true"} if _may_hide(published) else {},
+        "configuration": {_READABLE: "interval 36500 days", **vectors},
         "createdTime": 0,
     }
 
@@ -84,10 +89,10 @@ def _actions(warehouse: Warehouse, published: Published, before: Published | Non
     added = added_files(warehouse, published)
     gone = {} if before is None else added_files(warehouse, before)
     yield {"commitInfo": _commit_info(published)}
-    if before is None or protocol_of(before) != protocol_of(published):
-        yield {"protocol": protocol_of(published)}
-    if before is None or metadata_of(before) != metadata_of(published):
-        yield {"metaData": metadata_of(published)}
+    if before is None or protocol_of(gone) != protocol_of(added):
+        yield {"protocol": protocol_of(added)}
+    if before is None or metadata_of(before, gone) != metadata_of(published, added):
+        yield {"metaData": metadata_of(published, added)}
     yield from ({"remove": removed_file(gone[path], at)} for path in gone if path not in added)
     yield from ({"add": added[path]} for path in added if path not in gone)
 

@@ -231,18 +231,30 @@ def test_other_writers_refuse_the_log(site: MergeSite, table: Table) -> None:
     assert log_of(site.warehouse, table) == [f"{0:020}.json"]
 
 
-def test_readers_without_deletion_vectors_read_a_table_that_takes_no_deletes(site: MergeSite) -> None:
+def test_readers_without_deletion_vectors_read_the_versions_that_have_none(site: MergeSite) -> None:
     """deltalake's own datasets, which pandas users have, do without them."""
-    table = create_table(site.database, {"delta.publish": "true", "ignore-delete": "true"})
+    table = create_table(site.database, PUBLISHED_ROWS)
+    merge(site, table, {"id": 1, "n": 1}, {"id": 2, "n": 1})
+    merge(site, table, {"id": 2, "n": 2, "_kind": "-D"})
+    compact(site, table)
+    publish(site.database, site.warehouse)
+    folder = folder_of(site.warehouse, table)
+    assert DeltaTable(folder, version=0).to_pyarrow_table().num_rows == 2
+    with pytest.raises(DeltaProtocolError, match="deletionVectors"):
+        DeltaTable(folder, version=1).to_pyarrow_table()
+    merge(site, table, {"id": 2, "n": 3})
+    compact(site, table)
+    publish(site.database, site.warehouse)
+    assert DeltaTable(folder).to_pyarrow_table().num_rows == 2
+    assert all(DeltaTable(folder, version=number).version() == number for number in range(3))
+
+
+def test_spark_may_go_back_to_every_version_that_is_kept(site: MergeSite, table: Table) -> None:
+    """It asks the table for how long (168 hours by itself); what is kept is decided by delta.log-retained alone."""
     merge(site, table, {"id": 1, "n": 1})
     publish(site.database, site.warehouse)
-    assert DeltaTable(folder_of(site.warehouse, table)).to_pyarrow_table().to_pylist() == [{"id": 1, "n": 1}]
-    hiding = create_table(site.database, {"delta.publish": "true"}, "hiding")
-    post(site.database, site.warehouse, {"id": 1, "n": 1}, name="hiding")
-    merge_staged(site.database, site.warehouse, hiding.id)
-    publish(site.database, site.warehouse)
-    with pytest.raises(DeltaProtocolError, match="deletionVectors"):
-        DeltaTable(folder_of(site.warehouse, hiding)).to_pyarrow_table()
+    configuration = DeltaTable(folder_of(site.warehouse, table)).metadata().configuration
+    assert configuration == {"delta.deletedFileRetentionDuration": "interval 36500 days"}
 
 
 @pytest.mark.slow(reason="writes tables that are read by three engines")
