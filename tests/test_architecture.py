@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("app", "spark_jobs", "migrations", "tests", "lab", "bench")
+FOLDERS = ("app", "spark_jobs", "migrations", "clients", "tests", "lab", "bench")
 MOST_LINES = 400
 # Names that say nothing of what is inside.
 FORBIDDEN = {

@@ -17,7 +17,7 @@ import pytest
 from tests.service import Client, TableClient
 
 ROOT = Path(__file__).parent.parent.parent
-PACKAGES = ("app", "migrations", "spark_jobs")
+PACKAGES = ("app", "migrations", "spark_jobs", "clients/python/keyfold_client")
 SCHEMA = {"fields": [{"name": "k", "type": "INT NOT NULL"}, {"name": "n", "type": "INT"}], "primaryKeys": ["k"]}
 pytestmark = pytest.mark.slow(reason="builds a wheel, installs it with what it needs, and starts Spark")
 
@@ -50,7 +50,7 @@ def installing(venv: Path) -> list[str | Path]:
 def files_of_packages() -> set[str]:
     """What a clone has of the packages."""
     return {
-        str(path.relative_to(ROOT))
+        str(path.relative_to((ROOT / package).parent))
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts

@@ -20,7 +20,7 @@ from app.services.batches.batches import list_batches, retry_batch, withdraw_bat
 from app.services.shared.pages import PageRequest
 
 BATCHES_PATH: Final = f"{TABLE_PAGE}/batches"
-_FRAGMENT: Final = "table/batches.html"
+_FRAGMENT: Final = "parts/batches.html"
 STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
     BatchState.STAGED: ("staged", ""),
     BatchState.MERGED: ("merged", "good"),
