@@ -11,9 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ import typer
 
 from app.cli.client.endings import Exit
 from app.cli.client.program import commands
+from tests.answering import answering, told
 from tests.cli.terminal import COMMAND, DATABASE, SUMS, Terminal
 from tests.service import Service
 
@@ -213,28 +212,6 @@ def test_no_option_takes_a_token_for_every_user_sees_the_arguments_of_a_process(
     }
     assert "--token-file" in options
     assert "--token" not in options
-
-
-@contextmanager
-def answering(answers: list[bytes]) -> Iterator[str]:
-    """The URL of something that gives these answers, one a connection."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def answer() -> None:
-            for told in answers:
-                with listener.accept()[0] as connection:
-                    connection.recv(65_536)
-                    connection.sendall(told)
-
-        thread = threading.Thread(target=answer, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        thread.join(30)
-
-
-def told(status: str, body: str, *headers: str) -> bytes:
-    head = "\r\n".join([f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", "Connection: close", *headers])
-    return f"{head}\r\n\r\n{body}".encode()
 
 
 def test_who_is_busy_is_asked_again_when_it_said(terminal: Terminal) -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from keyfold_client import AsyncClient, Busy, Client, NotKeyfold, NotPermitted, Refused, Unreachable
+from tests.answering import answering, told
 from tests.keyfold_client.conftest import MakeTable
 from tests.service import Service
 
@@ -100,28 +98,6 @@ def test_asyncio_does_many_things_at_once(url: str, table: MakeTable) -> None:
                 await same.upsert([{"nope": 1}])
 
     asyncio.run(play())
-
-
-@contextmanager
-def answering(answers: list[bytes]) -> Iterator[str]:
-    """Answers the first requests with these bytes, each on a connection of its own."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def answer() -> None:
-            for told in answers:
-                with listener.accept()[0] as connection:
-                    connection.recv(65_536)
-                    connection.sendall(told)
-
-        thread = threading.Thread(target=answer, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        thread.join(30)
-
-
-def told(status: str, body: str, *headers: str) -> bytes:
-    head = "\r\n".join([f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", "Connection: close", *headers])
-    return f"{head}\r\n\r\n{body}".encode()
 
 
 def test_what_may_pass_is_asked_again_and_told() -> None:
