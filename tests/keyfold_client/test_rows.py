@@ -57,6 +57,12 @@ def test_a_value_of_every_type_comes_back_as_it_was(table: MakeTable) -> None:
 
 def test_numbers_that_json_has_not(table: MakeTable) -> None:
     numbers = table("id BIGINT PRIMARY KEY NOT ENFORCED, d DOUBLE, n BIGINT")
+    several = table("id DOUBLE PRIMARY KEY NOT ENFORCED, a ARRAY<DOUBLE>")
+    several.upsert([{"id": np.float32("-inf"), "a": np.array([0.5, np.nan])}])
+    row = several.get(float("-inf"))
+    assert row is not None
+    assert str(row["a"]) == "[0.5, nan]"
+    assert several.get_many([float("-inf")])[0] is not None
     numbers.upsert([{"id": 1, "d": float("inf")}, {"id": 2, "d": np.float64("nan"), "n": np.int64(2**62 + 1)}])
     assert numbers.get(1) == {"id": 1, "d": float("inf"), "n": None}
     found = numbers.get(2)
@@ -104,6 +110,16 @@ def test_every_fault_is_told(table: MakeTable) -> None:
     assert [(fault.row, fault.column) for fault in refused.value.faults] == [(0, "n"), (1, "nope")]
     assert all(fault.fix in str(refused.value) for fault in refused.value.faults)
     assert one.get(1) is None
+
+
+def test_a_fault_has_its_row_in_the_whole_call(table: MakeTable) -> None:
+    one = table()
+    rows = [{"id": number} for number in range(PIECE_RECORDS + 10)] + [{"id": "x"}]
+    with pytest.raises(Refused) as refused:
+        one.upsert(rows)
+    assert refused.value.stored == PIECE_RECORDS
+    assert [fault.row for fault in refused.value.faults] == [len(rows) - 1]
+    assert one.get_many([0, PIECE_RECORDS]) == [{"id": 0, "word": None, "n": None}, None]
 
 
 def test_kinds_and_deletes(table: MakeTable) -> None:

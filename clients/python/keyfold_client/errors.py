@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, Self
 
 MOST_FAULTS: Final = 20  # that a message shows
 
@@ -60,8 +60,11 @@ class Fault:
 
 class Refused(KeyfoldError):
     """A problem that the service answered. ``code`` is its name, ``faults`` are all that was found, the first hundred
-    or so; ``retry_seconds`` is set where it may pass.
+    or so; ``retry_seconds`` is set where it may pass. ``stored`` counts the records of the same call that came before
+    and are stored.
     """
+
+    stored = 0
 
     def __init__(self, problem: Mapping[str, Any], status: int, retry_seconds: float | None = None) -> None:
         self.problem = problem
@@ -71,6 +74,13 @@ class Refused(KeyfoldError):
         self.faults: Sequence[Fault] = [Fault.of(fault) for fault in problem.get("errors") or ()]
         self.message = str(problem.get("detail") or problem.get("message") or f"the answer has status {status}")
         super().__init__("\n".join(self.lines))
+
+    def behind(self, stored: int) -> Self:
+        """Return the same of records behind those that are ``stored``: rows are those of the whole call."""
+        self.stored = stored
+        rows = [fault.row if fault.row is None else fault.row + stored for fault in self.faults]
+        self.faults = [replace(fault, row=row) for fault, row in zip(self.faults, rows, strict=True)]
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.problem, self.status, self.retry_seconds)

@@ -35,8 +35,8 @@ def _plain(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, (bytes, bytearray, memoryview)):
         return base64.b64encode(value).decode()
-    if hasattr(value, "item"):  # a number of NumPy
-        return _number(value.item())
+    if hasattr(value, "tolist"):  # a number or an array of NumPy
+        return _with_texts(value.tolist())
     raise Misuse(f"a {type(value).__name__} is no value of a column: {str(value)[:100]!r}")
 
 
@@ -60,8 +60,7 @@ def to_text(value: Any) -> str:
         return value
     if isinstance(value, bool):
         return str(value).lower()
-    plain = value if isinstance(value, (int, float)) else _plain(value)
-    return str(plain)
+    return str(_number(value) if isinstance(value, (int, float)) else _plain(value))
 
 
 @dataclass(frozen=True)

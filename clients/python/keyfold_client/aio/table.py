@@ -12,7 +12,7 @@ import httpx
 from httpx_sse import EventSource, SSEError
 
 from keyfold_client.aio.transport import AsyncTransport
-from keyfold_client.errors import Misuse, NotFound, NotKeyfold, Unreachable, refused
+from keyfold_client.errors import Misuse, NotFound, NotKeyfold, Refused, Unreachable, refused
 from keyfold_client.names import path_of_table
 from keyfold_client.pieces import Piece, pieces_of
 from keyfold_client.results import Batch, Change, Upserted
@@ -52,7 +52,8 @@ class AsyncTable:
         Many records become several batches, each all or nothing; a request that breaks off is sent again and counts
         once. With an ``idempotency_key`` the whole call counts once, however often it is made with the same rows.
         ``wait``: return once they are merged, after so many seconds (60 at most) at the latest. ``progress`` hears
-        how many records are stored. Raise ``Refused`` with every fault of a batch: those before it are stored.
+        how many records are stored. Raise ``Refused`` with every fault of a batch: ``stored`` counts the records before
+        it, which are stored.
         """
         name, stored, batches = idempotency_key or f"keyfold-{uuid.uuid4().hex}", 0, list[Batch]()
         pieces = pieces_of(rows)
@@ -60,8 +61,11 @@ class AsyncTable:
         while piece is not None:
             following = next(pieces, None)
             key = f"{name}-{len(batches)}" if batches else name
-            # When the last one is merged, all are.
-            batches.append(await self.store(piece, key, wait=wait if following is None else None))
+            try:
+                # When the last one is merged, all are.
+                batches.append(await self.store(piece, key, wait=wait if following is None else None))
+            except Refused as error:
+                raise error.behind(stored) from None
             stored += piece.records
             if progress is not None:
                 progress(stored)
