@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import EqualTo, GreaterThan, IsNull
 
 from keyfold_client import Client, Table
-from keyfold_client.spark import KeyfoldSource
+from keyfold_client.spark import KeyfoldSource, _text_of
 from spark_jobs.java import find_java
 from tests.keyfold_client.conftest import MakeTable
 
@@ -81,6 +82,60 @@ def test_shares_are_the_whole_table_of_one_snapshot(spark: SparkSession, url: st
     assert some.columns == ["n", "id"]
     assert sorted(row.id for row in some.collect()) == [1, 4, 7]
     assert read(spark, url, one).count() == 1001
+
+
+QUERIES = [
+    "n > 990",
+    "n >= 990 and word = 'w1'",
+    "day = date'2026-01-05' or n < 3",
+    "day = date'2026-01-05'",
+    "word is null",
+    "word = 'é \\'quoted\\', and.more'",
+    "price <= 2.50 and n != 4",
+    "word > 'w1' and word is not null",
+]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_filters_of_a_query_are_pushed_and_change_no_answer(
+    spark: SparkSession, url: str, filtered: Table, query: str
+) -> None:
+    plain = read(spark, url, filtered).where(query)
+    pushed = read(spark, url, filtered, pushFilters="true").where(query)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        found = sorted(row.id for row in pushed.collect())
+    finally:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+    assert found == sorted(row.id for row in plain.collect())
+    assert found
+
+
+@pytest.fixture(scope="module")
+def filtered(client: Client) -> Table:
+    columns = "id BIGINT PRIMARY KEY NOT ENFORCED, word STRING, n BIGINT, day DATE, price DECIMAL(6, 2)"
+    [one] = client.create_tables("shop", f"CREATE TABLE filtered ({columns})")
+    days = [date(2026, 1, 1 + number % 28) for number in range(1000)]
+    words = {3: None, 7: "é 'quoted', and.more"}
+    one.upsert(
+        {"id": n, "word": words.get(n, f"w{n % 3}"), "n": n, "day": days[n], "price": Decimal(n) / 100}
+        for n in range(1000)
+    )
+    one.merge()
+    return one
+
+
+def test_spark_says_which_setting_pushing_needs(spark: SparkSession, url: str, filtered: Table) -> None:
+    with pytest.raises(Exception, match="filterPushdown"):
+        read(spark, url, filtered, pushFilters="true").where("n > 5").collect()
+
+
+def test_what_is_pushed_is_what_the_service_sees_as_spark_does() -> None:
+    asked = [EqualTo(("word",), "w1"), GreaterThan(("n",), 5), IsNull(("word",)), EqualTo(("r", "x"), 1)]
+    assert [_text_of(one) for one in asked] == ["word.eq.w1", "n.gt.5", "word.is.null", None]
+    assert [_text_of(one) for one in (GreaterThan(("word",), "a"), EqualTo(("b",), True), EqualTo(("d",), 0.5))] == [
+        None
+    ] * 3
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any, Final, cast
 
 import pandas as pd
@@ -20,7 +22,15 @@ from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
     InputPartition,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
     WriterCommitMessage,
 )
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -31,6 +41,7 @@ from keyfold_client.errors import Misuse, Refused
 from keyfold_client.pieces import PIECE_BYTES, PIECE_RECORDS, Piece
 from keyfold_client.sync.client import Client
 from keyfold_client.sync.table import Table
+from keyfold_client.values import to_text
 
 PATIENCE_SECONDS: Final = 600.0  # that a task asks again for: a task that fails costs more
 ROWS_OF_PARTITION: Final = 250_000
@@ -41,7 +52,10 @@ _KIND, _SNAPSHOT = "_kind", "_snapshot"
 _NO_ROWS: Final = (1, 0)  # an empty range of tokens: what is answered are the columns alone
 _PAGE_CHANGES: Final = "10000"
 _OPTIONS: Final = frozenset(
-    {"url", "token", "path", "columns", "filter", "asof", "partitions", "changes", "since", "idempotencykey"}
+    {
+        *("url", "token", "path", "columns", "filter", "pushfilters", "asof", "partitions"),
+        *("changes", "since", "idempotencykey"),
+    }
 )
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 
@@ -55,6 +69,7 @@ class Settings:
     table: str
     columns: tuple[str, ...] | None
     filters: tuple[str, ...]
+    pushes_filters: bool
     as_of: str | None
     partitions: int | None
     changes: bool
@@ -76,6 +91,7 @@ class Settings:
             table=given["path"],
             columns=tuple(name.strip() for name in given["columns"].split(",")) if given.get("columns") else None,
             filters=tuple(line for line in given.get("filter", "").splitlines() if line),
+            pushes_filters=given.get("pushfilters", "").lower() == "true",
             as_of=given.get("asof"),
             partitions=numbers["partitions"],
             changes=given.get("changes", "").lower() == "true",
@@ -122,7 +138,7 @@ class KeyfoldSource(DataSource):
         """Return what reads a table of one moment."""
         if self._settings.changes:
             raise Misuse("changes are read as a stream: spark.readStream")
-        return _Reader(self._settings, schema)
+        return (_PushingReader if self._settings.pushes_filters else _Reader)(self._settings, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """Return what reads the changes of a table."""
@@ -192,6 +208,43 @@ class _Reader(DataSourceReader):
             scan = table.scan(self._schema.names, filter=settings.filters, as_of=partition.snapshot, tokens=tokens)
             for batch in scan.reader():
                 yield _cast(batch, columns)
+
+
+_COMPARED: Final[Mapping[type[Filter], str]] = {
+    EqualTo: "eq",
+    GreaterThan: "gt",
+    GreaterThanOrEqual: "gte",
+    LessThan: "lt",
+    LessThanOrEqual: "lte",
+}
+_NULL: Final[Mapping[type[Filter], str]] = {IsNull: "is.null", IsNotNull: "is.not_null"}
+
+
+class _PushingReader(_Reader):
+    """One that is told the filters of a query. Spark takes it only where ``spark.sql.python.filterPushdown.enabled`` is
+    on, and refuses it else: so it is an option.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802  # Spark's name
+        """Have the service leave out rows. Yield all filters: Spark still looks at each row that comes."""
+        pushed = [text for one in filters if (text := _text_of(one)) is not None]
+        self._settings = replace(self._settings, filters=(*self._settings.filters, *pushed))
+        yield from filters
+
+
+def _text_of(asked: Filter) -> str | None:
+    """Return a filter as the service has it; None for one that it may see otherwise than Spark."""
+    path: tuple[str, ...] = getattr(asked, "attribute", ())
+    value = getattr(asked, "value", None)
+    if len(path) != 1 or "." in path[0]:
+        return None
+    if type(asked) in _NULL:
+        return f"{path[0]}.{_NULL[type(asked)]}"
+    operator = _COMPARED.get(type(asked))
+    whole = isinstance(value, (int, Decimal, date)) and not isinstance(value, (bool, datetime))
+    if operator is None or not (whole or (operator == "eq" and isinstance(value, str))):
+        return None
+    return f"{path[0]}.{operator}.{to_text(value)}"
 
 
 def _cast(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
