@@ -17,7 +17,8 @@ _ROWS: Final = 10  # that a program reads: who wants them all leaves the limit o
 
 @dataclass(frozen=True)
 class Target:
-    """What the programs ask: ``url`` is the table's, ``token`` whether one is needed, which stands in the environment.
+    """What the programs ask: ``url`` is the table's, ``token`` whether one is needed, which stands in the environment;
+    ``service`` is the service's URL, ``name`` the table's as ``database.table``.
 
     ``key`` is one of its keys as texts, ``record`` an example of what it takes, ``published`` the lines by which other
     engines read its Delta log; None where there is none.
@@ -28,6 +29,8 @@ class Target:
     key: Sequence[str]
     record: Mapping[str, Any]
     published: Mapping[str, str] | None
+    service: str
+    name: str
 
     @property
     def key_query(self) -> str:
@@ -103,17 +106,38 @@ print(row({key}))
 """
 
 
+_CLIENT: Final = """{imports}from keyfold_client import Client
+
+with Client({arguments}) as keyfold:
+    table = keyfold.table({name})
+    print(table.get({key}))
+    frame = table.scan().to_pandas()
+    print(frame)
+    # table.upsert([{record}])
+"""
+
+
 def _python(target: Target) -> Iterable[Snippet]:
-    """Yield the standard library alone."""
+    """Yield a program of the client, and one of the standard library alone."""
+    record = pformat(dict(target.record), width=100, sort_dicts=False)
+    key = ", ".join(map(_quoted, target.key))
+    client = _CLIENT.format(
+        imports="import os\n\n" if target.token else "",
+        arguments=", ".join([_quoted(target.service), *(['os.environ["KEYFOLD_TOKEN"]'] if target.token else [])]),
+        name=_quoted(target.name),
+        key=key if len(target.key) == 1 else f"({key})",
+        record=indent(record, "    # ").removeprefix("    # "),
+    )
+    yield Snippet("python-client", "With the client and pandas", client, "keyfold-client[pandas]")
     text = _PYTHON.format(
         imports="import os\n" if target.token else "",
         url=_quoted(target.url),
         headers=_python_headers(target, {"Content-Type": "application/json"}),
         limit=_ROWS,
-        key=", ".join(map(_quoted, target.key)),
-        record=indent(pformat(dict(target.record), width=100, sort_dicts=False), "# ").removeprefix("# "),
+        key=key,
+        record=indent(record, "# ").removeprefix("# "),
     )
-    yield Snippet("python", "Read rows, and post records", text)
+    yield Snippet("python", "With nothing but Python", text)
 
 
 def _python_headers(target: Target, headers: Mapping[str, str]) -> str:

@@ -12,6 +12,7 @@ from app.console.parts.snippets import LANGUAGES, Target
 from app.console.site.tabs import key_texts
 from app.console.site.visits import Page, Visit
 from app.console.table_pages.table import TABLE_PAGE, rows_of, table_name, table_page
+from app.core.access import pattern_of
 from app.core.ddl.writer import table_ddl
 from app.core.errors import Invalid, KeyfoldError
 from app.core.table.history import Table
@@ -26,12 +27,15 @@ def show_code(visit: Visit) -> Response:
     with visit.parts.database.reading() as repository:
         table = repository.tables.get(*table_name(visit))
         delta = delta_state(repository, visit.parts.warehouse, table)
+    service = str(visit.request.base_url).rstrip("/")
     target = Target(
-        str(visit.request.base_url).rstrip("/") + table_path(*table_name(visit)),
+        service + table_path(*table_name(visit)),
         visit.signed_in,
         _key(visit, table),
         {column.name: example_of(column.type, Integers.NUMBER) for column in table.schema.columns},
         delta.read_by,
+        service,
+        pattern_of(*table_name(visit)),
     )
     languages = [(one.name, one.title, [*one.snippets(target)]) for one in LANGUAGES]
     return table_page(visit, "code", statements=_statements(table), languages=languages, delta=delta)

@@ -91,9 +91,19 @@ def records_of(pasted: dict[str, str]) -> list[dict[str, object]]:
 
 
 def test_every_language_is_there(pasted: dict[str, str]) -> None:
-    known = {"curl-rows", "curl-row", "curl-post", "python", "typescript", "spark", "duckdb", "ddl-flink"}
+    known = {
+        "curl-rows",
+        "curl-row",
+        "curl-post",
+        "python-client",
+        "python",
+        "typescript",
+        "spark",
+        "duckdb",
+        "ddl-flink",
+    }
     assert known <= pasted.keys()
-    target = Target("http://x", False, ["1"], {"id": 1}, {"spark": "a", "duckdb": "b"})
+    target = Target("http://x", False, ["1"], {"id": 1}, {"spark": "a", "duckdb": "b"}, "http://x", "a.b")
     named = [snippet.name for language in LANGUAGES for snippet in language.snippets(target)]
     assert {*named} - pasted.keys() == {"spark-delta", "duckdb-delta"}
     assert not any(pasted["TOKEN"] in text for name, text in pasted.items() if name != "TOKEN")
@@ -118,6 +128,15 @@ def test_python_reads_a_row_and_posts_a_record(pasted: dict[str, str], tmp_path:
     assert repr(records_of(pasted)[0]) in told
     begin = pasted["python"].index("# post(")
     program.write_text(pasted["python"][:begin] + re.sub("(?m)^# ", "", pasted["python"][begin:]))
+    run([sys.executable, "-I", str(program)], pasted["TOKEN"])
+
+
+def test_the_client_reads_a_row_and_posts_a_record(pasted: dict[str, str], tmp_path: Path) -> None:
+    program = tmp_path / "pasted.py"
+    program.write_text(pasted["python-client"])
+    assert "None" not in run([sys.executable, "-I", str(program)], pasted["TOKEN"]).splitlines()
+    begin = pasted["python-client"].index("    # table.upsert(")
+    program.write_text(pasted["python-client"][:begin] + re.sub("(?m)^    # ", "    ", pasted["python-client"][begin:]))
     run([sys.executable, "-I", str(program)], pasted["TOKEN"])
 
 
