@@ -128,7 +128,7 @@ def _python(target: Target) -> Iterable[Snippet]:
         key=key if len(target.key) == 1 else f"({key})",
         record=indent(record, "    # ").removeprefix("    # "),
     )
-    yield Snippet("python-client", "With the client and pandas", client, "keyfold-client[pandas]")
+    yield Snippet("python-client", "With the client and pandas", client, "keyfold-client[pandas], from clients/python")
     text = _PYTHON.format(
         imports="import os\n" if target.token else "",
         url=_quoted(target.url),
