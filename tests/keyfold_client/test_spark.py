@@ -155,11 +155,16 @@ def test_rows_are_appended_with_their_kinds(spark: SparkSession, url: str, table
     writer = frame.write.format("keyfold").option("url", url).mode("append")
     writer.option("idempotencyKey", "job-1").save(f"shop.{one.name}")
     writer.option("idempotencyKey", "job-1").save(f"shop.{one.name}")  # the same job again counts once
+    backwards = frame.sortWithinPartitions("id", ascending=False)  # the same rows in another order, too
+    again = backwards.write.format("keyfold").options(url=url, idempotencyKey="job-1").mode("append")
+    again.save(f"shop.{one.name}")
+    other = spark.sql("select 7L id, 'y' word, 1000L n").write.format("keyfold").mode("append")
+    other.options(url=url, idempotencyKey="job-1").save(f"shop.{one.name}")  # other rows are not lost
     spark.sql("select 5L id, '-D' _kind").write.format("keyfold").option("url", url).mode("append").save(
         f"shop.{table().name}"
     )
     one.merge()
-    assert [row["n"] for row in one.scan(["n"])] == [600] * 100
+    assert {row["id"]: row["n"] for row in one.scan(["id", "n"])} == {**dict.fromkeys(range(100), 600), 7: 1600}
     with pytest.raises(Exception, match="append"):
         frame.write.format("keyfold").option("url", url).mode("overwrite").save(f"shop.{one.name}")
 

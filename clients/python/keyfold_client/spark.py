@@ -13,6 +13,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Final, cast
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 from pyspark import TaskContext
@@ -257,11 +259,14 @@ def _cast(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=columns)
 
 
-def _store(settings: Settings, name: str, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+def _store(
+    settings: Settings, name: str, batches: Iterator[pa.RecordBatch], *, named_by_user: bool = False
+) -> WriterCommitMessage:
     """Store the rows of one task under ``name``: once, however often the task runs.
 
     A task that runs again may have its rows in another order. So rows are cut by their keys, not by their places: each
-    share is a batch that has the same rows each time, and one that is stored already is left alone.
+    share is a batch that has the same rows each time, and one that is stored already is left alone. A name that a user
+    gave may stand before other rows the next time, which must not get lost: then what the rows are is a part of it.
     """
     rows = [batch for batch in batches if batch.num_rows]
     if not rows:
@@ -274,8 +279,9 @@ def _store(settings: Settings, name: str, batches: Iterator[pa.RecordBatch]) -> 
         for number, share in enumerate(shares):
             if not share.num_rows:
                 continue
+            key = f"{name}-{number}-of-{count}" + (f"-{_digest(share):x}" if named_by_user else "")
             try:
-                table.store(Piece(as_stream(share), share.num_rows, STREAM), f"{name}-{number}-of-{count}")
+                table.store(Piece(as_stream(share), share.num_rows, STREAM), key)
             except Refused as refused:
                 if refused.code != "idempotency_key_reused":
                     raise
@@ -284,10 +290,20 @@ def _store(settings: Settings, name: str, batches: Iterator[pa.RecordBatch]) -> 
 
 def _by_key(rows: pa.Table, key: Sequence[str], count: int) -> Iterator[pa.Table]:
     """Yield the rows in ``count`` shares by the hash of their keys, those of a share in their order."""
-    names = [name for name in key if name in rows.column_names]
-    hashes = pd.util.hash_pandas_object(rows.select(names).to_pandas(), index=False).to_numpy() % count
+    hashes = _hashes(rows.select([name for name in key if name in rows.column_names])) % count
     for number in range(count):
         yield rows.filter(pa.array(hashes == number))
+
+
+def _hashes(rows: pa.Table) -> npt.NDArray[np.uint64]:
+    """Return a hash of each row, the same in every process."""
+    hashes: npt.NDArray[np.uint64] = pd.util.hash_pandas_object(rows.to_pandas(), index=False).to_numpy()
+    return hashes
+
+
+def _digest(rows: pa.Table) -> int:
+    """Return a digest of the rows in whatever order."""
+    return int(_hashes(rows).sum(dtype=np.uint64))
 
 
 class _Writer(DataSourceArrowWriter):
@@ -296,7 +312,9 @@ class _Writer(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Store the rows of a task; they are durable when it returns."""
-        return _store(self._settings, f"{self._job}-{_task().partitionId()}", iterator)
+        named_by_user = self._settings.idempotency_key is not None
+        name = f"{self._job}-{_task().partitionId()}"
+        return _store(self._settings, name, iterator, named_by_user=named_by_user)
 
 
 class _StreamWriter(DataSourceStreamArrowWriter):
