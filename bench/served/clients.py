@@ -96,14 +96,14 @@ def _scans(url: str, table: Table, sizes: Sizes) -> Figure:
 def _spark(remote: str, client: Client, url: str, table: Table, file: Path, sizes: Sizes) -> Figure:
     session = SparkSession.builder.remote(remote).create()
     session.dataSource.register(KeyfoldSource)
-    total = ", ".join(f"count(c{place})" for place in range(11))
+    counts = ["count(id)", *(f"count(c{place})" for place in range(11))]
 
     def read(partitions: int) -> None:
         frame = session.read.format("keyfold").options(url=url, partitions=str(partitions)).load(f"bench.{table.name}")
-        frame.selectExpr("count(id)", *total.split(", ")).collect()
+        frame.selectExpr(*counts).collect()
 
     def read_parquet() -> None:
-        session.read.parquet(str(file)).selectExpr("count(id)", *total.split(", ")).collect()
+        session.read.parquet(str(file)).selectExpr(*counts).collect()
 
     def write(into: Table) -> None:
         rows = session.read.parquet(str(file)).repartition(2)

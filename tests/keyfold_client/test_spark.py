@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -93,6 +93,7 @@ QUERIES = [
     "word = 'é \\'quoted\\', and.more'",
     "price <= 2.50 and n != 4",
     "word > 'w1' and word is not null",
+    "hour > 36000000",  # a TIME, a number for Spark alone
 ]
 
 
@@ -113,12 +114,19 @@ def test_filters_of_a_query_are_pushed_and_change_no_answer(
 
 @pytest.fixture(scope="module")
 def filtered(client: Client) -> Table:
-    columns = "id BIGINT PRIMARY KEY NOT ENFORCED, word STRING, n BIGINT, day DATE, price DECIMAL(6, 2)"
+    columns = "id BIGINT PRIMARY KEY NOT ENFORCED, word STRING, n BIGINT, day DATE, price DECIMAL(6, 2), hour TIME(3)"
     [one] = client.create_tables("shop", f"CREATE TABLE filtered ({columns})")
     days = [date(2026, 1, 1 + number % 28) for number in range(1000)]
     words = {3: None, 7: "é 'quoted', and.more"}
     one.upsert(
-        {"id": n, "word": words.get(n, f"w{n % 3}"), "n": n, "day": days[n], "price": Decimal(n) / 100}
+        {
+            "id": n,
+            "word": words.get(n, f"w{n % 3}"),
+            "n": n,
+            "day": days[n],
+            "price": Decimal(n) / 100,
+            "hour": time(n % 24),
+        }
         for n in range(1000)
     )
     one.merge()
@@ -131,16 +139,23 @@ def test_spark_says_which_setting_pushing_needs(spark: SparkSession, url: str, f
 
 
 def test_what_is_pushed_is_what_the_service_sees_as_spark_does() -> None:
+    kinds = {"word": "STRING", "n": "BIGINT", "b": "BOOLEAN", "d": "DOUBLE", "hour": "TIME"}
     asked = [EqualTo(("word",), "w1"), GreaterThan(("n",), 5), IsNull(("word",)), EqualTo(("r", "x"), 1)]
-    assert [_text_of(one) for one in asked] == ["word.eq.w1", "n.gt.5", "word.is.null", None]
-    assert [_text_of(one) for one in (GreaterThan(("word",), "a"), EqualTo(("b",), True), EqualTo(("d",), 0.5))] == [
-        None
-    ] * 3
+    assert [_text_of(one, kinds) for one in asked] == ["word.eq.w1", "n.gt.5", "word.is.null", None]
+    others = [GreaterThan(("word",), "a"), EqualTo(("b",), True), EqualTo(("d",), 0.5), EqualTo(("hour",), 1)]
+    assert {_text_of(one, kinds) for one in others} == {None}
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"colums": "n"}, "unknown options: colums"), ({"partitions": "0"}, "partitions"), ({"columns": "x"}, "x")],
+    [
+        ({"colums": "n"}, "unknown options: colums"),
+        ({"partitions": "0"}, "partitions"),
+        ({"columns": "x"}, "x"),
+        ({"since": "1"}, "unknown options: since"),
+        ({"pushFilters": "yes"}, "true or false"),
+        ({"idempotencyKey": "a"}, "unknown options: idempotencykey"),
+    ],
 )
 def test_wrong_options_are_refused(
     spark: SparkSession, url: str, table: MakeTable, options: dict[str, str], message: str
@@ -160,9 +175,11 @@ def test_rows_are_appended_with_their_kinds(spark: SparkSession, url: str, table
     again.save(f"shop.{one.name}")
     other = spark.sql("select 7L id, 'y' word, 1000L n").write.format("keyfold").mode("append")
     other.options(url=url, idempotencyKey="job-1").save(f"shop.{one.name}")  # other rows are not lost
-    spark.sql("select 5L id, '-D' _kind").write.format("keyfold").option("url", url).mode("append").save(
-        f"shop.{table().name}"
-    )
+    rows = table()
+    rows.upsert([{"id": 5}, {"id": 6}])
+    removed = spark.sql("select 5L id, '-D' _kind").write.format("keyfold").option("url", url)
+    removed.mode("append").save(f"shop.{rows.name}")
+    assert [row is None for row in rows.get_many([5, 6])] == [True, False]
     one.merge()
     assert {row["id"]: row["n"] for row in one.scan(["id", "n"])} == {**dict.fromkeys(range(100), 600), 7: 1600}
     with pytest.raises(Exception, match="append"):

@@ -7,13 +7,11 @@ from types import TracebackType
 from typing import Self
 
 from app import __version__
-from app.cli.client.endings import Exit, Failure, failure_of, usage
+from app.cli.client.endings import failure_of, usage
 from app.cli.client.settings import client_settings
 from app.cli.client.shown import tell
-from app.core.access import TokenScope
-from app.core.errors import Invalid
 from keyfold_client import KeyfoldError, Misuse
-from keyfold_client.names import CATALOG, path_of_table
+from keyfold_client.names import CATALOG, named, path_of_table
 from keyfold_client.sync.transport import Transport
 
 __all__ = ["CATALOG", "Service", "named", "path_of"]
@@ -42,19 +40,6 @@ def _tell_of_pause(error: Exception, seconds: float) -> None:
     """No one waits without knowing what for."""
     if isinstance(error, KeyfoldError):
         tell(f"{failure_of(error).lines[0]}; asking again in {seconds:.0f} s")
-
-
-def named(table: str) -> tuple[str, str]:
-    """The database and the table that ``db.table`` says; names that are not plain stand in backticks.
-
-    Raises ``Failure`` for a text that is no such name.
-    """
-    try:
-        [found] = TokenScope.parse([table]).tables
-    except (Invalid, ValueError) as error:
-        why = "a table's name is DATABASE.TABLE; what has more than letters, digits, _ and - stands in backticks"
-        raise Failure(Exit.USAGE, f"{table[:100]!r}: {why}") from error
-    return found
 
 
 def path_of(table: str, rest: str = "") -> str:

@@ -9,18 +9,19 @@ from urllib.parse import quote
 from keyfold_client.errors import Misuse
 
 CATALOG: Final = "/v1/catalog/databases"
-_NAME: Final = re.compile(r"(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<plain>[^.`]+))")
+_NAME: Final = re.compile(r"(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<plain>[\w-]+))")
 
 
 def named(table: str) -> tuple[str, str]:
-    """Return the database and the table that ``db.table`` names; what has a dot stands in backticks.
+    """Return the database and the table that ``db.table`` names; what is not plain stands in backticks.
 
     Raise ``Misuse``.
     """
     database = _NAME.match(table)
     name = _NAME.fullmatch(table, database.end() + 1) if database else None
     if database is None or name is None or table[database.end()] != ".":
-        raise Misuse(f"{table[:100]!r}: a table's name is DATABASE.TABLE; what has a dot stands in backticks")
+        how = "what has more than letters, digits, _ and - stands in backticks"
+        raise Misuse(f"{table[:100]!r}: a table's name is DATABASE.TABLE; {how}")
     return _text(database), _text(name)
 
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from datetime import date, datetime
-from decimal import Decimal
+from hashlib import blake2b
 from typing import Any, Final, cast
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 from pyspark import TaskContext
@@ -41,11 +39,10 @@ from pyspark.sql.types import StructType
 from keyfold_client.arrow import STREAM, as_stream, reader_of
 from keyfold_client.errors import Misuse, Refused
 from keyfold_client.pieces import PIECE_BYTES, PIECE_RECORDS, Piece
-from keyfold_client.sync.client import Client
+from keyfold_client.spark_options import FOLLOWED, OF_ALL, READ, WRITTEN, Settings
 from keyfold_client.sync.table import Table
 from keyfold_client.values import to_text
 
-PATIENCE_SECONDS: Final = 600.0  # that a task asks again for: a task that fails costs more
 ROWS_OF_PARTITION: Final = 250_000
 MOST_PARTITIONS: Final = 256
 _LEAST_TOKEN: Final = -(2**63)
@@ -53,66 +50,6 @@ _TOKENS: Final = 2**64
 _KIND, _SNAPSHOT = "_kind", "_snapshot"
 _NO_ROWS: Final = (1, 0)  # an empty range of tokens: what is answered are the columns alone
 _PAGE_CHANGES: Final = "10000"
-_OPTIONS: Final = frozenset(
-    {
-        *("url", "token", "path", "columns", "filter", "pushfilters", "asof", "partitions"),
-        *("changes", "since", "idempotencykey"),
-    }
-)
-_OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The options of a read or a write."""
-
-    url: str
-    token: str | None
-    table: str
-    columns: tuple[str, ...] | None
-    filters: tuple[str, ...]
-    pushes_filters: bool
-    as_of: str | None
-    partitions: int | None
-    changes: bool
-    since: int | None
-    idempotency_key: str | None
-
-    @classmethod
-    def of(cls, options: Mapping[str, str]) -> Settings:
-        """Return what the options say. Raise ``Misuse`` for unknown ones, and for a missing URL or table."""
-        given = {name.lower(): value for name, value in options.items()}
-        if unknown := sorted(given.keys() - _OPTIONS - _OF_SPARK):
-            raise Misuse(f"unknown options: {', '.join(unknown)}; options are {', '.join(sorted(_OPTIONS))}")
-        if missing := [name for name in ("url", "path") if not given.get(name)]:
-            raise Misuse(f"missing: {', '.join(missing)}; write .option('url', 'http://…').load('database.table')")
-        numbers = {name: _number(given, name) for name in ("partitions", "since")}
-        return cls(
-            url=given["url"],
-            token=given.get("token"),
-            table=given["path"],
-            columns=tuple(name.strip() for name in given["columns"].split(",")) if given.get("columns") else None,
-            filters=tuple(line for line in given.get("filter", "").splitlines() if line),
-            pushes_filters=given.get("pushfilters", "").lower() == "true",
-            as_of=given.get("asof"),
-            partitions=numbers["partitions"],
-            changes=given.get("changes", "").lower() == "true",
-            since=numbers["since"],
-            idempotency_key=given.get("idempotencykey"),
-        )
-
-    def client(self) -> Client:
-        """Return a client of the service."""
-        return Client(self.url, self.token, patience_seconds=PATIENCE_SECONDS)
-
-
-def _number(given: Mapping[str, str], name: str) -> int | None:
-    text = given.get(name)
-    if text is None:
-        return None
-    if not text.isdecimal() or int(text) < 1:
-        raise Misuse(f"{name} is a whole number from 1 on, not {text!r}")
-    return int(text)
 
 
 class KeyfoldSource(DataSource):
@@ -123,13 +60,12 @@ class KeyfoldSource(DataSource):
         """Return what ``format`` takes."""
         return "keyfold"
 
-    @property
-    def _settings(self) -> Settings:
-        return Settings.of(dict(self.options))
+    def _settings(self, known: AbstractSet[str]) -> Settings:
+        return Settings.of(dict(self.options), known)
 
     def schema(self) -> StructType:
         """Return the columns of the table; of changes their kind and snapshot, too."""
-        settings = self._settings
+        settings = self._settings(READ | FOLLOWED)
         with settings.client() as client:
             columns, _ = _pinned(client.table(settings.table), settings)
         if settings.changes:
@@ -138,28 +74,30 @@ class KeyfoldSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads a table of one moment."""
-        if self._settings.changes:
+        settings = self._settings(READ)
+        if settings.changes:
             raise Misuse("changes are read as a stream: spark.readStream")
-        return (_PushingReader if self._settings.pushes_filters else _Reader)(self._settings, schema)
+        return (_PushingReader if settings.pushes_filters else _Reader)(settings, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """Return what reads the changes of a table."""
-        if not self._settings.changes:
+        settings = self._settings(FOLLOWED)
+        if not settings.changes:
             raise Misuse("a stream reads changes: write .option('changes', 'true')")
-        return _Changes(self._settings, schema)
+        return _Changes(settings, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: ARG002
         """Return what writes a job's rows, each of its tasks once."""
         if overwrite:
             raise Misuse("records are added to a table: write .mode('append')")
-        settings = self._settings
+        settings = self._settings(WRITTEN)
         return _Writer(settings, settings.idempotency_key or f"spark-{uuid.uuid4().hex}")
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: ARG002, N802
         """Return what writes the rows of a streaming query, each of its epochs once."""
         if overwrite:
             raise Misuse("records are added to a table: write .outputMode('append') or 'update'")
-        return _StreamWriter(self._settings)
+        return _StreamWriter(self._settings(OF_ALL))
 
 
 def _pinned(table: Table, settings: Settings) -> tuple[pa.Schema, int]:
@@ -193,8 +131,9 @@ class _Reader(DataSourceReader):
             _, snapshot = _pinned(table, self._settings)
             if not snapshot:
                 return []
-            rows = table.count(as_of=snapshot)
-        count = self._settings.partitions or min(MOST_PARTITIONS, -(-rows // ROWS_OF_PARTITION) or 1)
+            count = self._settings.partitions
+            if count is None:
+                count = min(MOST_PARTITIONS, -(-table.count(as_of=snapshot) // ROWS_OF_PARTITION) or 1)
         bounds = [_LEAST_TOKEN + _TOKENS * number // count for number in range(count + 1)]
         return [_Share(snapshot, first, end - 1) for first, end in itertools.pairwise(bounds)]
 
@@ -219,6 +158,8 @@ _COMPARED: Final[Mapping[type[Filter], str]] = {
     LessThan: "lt",
     LessThanOrEqual: "lte",
 }
+_ORDERED: Final = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT", "DECIMAL", "DATE"})
+_TEXT: Final = "STRING"
 _NULL: Final[Mapping[type[Filter], str]] = {IsNull: "is.null", IsNotNull: "is.not_null"}
 
 
@@ -229,24 +170,28 @@ class _PushingReader(_Reader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802  # Spark's name
         """Have the service leave out rows. Yield all filters: Spark still looks at each row that comes."""
-        pushed = [text for one in filters if (text := _text_of(one)) is not None]
+        with self._settings.client() as client:
+            fields = client.table(self._settings.table).details()["schema"]["fields"]
+        kinds = {one["name"]: str(one["type"]).partition("(")[0].split()[0] for one in fields}
+        pushed = [text for one in filters if (text := _text_of(one, kinds)) is not None]
         self._settings = replace(self._settings, filters=(*self._settings.filters, *pushed))
         yield from filters
 
 
-def _text_of(asked: Filter) -> str | None:
-    """Return a filter as the service has it; None for one that it may see otherwise than Spark."""
+def _text_of(asked: Filter, kinds: Mapping[str, str]) -> str | None:
+    """Return a filter as the service has it; None for one that it may see otherwise than Spark. ``kinds`` are the types
+    of the table's columns: a TIME is a whole number for Spark alone.
+    """
     path: tuple[str, ...] = getattr(asked, "attribute", ())
-    value = getattr(asked, "value", None)
-    if len(path) != 1 or "." in path[0]:
+    kind = kinds.get(path[0]) if len(path) == 1 and "." not in path[0] else None
+    if kind not in _ORDERED and kind != _TEXT:
         return None
     if type(asked) in _NULL:
         return f"{path[0]}.{_NULL[type(asked)]}"
     operator = _COMPARED.get(type(asked))
-    whole = isinstance(value, (int, Decimal, date)) and not isinstance(value, (bool, datetime))
-    if operator is None or not (whole or (operator == "eq" and isinstance(value, str))):
+    if operator is None or (kind == _TEXT and operator != "eq"):
         return None
-    return f"{path[0]}.{operator}.{to_text(value)}"
+    return f"{path[0]}.{operator}.{to_text(getattr(asked, 'value', None))}"
 
 
 def _cast(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
@@ -290,20 +235,19 @@ def _store(
 
 def _by_key(rows: pa.Table, key: Sequence[str], count: int) -> Iterator[pa.Table]:
     """Yield the rows in ``count`` shares by the hash of their keys, those of a share in their order."""
-    hashes = _hashes(rows.select([name for name in key if name in rows.column_names])) % count
+    if missing := [name for name in key if name not in rows.column_names]:
+        raise Misuse(f"the rows have no column {', '.join(missing)}: the table's key is {', '.join(key)}")
+    hashes = pd.util.hash_pandas_object(rows.select(key).to_pandas(), index=False).to_numpy() % count
     for number in range(count):
         yield rows.filter(pa.array(hashes == number))
 
 
-def _hashes(rows: pa.Table) -> npt.NDArray[np.uint64]:
-    """Return a hash of each row, the same in every process."""
-    hashes: npt.NDArray[np.uint64] = pd.util.hash_pandas_object(rows.to_pandas(), index=False).to_numpy()
-    return hashes
-
-
 def _digest(rows: pa.Table) -> int:
-    """Return a digest of the rows in whatever order."""
-    return int(_hashes(rows).sum(dtype=np.uint64))
+    """Return a digest of the rows in any order. It reads each value whole: pandas hashes arrays by a text that leaves
+    digits out.
+    """
+    lines = (repr(row).encode() for batch in rows.to_batches() for row in batch.to_pylist())
+    return sum(int.from_bytes(blake2b(line, digest_size=16).digest()) for line in lines) % 2**128
 
 
 class _Writer(DataSourceArrowWriter):
