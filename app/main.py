@@ -27,7 +27,7 @@ from app.api.routes.batches import batches, batches_of_tables, forgettings, row_
 from app.api.routes.explaining import explain, lateness, simulations
 from app.api.routes.merging import compactions, merges
 from app.api.routes.operating import damage, health, metrics, signing_in, stats, tokens
-from app.api.routes.publishing import delta, files, twins
+from app.api.routes.publishing import files, iceberg, publications, twins
 from app.api.routes.rows import rows, scans
 from app.api.routes.rows.direct_rows import DirectRows
 from app.api.routes.snapshots import changelog, comparisons, snapshots, tags
@@ -95,7 +95,7 @@ ROUTERS = (
     snapshots,
     comparisons,
     files,
-    delta,
+    publications,
     damage,
     tags,
     stats,
@@ -140,7 +140,7 @@ def create_app(settings: Settings | None = None, processes: Sequence[str] | None
         dependencies=[OnlyChecked],
     )
     install_problems(app)
-    for module in (*ROUTERS, health, metrics, signing_in):
+    for module in (*ROUTERS, health, metrics, signing_in, iceberg):
         app.include_router(module.router)
     install_document(app)
     install_docs(app)

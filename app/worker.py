@@ -28,7 +28,7 @@ from app.services.merging.merge_choice import choose
 from app.services.merging.merge_rounds import claim_round, run_round
 from app.services.merging.merges import batches_wait, request_due_merges, run_merge
 from app.services.merging.spark_trial import try_spark
-from app.services.publishing.delta import Publisher, request_due_publications
+from app.services.publishing.publications import Publisher, request_due_publications
 from app.services.shared.executor import MergeSite
 from app.services.upkeep.forgettings import end_forgettings
 from app.services.upkeep.forgotten_keys import Forgetter

@@ -34,6 +34,7 @@ STORY = [
             "files",
             "changelogs",
             "delta",
+            "iceberg",
             "late-records",
             "forget",
             "tokens",

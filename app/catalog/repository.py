@@ -19,8 +19,8 @@ from app.catalog.batches.set_aside import SetAside
 from app.catalog.batches.set_aside_events import SetAsideEvents
 from app.catalog.shared.transaction import Transaction
 from app.catalog.snapshots.commits import Commit, Commits
-from app.catalog.snapshots.delta_versions import DeltaVersions
 from app.catalog.snapshots.new_snapshots import NewSnapshots
+from app.catalog.snapshots.published_versions import PublishedVersions
 from app.catalog.snapshots.rewrites import Rewrites
 from app.catalog.snapshots.snapshots import Snapshots
 from app.catalog.snapshots.tags import Tags
@@ -52,7 +52,7 @@ class Repository:
     snapshots: Snapshots
     commits: Commits
     tags: Tags
-    delta: DeltaVersions
+    published: PublishedVersions
     rewrites: Rewrites
     new_snapshots: NewSnapshots
     tasks: Tasks
@@ -77,9 +77,9 @@ class Repository:
         databases = Databases(transaction)
         tables = Tables(transaction, databases)
         batches = Batches(transaction, tables)
-        delta = DeltaVersions(transaction, tables)
+        published = PublishedVersions(transaction, tables)
         rewrites = Rewrites(transaction)
-        new_snapshots = NewSnapshots(transaction, delta)
+        new_snapshots = NewSnapshots(transaction, published)
         snapshots = Snapshots(transaction, tables, new_snapshots, rewrites)
         tasks = Tasks(transaction, tables)
         set_aside = SetAside(transaction, tables)
@@ -92,7 +92,7 @@ class Repository:
             snapshots,
             Commits(transaction),
             Tags(transaction, tables, snapshots),
-            delta,
+            published,
             rewrites,
             new_snapshots,
             tasks,

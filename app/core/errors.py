@@ -49,7 +49,7 @@ class ErrorCode(StrEnum):
     TAG_ALREADY_EXISTS = "tag_already_exists"
     FORGETTING_NOT_FOUND = "forgetting_not_found"
     SNAPSHOT_TO_FORGET = "snapshot_to_forget"
-    DELTA_LOG_STOPPED = "delta_log_stopped"
+    PUBLICATION_STOPPED = "publication_stopped"
     TOKEN_NOT_FOUND = "token_not_found"  # noqa: S105  # no password
     TOKEN_ALREADY_EXISTS = "token_already_exists"  # noqa: S105  # the same
     ROUTE_NOT_FOUND = "route_not_found"

@@ -144,6 +144,7 @@ class FaultCode(StrEnum):
     NOT_BASE64 = "not_base64", "text that is not base64"
     NOT_BOOLEAN = "not_boolean", "true or false is expected"
     NOT_IN_DELTA = "not_in_delta", "a column that cannot be published as Delta as it is stored"
+    NOT_IN_ICEBERG = "not_in_iceberg", "a column that cannot be published as Iceberg as it is stored"
     NOT_JSON = "not_json", "a body, or a line of it, is not JSON"
     NOT_NULL_COLUMN = "not_null_column", "an added column cannot be NOT NULL, for rows have no value for it"
     NOT_SQL = "not_sql", "text that is no CREATE TABLE statement"

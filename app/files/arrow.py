@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Protocol
 
 import pyarrow as pa
-import xxhash
 
 from app.core.table.named_columns import named_words
 from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, TOKEN_COLUMN
 from app.core.table.schema import Column, TableSchema
-from app.core.types.datatype import DataType, Field
+from app.core.types.datatype import DataType
+from app.core.types.field_ids import OfColumn, OfHidden, Place
 from app.core.types.kinds import Kind
 
 FOUND_COLUMN = "_kf_found"  # no column of a table is called so
 _FIELD_ID = b"PARQUET:field_id"
-# Paimon's numbers of what is inside lists and maps (SpecialFields): above and below a base, by column id and depth.
-_INNER_IDS, _MOST_DEPTH, _MOST_NUMBERED = 2**29 - 1, 2**10, 2**18
-# Above all of these, below Paimon's system fields.
-_HASHED_IDS, _HASHED_COUNT = 2**30, 2**30 - 2**16
 
 ARROW_TYPES: Mapping[Kind, Callable[[DataType], pa.DataType]] = {
     Kind.BOOLEAN: lambda _: pa.bool_(),
@@ -51,12 +45,12 @@ def arrow_type(data_type: DataType) -> pa.DataType:
 
 def arrow_field(column: Column) -> pa.Field:
     """Return a table's column with its id as Parquet field id, and ids of all that is inside it."""
-    return _field(column.name, column.type, _OfColumn(column.id))
+    return _field(column.name, column.type, OfColumn(column.id))
 
 
 def hidden_field(name: str, data_type: DataType) -> pa.Field:
     """Return a column that no table declares, with Parquet field ids that follow from its name."""
-    return _field(name, data_type, _OfHidden(name))
+    return _field(name, data_type, OfHidden(name))
 
 
 def staging_schema(schema: TableSchema) -> pa.Schema:
@@ -82,94 +76,28 @@ def _staging_schema(schema: TableSchema) -> pa.Schema:
     return pa.schema([*map(arrow_field, schema.columns), *own])
 
 
-class _Place(Protocol):
-    """A place of a schema, of which the id is to be known."""
-
-    @property
-    def id(self) -> int: ...
-
-    def member(self, field: Field) -> _Place:
-        """Return the place of a field of a ROW."""
-
-    def inside(self, what: str) -> _Place:
-        """Return the place of an ``element``, ``key`` or ``value``."""
-
-
-@dataclass(frozen=True)
-class _OfColumn:
-    """A column or ROW field that has an id of its own, and the ``path`` from it through lists and maps.
-
-    Elements, keys and values have the ids that Paimon gives them, where it gives each its own.
-    """
-
-    own_id: int
-    path: tuple[str, ...] = ()
-
-    @property
-    def id(self) -> int:
-        if not self.path:
-            return self.own_id
-        if self.own_id >= _MOST_NUMBERED or "key" in self.path[:-1]:
-            return _hashed_id(".".join((str(self.own_id), *self.path)))
-        place = self.own_id * _MOST_DEPTH + len(self.path)
-        return _INNER_IDS - place if self.path[-1] == "key" else _INNER_IDS + place
-
-    def member(self, field: Field) -> _OfColumn:
-        return _OfColumn(field.id)
-
-    def inside(self, what: str) -> _OfColumn:
-        return _OfColumn(self.own_id, (*self.path, what))
-
-
-@dataclass(frozen=True)
-class _OfHidden:
-    """A hidden column, or a place in it: its name and path decide, for any columns come and go.
-
-    ``in_row``: it is inside a ROW of its own, whose members have names that never change; below these are users' types,
-    whose fields have ids.
-    """
-
-    path: str
-    in_row: bool = False
-
-    @property
-    def id(self) -> int:
-        return _hashed_id(self.path)
-
-    def member(self, field: Field) -> _OfHidden:
-        what = field.id if self.in_row and field.id >= 0 else field.name
-        return _OfHidden(f"{self.path}.{what}", in_row=True)
-
-    def inside(self, what: str) -> _OfHidden:
-        return _OfHidden(f"{self.path}.{what}", self.in_row)
-
-
-def _hashed_id(path: str) -> int:
-    return _HASHED_IDS + xxhash.xxh3_64_intdigest(path.encode()) % _HASHED_COUNT
-
-
-def _field(name: str, data_type: DataType, place: _Place, *, nullable: bool = True) -> pa.Field:
+def _field(name: str, data_type: DataType, place: Place, *, nullable: bool = True) -> pa.Field:
     made = _IDENTIFIED.get(data_type.kind)
     inner = arrow_type(data_type) if made is None else made(data_type, place)
     return pa.field(name, inner, nullable, metadata={_FIELD_ID: str(place.id).encode()})
 
 
-def _list_type(data_type: DataType, place: _Place) -> pa.DataType:
+def _list_type(data_type: DataType, place: Place) -> pa.DataType:
     return pa.list_(_field("item", data_type.element_type, place.inside("element")))
 
 
-def _map_type(data_type: DataType, place: _Place) -> pa.DataType:
+def _map_type(data_type: DataType, place: Place) -> pa.DataType:
     key, value = data_type.map_types
     return pa.map_(
         _field("key", key, place.inside("key"), nullable=False), _field("value", value, place.inside("value"))
     )
 
 
-def _struct_type(data_type: DataType, place: _Place) -> pa.DataType:
+def _struct_type(data_type: DataType, place: Place) -> pa.DataType:
     return pa.struct([_field(field.name, field.type, place.member(field)) for field in data_type.fields])
 
 
-_IDENTIFIED: Mapping[Kind, Callable[[DataType, _Place], pa.DataType]] = {
+_IDENTIFIED: Mapping[Kind, Callable[[DataType, Place], pa.DataType]] = {
     Kind.ARRAY: _list_type,
     Kind.MULTISET: _map_type,
     Kind.MAP: _map_type,

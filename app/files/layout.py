@@ -132,6 +132,11 @@ def changelog_file(table_id: str, name: str) -> tuple[str, ...]:
     return (*changelog_folder(table_id, name.partition("/")[0]), name.partition("/")[2])
 
 
+def iceberg_file(table_id: str, *path: str) -> tuple[str, ...]:
+    """Return the segments of a file below the folder of the table's Iceberg metadata, or of a folder."""
+    return (table_id, "iceberg", *path)
+
+
 def twin_file(table_id: str, *path: str) -> tuple[str, ...]:
     """Return the segments of a file below the folder of the table's twins, or of a folder."""
     return (table_id, "twin", *path)

@@ -11,11 +11,12 @@ from starlette.types import Scope
 
 from app.core.access import Grant
 from app.core.errors import FaultCode, TooMany, Unauthorized, Violation
+from app.http.iceberg_clients import ICEBERG_TOKENS
 from app.services.access.token_gate import TokenGate
 from app.services.shared.rates import Rate, network_of
 
 # Where credentials come in the body: a request needs no token there, and the route itself asks.
-CREDENTIAL_PATHS: Final = frozenset({"/auth/authenticate", "/auth/refreshToken", "/auth/token"})
+CREDENTIAL_PATHS: Final = frozenset({"/auth/authenticate", "/auth/refreshToken", "/auth/token", ICEBERG_TOKENS})
 
 
 async def granted(gate: TokenGate, authorization: str | None, turns: anyio.CapacityLimiter | None = None) -> Grant:

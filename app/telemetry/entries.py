@@ -74,6 +74,7 @@ class Upkeep(StrEnum):
     HISTORY = "history"  # merged batches are filed and forgotten
     SWEEP = "sweep"  # files that nothing names are removed
     DELTA = "delta"  # logs are written and cut
+    ICEBERG = "iceberg"  # metadata is
     TWINS = "twins"
     SCRUB = "scrub"  # files are read to find damage
     IMAGES = "images"  # those that lookups need are asked for

@@ -220,6 +220,7 @@ SCHEMAS: Mapping[FaultCode, Case] = {
     FaultCode.NESTED_TOO_DEEPLY: created({"a": DEEP}),
     FaultCode.NOT_A_LIST: created(primaryKeys="k"),
     FaultCode.NOT_IN_DELTA: options({"delta.publish": "true"}, columns={"a": "TIME"}),
+    FaultCode.NOT_IN_ICEBERG: options({"iceberg.publish": "true"}, columns={"a": "TIME"}),
     FaultCode.NOT_TEXT: created(options={"bucket": [1]}),
     FaultCode.PARTITION_KEY_OUTSIDE_PRIMARY_KEY: created(partitionKeys=["a"]),
     FaultCode.PATH_NOT_ALLOWED: options({"path": "/tmp/x"}),  # noqa: S108  # nothing is written

@@ -120,6 +120,7 @@ STORY: Sequence[Step] = (
     Step("getTag"),
     Step("listFiles"),
     Step("getTableDelta"),
+    Step("getTableIceberg"),
     Step("listDamage"),
     Step("getTableStats"),
     Step("postDatabaseBatches", {"tables": {"orders": {"records": LATE}, "payments": {"records": PAID}}}),

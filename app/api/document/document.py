@@ -52,7 +52,7 @@ _SECURITY: Final = {
 }
 # What any operation may be refused with, by what it has.
 _NOT_ACCEPTABLE: Final = HTTPStatus.NOT_ACCEPTABLE.value
-_OF_THE_MOMENT: Final = frozenset({"getTableDelta"})
+_OF_THE_MOMENT: Final = frozenset({"getTableDelta", "getTableIceberg"})
 _IF_NONE_MATCH: Final = "if-none-match"
 _OF_ALL: Final = (401, 403, 429, 503)
 _OF_INPUT: Final = (400,)

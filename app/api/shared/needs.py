@@ -70,8 +70,11 @@ _WRITE: Final = Need(Role.WRITE)
 NEEDS: Final[Mapping[str, Need | None]] = {
     # Open paths need nothing; the gate lets them by. Where credentials come in the body, the route asks for them.
     **dict.fromkeys(("getHealth", "getReadiness"), None),
-    **dict.fromkeys(("signIn", "renewSignIn", "getAccessToken"), None),
+    **dict.fromkeys(("signIn", "renewSignIn", "getAccessToken", "getIcebergToken"), None),
     "getConfig": Need(Role.READ, About.NOTHING),
+    **dict.fromkeys(("getIcebergConfig", "listIcebergNamespaces"), Need(Role.READ, About.NOTHING)),
+    **dict.fromkeys(("getIcebergNamespace", "listIcebergTables"), Need(Role.READ, About.PART)),
+    **dict.fromkeys(("loadIcebergTable", "reportIcebergMetrics"), _READ),
     "getMetrics": Need(Role.READ, About.SERVICE),  # they name tables
     "listDatabases": Need(Role.READ, About.NOTHING),
     "createDatabase": Need(Role.ADMIN, About.NAMED, audited=True),
@@ -100,7 +103,7 @@ NEEDS: Final[Mapping[str, Need | None]] = {
     ),
     **dict.fromkeys(("getTable", "getRules", "getTableStats", "listFiles", "listPartitions", "getChangelog"), _READ),
     **dict.fromkeys(("listSetAsideEvents", "getSetAsideEvent"), _READ),
-    **dict.fromkeys(("listDamage", "getTableDdl", "getTableDelta", "getTableToken"), _READ),
+    **dict.fromkeys(("listDamage", "getTableDdl", "getTableDelta", "getTableIceberg", "getTableToken"), _READ),
     **dict.fromkeys(("validateChanges", "getTableDocument"), _READ),
     **dict.fromkeys(("getRow", "getRowByPath", "batchGetRows", "scanRows", "countRows", "simulateRows"), _READ),
     **dict.fromkeys(("explainRow", "explainRowByPath"), _READ),

@@ -32,6 +32,7 @@ from app.core.errors import (
     escape_pointer,
 )
 from app.core.table.upkeep.damage import DamagedFile
+from app.http.iceberg_clients import error_member, is_icebergs, read_only
 from app.http.kinds import status_of
 from app.http.members import REFUSAL
 from app.services.bodies.encodings import ENCODINGS
@@ -172,6 +173,8 @@ def problem(request: Request, error: KeyfoldError, status: int, *, instance: str
         "errors": [_fault(violation) for violation in error.violations[:MOST_FAULTS]],
         "errorCount": error.total_violations,
     }
+    if is_icebergs(request.scope["path"]):
+        content["error"] = error_member(request.scope["path"], error, status)
     headers = {"Cache-Control": "no-store", **_HEADERS.get(status, {}), **_HEADERS_OF.get(error.code, {})}
     if error.retry_seconds is not None:
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_seconds)))
@@ -267,6 +270,8 @@ def _pointer(source: str, path: Sequence[str | int]) -> str:
 def _http_exception(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, HTTPException)
     # A path that others find has its own methods: only Paimon's clients are told what of theirs is not done there.
+    if error.status_code in _UNROUTED and is_icebergs(request.scope["path"]) and request.method not in ("GET", "HEAD"):
+        return _keyfold_error(request, read_only())
     told = error.status_code == HTTPStatus.NOT_FOUND or is_paimon(request)
     if told and error.status_code in _UNROUTED and (refused := not_done(request)) is not None:
         return _keyfold_error(request, refused)

@@ -238,26 +238,28 @@ tags = sa.Table(
     sa.Index("ix_tags_table_id_snapshot_id", "table_id", "snapshot_id"),
 )
 
-# Versions of Delta logs: the log is written after them, from what they name (docs/decisions/0031).
-delta_versions = sa.Table(
-    "delta_versions",
+# Versions that other engines read: their files are written after them, from what they name (docs/decisions/0031).
+published_versions = sa.Table(
+    "published_versions",
     metadata,
     sa.Column("table_id", sa.String, primary_key=True),
-    sa.Column("version", sa.BigInteger, primary_key=True, autoincrement=False),  # from 0, without a gap
+    sa.Column("format", sa.String, primary_key=True),
+    sa.Column("version", sa.BigInteger, primary_key=True, autoincrement=False),  # of each format from 0, without a gap
     sa.Column("snapshot_id", sa.Integer, nullable=False),  # keeps the files
     sa.Column("as_of", sa.Integer, nullable=False),  # the snapshot whose rows they are; it may have expired
     sa.Column("schema_id", sa.Integer, nullable=False),
     sa.Column("committed_at", UtcTime, nullable=False),
-    sa.Column("written_at", UtcTime),  # null while the log does not have it
+    sa.Column("written_at", UtcTime),  # null while its files are not there
     # A snapshot may only be forgotten after the last version that names its files.
     sa.ForeignKeyConstraint(["table_id", "snapshot_id"], ["snapshots.table_id", "snapshots.id"]),
-    sa.Index("ix_delta_versions_table_id_snapshot_id", "table_id", "snapshot_id"),
+    sa.Index("ix_published_versions_table_id_snapshot_id", "table_id", "snapshot_id"),
 )
 _unwritten = sa.text("written_at IS NULL")
 sa.Index(
-    "ix_delta_versions_unwritten",
-    delta_versions.c.table_id,
-    delta_versions.c.version,
+    "ix_published_versions_unwritten",
+    published_versions.c.table_id,
+    published_versions.c.format,
+    published_versions.c.version,
     postgresql_where=_unwritten,
     sqlite_where=_unwritten,
 )

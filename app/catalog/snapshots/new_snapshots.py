@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from app.catalog.shared import checksums
 from app.catalog.shared.models import changelog_files, data_files, runs, snapshot_runs, snapshots, tables
 from app.catalog.shared.transaction import AnyRow, Transaction
-from app.catalog.snapshots.delta_versions import DeltaVersions
+from app.catalog.snapshots.published_versions import PublishedVersions
 from app.core.errors import Conflict
 from app.core.table.history import ChangelogFile, Run, Snapshot, SnapshotKind
 
@@ -59,7 +59,7 @@ class NewSnapshots:
     """What the repository does for a commit. The caller has locked the tables."""
 
     transaction: Transaction
-    delta: DeltaVersions
+    published: PublishedVersions
 
     def commit(self, locked: Mapping[str, AnyRow], news: Sequence[NewSnapshot]) -> list[Snapshot]:
         """Return the snapshots that ``news`` become, one of a table; ``locked`` are the rows of their tables.
@@ -76,7 +76,7 @@ class NewSnapshots:
             made.append(Snapshot(number, new.table_id, dated, new.merge_id, now, new.kind, schema_id))
         self._store(made, news, locked)
         for snapshot in made:
-            self.delta.follow(snapshot, snapshot.schema_id)
+            self.published.follow(snapshot, snapshot.schema_id)
         return made
 
     def add_runs(self, table_id: str, new: Sequence[Run]) -> int:

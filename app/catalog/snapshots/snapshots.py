@@ -12,8 +12,8 @@ from app.catalog.shared import checksums
 from app.catalog.shared.models import (
     changelog_files,
     data_files,
-    delta_versions,
     history_bases,
+    published_versions,
     runs,
     snapshot_runs,
     snapshots,
@@ -238,7 +238,7 @@ class Snapshots:
         Returns their numbers in order. Raise ``NotFound`` when the table is gone.
         """
         current = self.tables.lock(table_id).snapshot_id
-        keeping = (tags, delta_versions, history_bases)
+        keeping = (tags, published_versions, history_bases)
         kept = (sa.select(one.c.snapshot_id).where(one.c.table_id == table_id) for one in keeping)
         keep = {*keep_ids, current, *(number for query in kept for number in self.transaction.execute(query).scalars())}
         every = sa.select(snapshots.c.id).where(snapshots.c.table_id == table_id).order_by(snapshots.c.id)

@@ -14,8 +14,8 @@ from app.catalog.shared.failures import refusing
 from app.catalog.shared.models import (
     batches,
     databases,
-    delta_versions,
     history_bases,
+    published_versions,
     snapshots,
     table_schemas,
     tables,
@@ -314,7 +314,13 @@ class Tables:
     def drop(self, database: str, name: str) -> Table:
         """Remove the table and all the catalog knows of it; its files become garbage. Raise ``NotFound``."""
         table = self.existing(self._lock_named(database, name).id)
-        for naming in (tags, delta_versions, history_bases, snapshots, batches):  # they name what cannot go before them
+        for naming in (
+            tags,
+            published_versions,
+            history_bases,
+            snapshots,
+            batches,
+        ):  # they name what cannot go before them
             self.transaction.execute(naming.delete().where(naming.c.table_id == table.id))
         self.transaction.execute(tables.delete().where(tables.c.id == table.id))
         return table

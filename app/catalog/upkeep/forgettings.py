@@ -16,10 +16,10 @@ from app.catalog.shared import checksums
 from app.catalog.shared.models import (
     batches,
     changelog_files,
-    delta_versions,
     forgettings,
     history_files,
     merges,
+    published_versions,
     runs,
     snapshot_runs,
     snapshots,
@@ -163,7 +163,7 @@ class Forgettings:
 
     def published(self, table_id: str) -> set[int]:
         """Return the snapshots whose files a version of the table's Delta log names."""
-        query = sa.select(delta_versions.c.snapshot_id).where(delta_versions.c.table_id == table_id)
+        query = sa.select(published_versions.c.snapshot_id).where(published_versions.c.table_id == table_id)
         return set(self.transaction.execute(query).scalars())
 
     def naming(self, table_id: str, run_ids: Collection[str]) -> set[int]:

@@ -11,6 +11,8 @@ from textwrap import indent
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from app.core.table.published import Format
+
 _ARROW: Final = "application/vnd.apache.arrow.stream"
 _ROWS: Final = 10  # that a program reads: who wants them all leaves the limit out
 
@@ -21,14 +23,14 @@ class Target:
     ``service`` is the service's URL, ``name`` the table's as ``database.table``.
 
     ``key`` is one of its keys as texts, ``record`` an example of what it takes, ``published`` the lines by which other
-    engines read its Delta log; None where there is none.
+    engines read it, by format; None where nothing is published so.
     """
 
     url: str
     token: bool
     key: Sequence[str]
     record: Mapping[str, Any]
-    published: Mapping[str, str] | None
+    published: Mapping[Format, Mapping[str, str] | None]
     service: str
     name: str
 
@@ -75,6 +77,8 @@ def _curl(target: Target) -> Iterable[Snippet]:
 
 _PYTHON: Final = """import json
 {imports}from urllib.parse import urlencode
+
+from app.core.table.published import Format
 from urllib.request import Request, urlopen
 
 TABLE = {url}
@@ -214,9 +218,7 @@ def _spark(target: Target) -> Iterable[Snippet]:
     own = "from pyspark.sql import SparkSession\n"
     then = "spark = SparkSession.builder.getOrCreate()\nframe = spark.createDataFrame(rows)\nframe.show()"
     yield Snippet("spark", "All rows over HTTP, staged ones folded in", _arrow(target, own, then), "pyspark 4, pyarrow")
-    if target.published is not None:
-        text = f"{target.published['spark']}.show()\n"
-        yield Snippet("spark-delta", "Its Delta log, where Spark reaches the folder", text, "Delta's package for Spark")
+    yield from _of_files(target, "spark", "{}.show()\n", "the package of {} for Spark")
 
 
 def _duckdb(target: Target) -> Iterable[Snippet]:
@@ -225,9 +227,15 @@ def _duckdb(target: Target) -> Iterable[Snippet]:
     # As isort would have it.
     text = text.replace("import pyarrow as pa\nimport duckdb\n", "import duckdb\nimport pyarrow as pa\n")
     yield Snippet("duckdb", "All rows over HTTP, staged ones folded in", text, "duckdb, pyarrow")
-    if target.published is not None:
-        text = f"{target.published['duckdb']}\n"
-        yield Snippet("duckdb-delta", "Its Delta log as SQL, where DuckDB reaches the folder", text)
+    yield from _of_files(target, "duckdb", "{}\n")
+
+
+def _of_files(target: Target, engine: str, program: str, needs: str = "") -> Iterable[Snippet]:
+    """Yield the programs that read the files themselves, of the newest version of each format."""
+    for form, lines in target.published.items():
+        if lines is not None:
+            text, called = program.format(lines[engine]), form.value.title()
+            yield Snippet(f"{engine}-{form.value}", f"As {called}: reads the files", text, needs.format(called))
 
 
 LANGUAGES: Final = (

@@ -17,28 +17,29 @@ from app.core.ddl.writer import table_ddl
 from app.core.errors import Invalid, KeyfoldError
 from app.core.table.history import Table
 from app.core.table.options.entries import Integers
+from app.core.table.published import Format
 from app.core.types.dialects import Dialect
 from app.http.typed_columns import example_of
-from app.services.publishing.delta_state import delta_state
+from app.services.publishing.publication_state import publication_state
 
 
 def show_code(visit: Visit) -> Response:
     """All of them on one page."""
     with visit.parts.database.reading() as repository:
         table = repository.tables.get(*table_name(visit))
-        delta = delta_state(repository, visit.parts.warehouse, table)
-    service = str(visit.request.base_url).rstrip("/")
+        service = str(visit.request.base_url).rstrip("/")
+        published = {one: publication_state(repository, visit.parts.warehouse, table, one, service) for one in Format}
     target = Target(
         service + table_path(*table_name(visit)),
         visit.signed_in,
         _key(visit, table),
         {column.name: example_of(column.type, Integers.NUMBER) for column in table.schema.columns},
-        delta.read_by,
+        {one: state.read_by for one, state in published.items()},
         service,
         pattern_of(*table_name(visit)),
     )
     languages = [(one.name, one.title, [*one.snippets(target)]) for one in LANGUAGES]
-    return table_page(visit, "code", statements=_statements(table), languages=languages, delta=delta)
+    return table_page(visit, "code", statements=_statements(table), languages=languages, published=published)
 
 
 def _statements(table: Table) -> list[tuple[Dialect, str, Invalid | None]]:

@@ -13,9 +13,10 @@ from app.console.parts.words import counted, many, numbered, sized
 from app.console.site.visits import Page, Visit
 from app.console.table_pages.table import TABLE_PAGE, table_name, table_page
 from app.core.table.history import Run
+from app.core.table.published import Format
 from app.services.operating.stats import Amplified, TableStats, amplified, image_progress, table_stats
-from app.services.publishing.delta_state import delta_state
 from app.services.publishing.files import list_files
+from app.services.publishing.publication_state import publication_state
 from app.services.shared.pages import PageRequest
 
 MOST_SNAPSHOTS: Final = 100  # that the plots look back at
@@ -86,7 +87,8 @@ def show_files(visit: Visit) -> Response:
         files = list_files(
             repository, parts.warehouse, table, None, PageRequest(PAGE_FILES, visit.asked("after") or None)
         )
-        delta = delta_state(repository, parts.warehouse, table)
+        service = str(visit.request.base_url)
+        published = {one: publication_state(repository, parts.warehouse, table, one, service) for one in Format}
         snapshots = repository.snapshots.page(table.id, after=None, limit=MOST_SNAPSHOTS)
         images = image_progress(parts.images, table, stats.snapshot)
     return table_page(
@@ -95,7 +97,7 @@ def show_files(visit: Visit) -> Response:
         table=table,
         stats=stats,
         files=files,
-        delta=delta,
+        published=published,
         images=images,
         bars=_bars(stats)[:MOST_PARTITIONS],
         plots=_courses(amplified([*reversed(snapshots)])),

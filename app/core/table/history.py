@@ -55,6 +55,7 @@ class TaskTrigger(StrEnum):
     ROWS = "rows"  # staged records reached merge.max-staged-rows
     RUNS = "runs"  # the runs of the table reached what its compaction options allow
     DELTA = "delta"  # the Delta log lags by delta.publish.interval, or begins
+    ICEBERG = "iceberg"  # the same of Iceberg
 
 
 class SnapshotKind(StrEnum):
@@ -84,9 +85,7 @@ class Database:
 
 @dataclass(frozen=True)
 class Table:
-    """A table as the catalog keeps it; ``snapshot_id`` is the current snapshot's number, None before the first
-    merge. ``created_by`` and ``updated_by`` are as those of a ``Database``.
-    """
+    """A table as the catalog keeps it; ``snapshot_id`` is its current snapshot, None before the first merge."""
 
     id: str
     database: str

@@ -1,11 +1,19 @@
-"""Ids of columns and of ROW fields: unique across a schema, as Paimon's clients demand."""
+"""Ids of columns, of ROW fields and of all places in files: unique across a schema, as Paimon's clients demand."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-from app.core.types.datatype import DataType, walk_types
+import xxhash
+
+from app.core.types.datatype import DataType, Field, walk_types
+
+# Paimon's numbers of what is inside lists and maps (SpecialFields): above and below a base, by column id and depth.
+_INNER_IDS, _MOST_DEPTH, _MOST_NUMBERED = 2**29 - 1, 2**10, 2**18
+# Above all of these, below Paimon's system fields.
+_HASHED_IDS, _HASHED_COUNT = 2**30, 2**30 - 2**16
 
 
 def with_unique_ids(columns: Sequence[tuple[int, DataType]]) -> list[tuple[int, DataType]]:
@@ -46,3 +54,76 @@ class _Ids:
             number = self.claim(field.id)  # before what is inside it
             fields.append(replace(field, id=number, type=self.renumber(field.type)))
         return replace(data_type, key=key, element=element, fields=tuple(fields))
+
+
+class Place(Protocol):
+    """A place of a schema, of which the id is to be known."""
+
+    @property
+    def id(self) -> int:
+        """The Parquet field id."""
+
+    def member(self, field: Field) -> Place:
+        """Return the place of a field of a ROW."""
+
+    def inside(self, what: str) -> Place:
+        """Return the place of an ``element``, ``key`` or ``value``."""
+
+
+@dataclass(frozen=True)
+class OfColumn:
+    """A column or ROW field that has an id of its own, and the ``path`` from it through lists and maps.
+
+    Elements, keys and values have the ids that Paimon gives them, where it gives each its own.
+    """
+
+    own_id: int
+    path: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> int:
+        """As ``Place``."""
+        if not self.path:
+            return self.own_id
+        if self.own_id >= _MOST_NUMBERED or "key" in self.path[:-1]:
+            return _hashed_id(".".join((str(self.own_id), *self.path)))
+        place = self.own_id * _MOST_DEPTH + len(self.path)
+        return _INNER_IDS - place if self.path[-1] == "key" else _INNER_IDS + place
+
+    def member(self, field: Field) -> OfColumn:
+        """As ``Place``."""
+        return OfColumn(field.id)
+
+    def inside(self, what: str) -> OfColumn:
+        """As ``Place``."""
+        return OfColumn(self.own_id, (*self.path, what))
+
+
+@dataclass(frozen=True)
+class OfHidden:
+    """A hidden column, or a place in it: its name and path decide, for any columns come and go.
+
+    ``in_row``: it is inside a ROW of its own, whose members have names that never change; below these are users' types,
+    whose fields have ids.
+    """
+
+    path: str
+    in_row: bool = False
+
+    @property
+    def id(self) -> int:
+        """As ``Place``."""
+        return _hashed_id(self.path)
+
+    def member(self, field: Field) -> OfHidden:
+        """As ``Place``."""
+        what = field.id if self.in_row and field.id >= 0 else field.name
+        return OfHidden(f"{self.path}.{what}", in_row=True)
+
+    def inside(self, what: str) -> OfHidden:
+        """As ``Place``."""
+        return OfHidden(f"{self.path}.{what}", self.in_row)
+
+
+def _hashed_id(path: str) -> int:
+    return _HASHED_IDS + xxhash.xxh3_64_intdigest(path.encode()) % _HASHED_COUNT

@@ -11,18 +11,19 @@ from typing import Any
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ClaimedTask, Repository
 from app.core.errors import Conflict
-from app.core.plan.merging.delta_runs import readable_as
 from app.core.plan.merging.evolution import same_fold
+from app.core.plan.merging.published_runs import readable_as
 from app.core.table.compaction import CompactionPolicy
 from app.core.table.history import ChangelogFile, Run, Snapshot, Table, TaskKind, TaskTrigger
 from app.core.table.history import Task as CatalogTask
 from app.core.table.options.entries import ChangelogProducer, MergeEngine
 from app.core.table.options.parsed import TableOptions
+from app.core.table.published import formats_of
 from app.kernel.plan_tasks import changes_written, runs_written
 from app.kernel.tasks import Result, Task
 from app.services.merging.leases import Done, Lease, claim, run_leased
 from app.services.merging.task_results import plan_of, run_tasks
-from app.services.publishing.delta import waits_for_its_first
+from app.services.publishing.publications import waits_for_its_first
 from app.services.publishing.twins import publish
 from app.services.shared.commits import Commit, commit_on_current
 from app.services.shared.each_table import faults_kept
@@ -105,9 +106,9 @@ def request_failed_compactions(database: CatalogDatabase) -> None:
 
 def other_meanings(repository: Repository, table: Table, snapshot: Snapshot) -> frozenset[int]:
     """Return the ids of the schemas of runs whose state means something else than the table's present one, or which
-    Delta's readers would not find their columns in.
+    other engines would not find their columns in.
     """
-    same = readable_as if table.schema.parsed["delta.publish"] else same_fold
+    same = readable_as if formats_of(table.schema) else same_fold
     written = {run.schema_id for run in snapshot.runs} - {table.schema_id}
     return frozenset(n for n in written if not same(repository.tables.schema_at(table.id, n), table.schema))
 
@@ -216,7 +217,7 @@ class Compaction:
                 claimed.task.id, claimed.lease_owner, snapshot_id=number, rows=self.rows, detail=lease.detail
             )
             if claimed.task.full and claimed.base is not None and snapshot is not None:
-                repository.delta.follow_compaction(claimed.base, snapshot, {run.id for run in self.left})
+                repository.published.follow_compaction(claimed.base, snapshot, {run.id for run in self.left})
             if snapshot is not None and self.rows:
                 request_due_compaction(repository, table, snapshot)
         return Done(self.rows)

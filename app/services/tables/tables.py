@@ -36,7 +36,7 @@ from app.core.table.schema_bounds import DEFAULT_BOUNDS, CatalogBounds, SchemaBo
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 from app.files.layout import Warehouse, table_folder
-from app.services.publishing.delta import follow_alter
+from app.services.publishing.publications import follow_alter
 from app.services.shared.pages import Page, PageRequest, fitting, like, page_of
 
 # Paimon's clients show these among a table's options and send them back in the schema of the next table. Only they are

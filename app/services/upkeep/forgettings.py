@@ -13,13 +13,15 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import Conflict, ErrorCode, Invalid
 from app.core.table.calendar import later
-from app.core.table.history import HISTORY_FOLDER, Table, TaskKind, TaskTrigger
+from app.core.table.history import HISTORY_FOLDER, Table
 from app.core.table.keys import keys_from_json
 from app.core.table.names import name_violations
+from app.core.table.published import Format
 from app.core.table.upkeep.damage import DamagedFile
 from app.core.table.upkeep.forgetting import Forgetting, Remnant, RemnantKind, prints_of
 from app.files.folders import Entry, entries
 from app.files.layout import Warehouse, table_folder
+from app.services.publishing.publications import request_version
 from app.services.shared.damage import noted
 from app.services.shared.each_table import faults_kept
 from app.services.shared.pages import Page, PageRequest, page_of
@@ -38,7 +40,7 @@ def ask_to_forget(
     """Keys (JSON objects) are to be forgotten, of all records that were accepted until now.
 
     ``reference`` is a name of the caller's own for the request: the keys are stored nowhere. Raise ``Invalid`` with
-    the faults of all keys, and ``Conflict`` where a Delta log that no one writes any more keeps what it has.
+    the faults of all keys, and ``Conflict`` where a publication that was turned off keeps what it has.
     """
     faults = list(name_violations(reference, "/reference", "reference")) if reference is not None else []
     try:
@@ -47,12 +49,13 @@ def ask_to_forget(
         raise Invalid(invalid.message, code=invalid.code, violations=[*invalid.violations, *faults]) from invalid
     if faults:
         raise Invalid(faults[0].message, violations=faults)
-    if not table.schema.parsed["delta.publish"] and repository.delta.newest(table.id) is not None:
-        raise Conflict(
-            f"the Delta log of {table.full_name} is turned off and keeps the files of its last version for ever; turn"
-            " delta.publish on, so that a version follows without the keys, and then forget them",
-            code=ErrorCode.DELTA_LOG_STOPPED,
-        )
+    for form in Format:
+        if not table.schema.parsed[form.publish] and repository.published.newest(table.id, form) is not None:
+            raise Conflict(
+                f"{form.publish} of {table.full_name} is turned off, and the files of the last version are kept for"
+                " ever; turn it on, so that a version follows without the keys, and then forget them",
+                code=ErrorCode.PUBLICATION_STOPPED,
+            )
     salt = secrets.token_hex(16)
     prints = list(dict.fromkeys(prints_of(table.schema, read, salt)))
     return repository.forgettings.add(table.id, salt, prints, requested_by, reference)
@@ -65,6 +68,7 @@ def list_forgettings(repository: Repository, table: Table, request: PageRequest)
 
 
 logger = logging.getLogger(__name__)
+_VERSIONS = {Format.DELTA: RemnantKind.DELTA_VERSION, Format.ICEBERG: RemnantKind.ICEBERG_VERSION}
 
 
 def end_forgettings(database: CatalogDatabase, warehouse: Warehouse, grace: timedelta = GRACE) -> int:
@@ -109,7 +113,7 @@ def _set_aside(database: CatalogDatabase, forgetting: Forgetting) -> Iterator[Re
 
 
 def _held(database: CatalogDatabase, warehouse: Warehouse, forgetting: Forgetting) -> Iterator[Remnant]:
-    """Yield the older versions of the Delta log that keep files with the keys."""
+    """Yield the older published versions that keep files with the keys."""
     try:
         held = release(database, warehouse, forgetting, partial(mark_run, warehouse)) if forgetting.held else ()
     except DamagedFile as error:
@@ -118,19 +122,20 @@ def _held(database: CatalogDatabase, warehouse: Warehouse, forgetting: Forgettin
         return
     if held:
         with database.transaction() as repository:
-            yield _versions(repository, forgetting.table_id, held)
+            versions = [_versions(repository, forgetting.table_id, form, held) for form in Format]
+            yield from [one for one in versions if one.count] or versions[:1]
 
 
-def _versions(repository: Repository, table_id: str, held: Sequence[int]) -> Remnant:
+def _versions(repository: Repository, table_id: str, form: Format, held: Sequence[int]) -> Remnant:
     """Return the versions of ``held`` snapshots; a newer one is asked for where there is none."""
-    retained = repository.tables.existing(table_id).schema.parsed["delta.log-retained"]
-    versions = repository.delta.page(table_id)
+    retained = repository.tables.existing(table_id).schema.parsed[form.retained]
+    versions = repository.published.page(table_id, form)
     holding = [one for one in versions if one.snapshot_id in held]
     after = next((one for one in versions if one.version > holding[-1].version), None) if holding else None
     if holding and after is None and not repository.tasks.compacts(table_id):
-        repository.tasks.request(table_id, TaskTrigger.DELTA, TaskKind.COMPACTION, full=True)
+        request_version(repository, table_id, form)
     until = None if after is None else later(after.committed_at, retained)
-    return Remnant(RemnantKind.DELTA_VERSION, len(holding), f"version {holding[0].version}" if holding else "", until)
+    return Remnant(_VERSIONS[form], len(holding), f"version {holding[0].version}" if holding else "", until)
 
 
 def _files(
@@ -163,6 +168,8 @@ def _is_left(path: Sequence[str], named: NamedOfTable) -> bool:
             return folder not in named.changelog_folders
         case ["runs", *inner]:
             return any(is_garbage_run(tuple(inner[:depth]), named) for depth in (1, 2))
+        case ["iceberg", "runs", run, _]:  # bounds of columns in manifests
+            return run not in named.run_ids
         case ["twin", "bucket-0", _]:
             return True
     return False

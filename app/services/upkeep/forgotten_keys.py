@@ -16,6 +16,7 @@ from app.catalog.repository import Repository
 from app.catalog.upkeep.forgettings import Replacements
 from app.core.errors import KeyfoldError, NotFound
 from app.core.table.history import Batch, ChangelogFile, HistoryFile, Run, Snapshot, Table, TaskKind, TaskTrigger
+from app.core.table.published import Format
 from app.core.table.schema import TableSchema
 from app.core.table.upkeep.damage import DamagedFile
 from app.core.table.upkeep.forgetting import Forgetting, Remnant, RemnantKind, Sought
@@ -244,8 +245,9 @@ class _Pass:
         records = sum(before[batch.id] - batch.records for batch in by.batches)
         for one in named.pending:
             forgettings.note_forgotten(one, made.id if made else None, rows, records, held)
-        newest = repository.delta.newest(self.table_id)
-        if named.table.schema.parsed["twin.publish"] or (newest is not None and newest.snapshot_id in held):
+        newest = [repository.published.newest(self.table_id, form) for form in Format]
+        holding = any(one is not None and one.snapshot_id in held for one in newest)
+        if named.table.schema.parsed["twin.publish"] or holding:
             repository.tasks.request(self.table_id, TaskTrigger.DELTA, TaskKind.COMPACTION, full=True)
         _log(named, made)
 

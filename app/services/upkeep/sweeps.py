@@ -23,13 +23,14 @@ from app.files.layout import (
     data_file,
     delta_log,
     history_file,
+    iceberg_file,
     names_table,
     staging_file,
     table_folder,
 )
 from app.files.writable import check_not_gone, now_of, reason_of
 from app.services.explaining.history import file_histories, move_history
-from app.services.publishing.delta import keep_logs
+from app.services.publishing.publications import keep_published
 from app.services.publishing.twins import sweep_twins
 from app.services.shared.each_table import faults_kept
 from app.services.tables.partitions import expire_partitions
@@ -62,7 +63,7 @@ def sweep(
     for table in tables:
         with faults_kept(database.metrics, Upkeep.PARTITIONS, table.full_name):
             expire_partitions(database, table)
-    keep_logs(database, warehouse, tables)
+    keep_published(database, warehouse, tables)
     check_not_gone(warehouse)
     try:
         before = now_of(warehouse) - grace
@@ -226,6 +227,7 @@ def _sweep_table(database: CatalogDatabase, warehouse: Warehouse, table_id: str,
     root = warehouse.path(*folder)
     if named.dropped:  # the log of a table goes with it, not before: the catalog forgets its versions one by one
         remove(warehouse, warehouse.path(*delta_log(table_id)))
+        remove(warehouse, warehouse.path(*iceberg_file(table_id)))
         removed += keep_twins(warehouse, table_id, (), begun_twins(warehouse, table_id), before)
     if named.dropped and all(one.is_folder for one in entries(warehouse, root, recursive=True)):
         remove(warehouse, root)

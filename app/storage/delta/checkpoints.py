@@ -11,11 +11,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.core.table.delta import Published
+from app.core.table.published import Published
 from app.files.folders import entries, remove_file
 from app.files.layout import Warehouse, delta_log
 from app.storage.delta.files import added_files
-from app.storage.delta.log import metadata_of, protocol_of, replace_file
+from app.storage.delta.log import metadata_of, protocol_of
+from app.storage.published.replaced import replace_file
 
 LAST_CHECKPOINT: Final = "_last_checkpoint"
 _NUMBERED: Final = re.compile(r"\.?(\d{20})\.(?:json|checkpoint\.parquet)(?:\.[0-9a-f]{32})?")

@@ -1,7 +1,7 @@
 """Versions of a Delta log as files: each a file of actions, JSON line by line, that is there as a whole or not at all.
 
-What a version holds is decided by the catalog alone (``delta_versions``). So it does not matter who writes it, nor how
-often. Delta's PROTOCOL.md says the form.
+What a version holds is decided by the catalog alone (``published_versions``). So it does not matter who writes it,
+nor how often. Delta's PROTOCOL.md says the form.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import json
 import os
 import uuid
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 from app.core.errors import Conflict
 from app.core.plan.columns.delta_schema import delta_schema
-from app.core.table.delta import Published
+from app.core.table.published import Published
 from app.files.layout import Warehouse, delta_log, sync_folder
 from app.storage.delta.files import added_files, removed_file
+from app.storage.published.replaced import replace_file, written_aside
 
 ENGINE: Final = "Keyfold"
 # Readers look at readerFeatures only. Writers must know all of writerFeatures (PROTOCOL.md, Table Features): this one
@@ -127,7 +127,7 @@ def _create(warehouse: Warehouse, segments: tuple[str, ...], content: bytes) -> 
     """Return whether the file was not there, and is now, whole."""
     path = warehouse.path(*segments)
     if warehouse.local:
-        aside = _written_aside(path, content)
+        aside = written_aside(path, content)
         try:
             os.link(aside, path)
         except FileExistsError:
@@ -141,37 +141,3 @@ def _create(warehouse: Warehouse, segments: tuple[str, ...], content: bytes) -> 
         return False
     replace_file(warehouse, segments, content)
     return True
-
-
-def replace_file(warehouse: Warehouse, segments: tuple[str, ...], content: bytes) -> None:
-    """Write a file of the log, in the place of one that is there."""
-    path = warehouse.path(*segments)
-    if warehouse.local:
-        os.replace(_written_aside(path, content), path)
-        sync_folder(os.path.dirname(path))
-        return
-    if not warehouse.is_store:
-        warehouse.filesystem.create_dir(os.path.dirname(path))
-    with warehouse.filesystem.open_output_stream(path) as sink:
-        sink.write(content)
-
-
-def _written_aside(path: str, content: bytes) -> str:
-    """Return a durable file beside ``path`` that holds ``content``; readers of the log pass over names with a dot in
-    front.
-    """
-    folder, name = os.path.split(path)
-    if not os.path.isdir(folder):
-        os.makedirs(folder, exist_ok=True)
-        sync_folder(os.path.dirname(folder))
-    aside = os.path.join(folder, f".{name}.{uuid.uuid4().hex}")
-    try:
-        with open(aside, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(aside)
-        raise
-    return aside

@@ -13,7 +13,7 @@ from tests.api.conftest import DATABASES, TABLES
 from tests.api.walk import BODIES, READS, TABLE, Fill, filled_catalog, query
 
 WIDE = f"{TABLES}/wide"
-LIVE = ("/healthz", "/readyz", f"{TABLE_PATH}/delta")  # they tell the moment
+LIVE = ("/healthz", "/readyz", f"{TABLE_PATH}/delta", f"{TABLE_PATH}/iceberg")  # they tell the moment
 SET_COMMENT = {"changes": [{"action": "updateComment", "comment": "other"}]}
 Create = Callable[..., dict[str, Any]]
 

@@ -6,11 +6,11 @@ import pytest
 import sqlalchemy as sa
 
 from app.catalog.database import CatalogDatabase
-from app.catalog.shared.models import delta_versions, metadata, tags
+from app.catalog.shared.models import metadata, published_versions, tags
 from app.core.errors import AlreadyExists, Conflict, ErrorCode, NotFound
 from app.core.plan.records.faulty_events import FaultyEvent
-from app.core.table.delta import DeltaVersion
 from app.core.table.history import ChangelogFile, HistoryExtent, HistoryFile, SnapshotKind
+from app.core.table.published import Format, PublishedVersion
 from app.core.table.upkeep.damage import DamagedFile, DamageReason, FileKind, NamedFile
 from tests.catalog.builders import commit, create_table, new_batch, post, request_and_claim, run, schema
 
@@ -129,8 +129,10 @@ def test_dropping_a_table_leaves_nothing_of_it_and_all_of_its_neighbour(database
             repository.rewrites.add(made, restored_from=1)
             tag = tags.insert().values(table_id=table.id, name="kept", snapshot_id=1, created_at=repository.now())
             repository.transaction.execute(tag)
-            version = DeltaVersion(table.id, 0, snapshot_id=1, as_of=1, schema_id=0, committed_at=repository.now())
-            repository.transaction.execute(delta_versions.insert().values(**vars(version)))
+            version = PublishedVersion(
+                table.id, Format.DELTA, 0, snapshot_id=1, as_of=1, schema_id=0, committed_at=repository.now()
+            )
+            repository.transaction.execute(published_versions.insert().values(**vars(version)))
             repository.history.begin_after(table.id, 1, [1])
             repository.history.file(table.id, HistoryExtent(1, 1), 2, [HistoryFile("h.parquet", 0, 2, 2, 1, 10)])
             file = NamedFile(FileKind.RUN, table.id, f"{table.id}/runs/r/0.parquet", 10, run_id="r")

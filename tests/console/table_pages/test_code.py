@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from app.console.parts.snippets import LANGUAGES, Target
+from app.core.table.published import Format
 from tests.console.merged import FIELDS, HOSTILE
 from tests.service import Client, TableClient, serving
 
@@ -103,9 +104,10 @@ def test_every_language_is_there(pasted: dict[str, str]) -> None:
         "ddl-flink",
     }
     assert known <= pasted.keys()
-    target = Target("http://x", False, ["1"], {"id": 1}, {"spark": "a", "duckdb": "b"}, "http://x", "a.b")
+    published = {one: {"spark": "a", "duckdb": "b"} for one in Format}
+    target = Target("http://x", False, ["1"], {"id": 1}, published, "http://x", "a.b")
     named = [snippet.name for language in LANGUAGES for snippet in language.snippets(target)]
-    assert {*named} - pasted.keys() == {"spark-delta", "duckdb-delta"}
+    assert {*named} - pasted.keys() == {f"{engine}-{form}" for engine in ("spark", "duckdb") for form in Format}
     assert not any(pasted["TOKEN"] in text for name, text in pasted.items() if name != "TOKEN")
 
 

@@ -9,9 +9,10 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from app.core.table.history import Table
+from app.core.table.published import Format
 from app.files.layout import Warehouse, table_folder
 from app.services.operating.readiness import take_warehouse
-from app.services.publishing.delta import keep_log
+from app.services.publishing.publications import keep_versions
 from app.services.shared.executor import MergeSite
 from app.services.tables.drops import drop_table
 from app.services.upkeep.sweeps import sweep
@@ -31,13 +32,13 @@ def test_a_log_in_a_bucket_is_written_kept_and_removed(site: MergeSite, store: s
         compact(site, table)
     assert publish(site.database, site.warehouse) == 4
     with site.database.transaction() as repository:
-        repository.delta.write_anew()
+        repository.published.write_anew()
     assert publish(site.database, site.warehouse) == 4  # they are there: nothing is written over
     wanted = [{"id": number, "n": 1} for number in range(3)]
     assert read(site.warehouse, table, store) == wanted
     with site.database.reading() as repository:
         later = repository.now() + timedelta(hours=2)
-    assert keep_log(site.database, site.warehouse, table.id, later) == 3
+    assert keep_versions(site.database, site.warehouse, table.id, Format.DELTA, later) == 3
     assert [one.version for one in versions(site.database, table)] == [3]
     assert read(site.warehouse, table, store) == wanted
     drop_table(site.database, site.warehouse, ("shop", "wide"))

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from app.catalog.database import CatalogDatabase
-from app.core.table.delta import DeltaVersion
 from app.core.table.history import Table
+from app.core.table.published import Format, PublishedVersion
 from app.files.layout import Warehouse, delta_log, table_folder
 from app.services.merging.merges import request_merge, run_next_merge
-from app.services.publishing.delta import Publisher
+from app.services.publishing.publications import Publisher
 from app.services.shared.executor import MergeSite
 from tests.delta_readers import READERS, Rows
 from tests.services.builders import SUM, post
@@ -41,9 +41,9 @@ def read(warehouse: Warehouse, table: Table, reader: str = "deltalake") -> Rows:
     return sorted(READERS[reader](folder_of(warehouse, table)), key=lambda row: str(row["id"]))
 
 
-def versions(database: CatalogDatabase, table: Table) -> list[DeltaVersion]:
+def versions(database: CatalogDatabase, table: Table) -> list[PublishedVersion]:
     with database.reading() as repository:
-        return repository.delta.page(table.id)
+        return repository.published.page(table.id, Format.DELTA)
 
 
 def merge(site: MergeSite, table: Table, *records: Mapping[str, Any]) -> None:

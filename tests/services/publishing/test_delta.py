@@ -14,11 +14,12 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaProtocolError
 
 from app.catalog.database import CatalogDatabase
-from app.catalog.shared.models import delta_versions
+from app.catalog.shared.models import published_versions
 from app.core.table.history import Table
+from app.core.table.published import Format
 from app.core.table.schema import TableSchema
 from app.files.layout import delta_log
-from app.services.publishing.delta import Publisher
+from app.services.publishing.publications import Publisher
 from app.services.shared.executor import MergeSite
 from app.services.tables.partitions import drop_partitions
 from tests.delta_readers import READERS
@@ -90,7 +91,7 @@ def test_what_was_not_published_when_a_process_died_is_published_by_the_next(sit
     publish(site.database, site.warehouse)
     before = Path(site.warehouse.path(*delta_log(table.id, f"{0:020}.json"))).read_bytes()
     with site.database.transaction() as repository:
-        repository.delta.write_anew()  # as if it had died between the file and the catalog
+        repository.published.write_anew()  # as if it had died between the file and the catalog
     assert publish(site.database, site.warehouse) == 1
     assert log_of(site.warehouse, table) == [f"{0:020}.json"]
     assert Path(site.warehouse.path(*delta_log(table.id, f"{0:020}.json"))).read_bytes() == before
@@ -118,7 +119,7 @@ def test_a_log_of_another_time_of_the_catalog_is_not_taken_for_its_own(
     with site.database.transaction() as repository:
         later = repository.now() + timedelta(seconds=5)
         values = {"committed_at": later, "written_at": None}
-        repository.transaction.execute(delta_versions.update().values(values))
+        repository.transaction.execute(published_versions.update().values(values))
     assert publish(site.database, site.warehouse) == 0
     assert "is not the version that the catalog has" in caplog.text
 
@@ -164,7 +165,9 @@ def test_a_compaction_whose_last_snapshot_has_expired_by_its_end_is_published_by
     with database.transaction() as repository:
         last = repository.snapshots.get(table.id, 3)
         repository.snapshots.expire(table.id, {2})
-        assert repository.delta.follow_compaction(base, last, set()) is None
+        before = repository.published.page(table.id, Format.DELTA)
+        repository.published.follow_compaction(base, last, set())
+        assert repository.published.page(table.id, Format.DELTA) == before
 
 
 @pytest.mark.parametrize("reader", READERS)

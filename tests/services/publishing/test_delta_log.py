@@ -15,10 +15,11 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.shared.models import merges
 from app.core.errors import Invalid
 from app.core.table.history import Table
+from app.core.table.published import Format
 from app.files.layout import Warehouse, delta_log
 from app.services.merging.compactions import request_failed_compactions, run_next_compaction
-from app.services.publishing.delta import keep_log, keep_logs, request_due_publications
 from app.services.publishing.files import list_files
+from app.services.publishing.publications import keep_published, keep_versions, request_due_publications
 from app.services.shared.executor import MergeSite
 from app.services.shared.pages import PageRequest
 from app.services.tables.drops import drop_table
@@ -65,7 +66,7 @@ def test_files_of_a_version_are_kept_until_the_log_forgets_it(site: MergeSite, d
     assert [one.version for one in versions(database, table)] == [0, 1, 2, 3]
     for number in range(4):
         assert all(Path(path).exists() for path in paths_of(site.warehouse, table, number))
-    assert keep_log(database, site.warehouse, table.id, later(database)) == 3
+    assert keep_versions(database, site.warehouse, table.id, Format.DELTA, later(database)) == 3
     assert log_of(site.warehouse, table) == [f"{3:020}.checkpoint.parquet", f"{3:020}.json", "_last_checkpoint"]
     sweep(database, site.warehouse, timedelta(0))
     for reader in READERS:
@@ -79,9 +80,9 @@ def test_a_version_is_kept_as_long_as_the_option_says_after_the_next(
 ) -> None:
     table = create_table(database, PUBLISHED | {"delta.log-retained": "3 h"})
     several_versions(site, table, 2)
-    assert keep_log(database, site.warehouse, table.id, later(database, 2)) == 0
-    assert keep_log(database, site.warehouse, table.id, later(database, 4)) == 2
-    assert keep_log(database, site.warehouse, table.id, later(database, 4)) == 0
+    assert keep_versions(database, site.warehouse, table.id, Format.DELTA, later(database, 2)) == 0
+    assert keep_versions(database, site.warehouse, table.id, Format.DELTA, later(database, 4)) == 2
+    assert keep_versions(database, site.warehouse, table.id, Format.DELTA, later(database, 4)) == 0
 
 
 @pytest.mark.slow(reason="writes logs that are read by three engines")
@@ -91,7 +92,7 @@ def test_engines_begin_with_a_checkpoint_and_read_on(reader: str, site: MergeSit
     several_versions(site, table, 11)
     assert f"{10:020}.checkpoint.parquet" in log_of(site.warehouse, table)
     assert read(site.warehouse, table, reader) == [{"id": 1, "n": sum(range(11))}]
-    keep_log(database, site.warehouse, table.id, later(database))
+    keep_versions(database, site.warehouse, table.id, Format.DELTA, later(database))
     merge(site, table, {"id": 2, "n": 1})
     compact(site, table)
     publish(database, site.warehouse)
@@ -120,8 +121,8 @@ def test_the_removal_of_versions_goes_on_where_it_ended(site: MergeSite, databas
     Path(site.warehouse.path(*delta_log(table.id, f"{0:020}.json"))).unlink()
     with database.reading() as repository:
         table_now = repository.tables.existing(table.id)
-    assert keep_logs(database, site.warehouse, [table_now]) == 0
-    assert keep_log(database, site.warehouse, table.id, later(database)) == 3
+    assert keep_published(database, site.warehouse, [table_now]) == 0
+    assert keep_versions(database, site.warehouse, table.id, Format.DELTA, later(database)) == 3
     assert read(site.warehouse, table) == [{"id": 1, "n": 3}]
 
 
@@ -233,7 +234,7 @@ def test_a_table_that_is_turned_off_stays_readable_as_it_was_and_goes_on_when_it
     compact(site, table)
     assert publish(database, site.warehouse) == 0
     sweep(database, site.warehouse, timedelta(0))
-    assert keep_log(database, site.warehouse, table.id, later(database)) == 2
+    assert keep_versions(database, site.warehouse, table.id, Format.DELTA, later(database)) == 2
     assert read(site.warehouse, table) == [{"id": 1, "n": 1}]
     alter(database, option("delta.publish", "true"))
     publish(database, site.warehouse)
@@ -292,5 +293,5 @@ def test_a_table_that_takes_no_deletes_any_more_is_read_on(
     compact(site, table)
     assert publish(database, site.warehouse) == 1
     assert [row["id"] for row in read(site.warehouse, table, reader)] == [2, 3]
-    keep_log(database, site.warehouse, table.id, later(database))
+    keep_versions(database, site.warehouse, table.id, Format.DELTA, later(database))
     assert [row["id"] for row in read(site.warehouse, table, reader)] == [2, 3]

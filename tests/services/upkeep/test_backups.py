@@ -13,10 +13,11 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.dumps import dump
 from app.core.errors import Conflict, Invalid
 from app.core.table.history import Table
+from app.core.table.published import Format
 from app.files.layout import Warehouse
 from app.services.explaining.history import KeptRecord, file_history
 from app.services.merging.merges import request_merge, run_next_merge
-from app.services.publishing.delta import keep_log
+from app.services.publishing.publications import keep_versions
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
 from app.services.upkeep.backups import Backup, back_up, restore
@@ -221,7 +222,7 @@ def test_delta_logs_are_written_anew_where_a_backup_is_put_back(
     publish(site.database, site.warehouse)
     with site.database.reading() as repository:
         later = repository.now() + timedelta(hours=2)
-    assert keep_log(site.database, site.warehouse, table.id, later) == 3
+    assert keep_versions(site.database, site.warehouse, table.id, Format.DELTA, later) == 3
     taken(site, target)
     put_back(target, empty)
     publish(*empty)

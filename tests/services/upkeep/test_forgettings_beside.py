@@ -17,11 +17,12 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict
 from app.core.plan.records.faulty_events import FaultyEvent
+from app.core.table.published import Format
 from app.core.table.schema import TableSchema
 from app.core.table.upkeep.forgetting import ForgettingState, RemnantKind
 from app.files.layout import Warehouse
 from app.services.explaining.history import file_history
-from app.services.publishing.delta import keep_log
+from app.services.publishing.publications import keep_versions
 from app.services.rows.kept_views import Views
 from app.services.rows.lookups import Consistency, Images, row_of
 from app.services.shared.executor import MergeSite
@@ -129,7 +130,7 @@ def test_a_delta_log_lets_go_after_its_time_and_the_snapshot_it_kept_loses_the_k
     [remnant] = waiting.remnants
     assert (waiting.state, remnant.kind, remnant.count) == (ForgettingState.FORGOTTEN, RemnantKind.DELTA_VERSION, 1)
     assert remnant.until is not None
-    keep_log(site.database, site.warehouse, table.id, remnant.until + timedelta(seconds=1))
+    keep_versions(site.database, site.warehouse, table.id, Format.DELTA, remnant.until + timedelta(seconds=1))
     assert gone(site, one, images).held == []
     assert gone(site, one, images).state is ForgettingState.GONE
     assert row_at(site, images, table, ADA, "first") is None

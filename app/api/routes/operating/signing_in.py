@@ -1,4 +1,5 @@
-"""Where senders that have no setting for a token get one: Debezium's login for a JWT, and OAuth2's client credentials.
+"""Where senders that have no setting for a token get one: Debezium's login for a JWT, and OAuth2's client credentials,
+for Iceberg's clients at their own path.
 
 What they are given is the token that they sent, so revoking it ends everything that was begun with it.
 """
@@ -20,6 +21,7 @@ from app.core.access import EVERYBODY
 from app.core.errors import FaultCode, Unauthorized, Violation
 from app.http.browsers import Place, check_host
 from app.http.callers import address_of, count_failure, granted
+from app.http.iceberg_clients import ICEBERG_TOKENS
 from app.http.parts import Parts
 from app.services.access.sessions import check_no_session
 
@@ -65,6 +67,7 @@ async def renew(body: Renewal, request: Request, parts: PartsDep) -> JSONRespons
     return await _jwt(request, parts, body, body.jwt_refresh_token)
 
 
+@router.post(ICEBERG_TOKENS, operation_id="getIcebergToken", include_in_schema=False)
 @router.post("/auth/token", operation_id="getAccessToken", include_in_schema=False)
 async def get_access_token(
     request: Request,

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from app.core.errors import Violation
-from app.core.plan.checks.delta_checks import DELTA_CHECKS
 from app.core.plan.checks.event_checks import EVENT_CHECKS
 from app.core.plan.checks.function_checks import FUNCTION_CHECKS
 from app.core.plan.checks.mode_checks import MODE_CHECKS
 from app.core.plan.checks.order_checks import ORDER_CHECKS
+from app.core.plan.checks.publication_checks import PUBLICATION_CHECKS
 from app.core.plan.columns.column_defaults import DEFAULT_CHECKS
 from app.core.plan.columns.late_horizon import HORIZON_CHECKS
 from app.core.table.options.parsed import TableOptions
@@ -25,7 +25,7 @@ CHECKS: tuple[Check, ...] = (
     *MODE_CHECKS,
     *DEFAULT_CHECKS,
     *HORIZON_CHECKS,
-    *DELTA_CHECKS,
+    *PUBLICATION_CHECKS,
     *EVENT_CHECKS,
 )
 

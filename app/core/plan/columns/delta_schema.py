@@ -44,8 +44,8 @@ DELTA_TYPES: Mapping[Kind, DeltaType | None] = {
 
 
 def delta_type(data_type: DataType) -> Any:
-    """Return the type as a Delta schema has it. Raise ``ValueError`` where Delta has none; ``DELTA_CHECKS`` refuses
-    those.
+    """Return the type as a Delta schema has it. Raise ``ValueError`` where Delta has none, which
+    ``PUBLICATION_CHECKS`` refuses.
     """
     of_kind = DELTA_TYPES[data_type.kind]
     if of_kind is None:

@@ -270,6 +270,13 @@ _TABLE_OPTIONS = (
     Option(
         "delta.log-retained", duration, timedelta(hours=1), "how long a version of the Delta log is kept after the next"
     ),
+    Option("iceberg.publish", boolean, False, "write an Iceberg snapshot with each full compaction"),
+    Option(
+        "iceberg.publish.interval", duration, None, "how far Iceberg's may lag before a full compaction is asked for"
+    ),
+    Option(
+        "iceberg.snapshots-retained", duration, timedelta(hours=1), "how long Iceberg's snapshot is kept after the next"
+    ),
 )
 # Paimon's keys for its own files and writers: valid definitions keep working, and Keyfold lays out files by itself.
 _PAIMONS_OPTIONS = (

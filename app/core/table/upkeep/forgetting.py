@@ -34,6 +34,7 @@ class RemnantKind(StrEnum):
     DAMAGED_FILE = "damaged-file"  # a file that cannot be read, so it is unknown whether it holds a key
     SET_ASIDE_EVENT = "set-aside-event"  # a change event with faults, so it is unknown which key it is of
     DELTA_VERSION = "delta-version"  # an older version of the Delta log, which keeps its files
+    ICEBERG_VERSION = "iceberg-version"  # the same of Iceberg
     FILE = "file"  # a file that nothing names any more; readers that began before have a grace
 
 

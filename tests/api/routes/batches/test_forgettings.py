@@ -162,4 +162,4 @@ def test_a_delta_log_that_nobody_writes_any_more_is_in_the_way(create: Create, s
     off = {"changes": [{"action": "setOption", "key": "delta.publish", "value": "false"}]}
     assert shop.post(T, json=off).status_code == 200
     refused = shop.post(f"{T}/rows:forget", json={"keys": [{"id": 1}]})
-    assert (refused.status_code, refused.json()["errorCode"]) == (409, "delta_log_stopped")
+    assert (refused.status_code, refused.json()["errorCode"]) == (409, "publication_stopped")

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from app.api.shared.deps import Parts
 from app.main import create_app
-from app.services.publishing.delta import Publisher
+from app.services.publishing.publications import Publisher
 from app.settings import Settings
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
 from tests.delta_readers import duckdb_extension

@@ -1,17 +1,18 @@
-"""``T/delta``: what other engines read of a table, and how (docs/delta.md)."""
+"""``T/delta`` and ``T/iceberg``: what other engines read of a table, and how (docs/delta.md, docs/iceberg.md)."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from app.api.shared.answers import Answer, EpochMillis, Told
 from app.api.shared.deps import Reading, ReadTable, WarehouseDep
 from app.api.shared.paths import TABLE_PATH
 from app.api.shared.problems import PROBLEM_RESPONSES
-from app.services.publishing.delta_state import DeltaState, delta_state
+from app.core.table.published import Format
+from app.services.publishing.publication_state import PublicationState, publication_state
 
 router = APIRouter(prefix=TABLE_PATH, tags=["snapshots"], responses=PROBLEM_RESPONSES)
 
@@ -25,39 +26,72 @@ class DeltaLines(Answer):
     trino: str = Field(description="SQL, once, of a catalog `delta` that may register tables; then it is a table")
 
 
+class IcebergLines(Answer):
+    """The line to paste into each engine."""
+
+    pyiceberg: str = Field(description="Python, after `from pyiceberg.catalog import load_catalog`")
+    duckdb: str
+    polars: str = Field(description="Python; pyiceberg must be installed beside Polars")
+    spark: str = Field(description="Python; the session must have Iceberg's package")
+    trino: str = Field(description="what the file of a catalog `keyfold` has, a line each")
+    metadata: str = Field(description="the newest metadata as a file, for engines without a catalog")
+
+
 def _newest(name: str) -> Told:
     return Told(lambda state: _of(state, name))
 
 
 def _of(state: object, name: str) -> object:
-    newest = state.newest if isinstance(state, DeltaState) else None
+    newest = state.newest if isinstance(state, PublicationState) else None
     return None if newest is None else getattr(newest, name)
 
 
-class DeltaAnswer(Answer):
-    """The newest version of the Delta log, and how far it is behind the table."""
-
-    publishes: bool = Field(description="whether the table has delta.publish = true")
+class _PublicationAnswer(Answer):
+    publishes: bool = Field(description="whether the table's option has it published")
     version: Annotated[int | None, _newest("version")] = Field(description="null before the first")
     snapshot_id: Annotated[int | None, _newest("as_of")] = Field(description="the snapshot whose rows the version has")
     committed_at: Annotated[EpochMillis | None, _newest("committed_at")] = Field(description="epoch milliseconds")
     earliest_version: Annotated[
         int | None, Told(lambda state: None if state.earliest is None else state.earliest.version)
-    ] = Field(description="the first that readers can go back to: delta.log-retained")
+    ] = Field(description="the first that readers can go back to")
     behind_batches: Annotated[int, Told("behind.batches")] = Field(
         description="accepted batches that the version does not have, merged or not"
     )
     behind_records: Annotated[int, Told("behind.records")] = Field(description="the records in them")
     behind_millis: int = Field(description="for how long the oldest of them has been waiting")
     waiting: str | None = Field(description="what they wait for, and what to do; null where nothing is missing")
+
+
+class DeltaAnswer(_PublicationAnswer):
+    """The newest version of the Delta log, and how far it is behind the table."""
+
     path: str = Field(description="the folder of the table, which has the log")
     read_by: DeltaLines | None = Field(description="null before the first version")
 
 
+class IcebergAnswer(_PublicationAnswer):
+    """The newest version that Iceberg's readers see, and how far it is behind the table."""
+
+    read_by: IcebergLines | None = Field(description="null before the first version")
+
+
 @router.get("/delta", operation_id="getTableDelta", response_model=DeltaAnswer)
-def get_delta(table: ReadTable, repository: Reading, warehouse: WarehouseDep, response: Response) -> DeltaAnswer:
+def get_delta(
+    table: ReadTable, repository: Reading, warehouse: WarehouseDep, request: Request, response: Response
+) -> DeltaAnswer:
     """What of the table is published as Delta, how far behind that is, and how other engines read it."""
     response.headers["Cache-Control"] = "no-store"  # it tells the moment
-    state = delta_state(repository, warehouse, table)
+    state = publication_state(repository, warehouse, table, Format.DELTA, str(request.base_url))
     lines = None if state.read_by is None else DeltaLines.model_validate(state.read_by)
     return DeltaAnswer.of(state, read_by=lines)
+
+
+@router.get("/iceberg", operation_id="getTableIceberg", response_model=IcebergAnswer)
+def get_iceberg(
+    table: ReadTable, repository: Reading, warehouse: WarehouseDep, request: Request, response: Response
+) -> IcebergAnswer:
+    """What of the table is published as Iceberg, how far behind that is, and how other engines read it."""
+    response.headers["Cache-Control"] = "no-store"  # it tells the moment
+    state = publication_state(repository, warehouse, table, Format.ICEBERG, str(request.base_url))
+    lines = None if state.read_by is None else IcebergLines.model_validate(state.read_by)
+    return IcebergAnswer.of(state, read_by=lines)

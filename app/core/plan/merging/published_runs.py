@@ -1,4 +1,4 @@
-"""Of which runs a published version is made, and which of them Delta's readers read as they are (decision 31)."""
+"""Of which runs a published version is made, and which of them other engines read as they are (decision 31)."""
 
 from __future__ import annotations
 

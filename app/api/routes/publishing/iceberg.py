@@ -1,0 +1,95 @@
+"""Iceberg's REST catalog, for reading: published tables by namespace (docs/iceberg.md).
+
+Not in the OpenAPI document: the forms of these requests and answers are those of Iceberg's own document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Response
+
+from app.api.shared.deps import GrantDep, Reading, ReadTable, WarehouseDep
+from app.api.shared.paging import LARGEST_PAGE, page_size
+from app.api.shared.paths import DatabaseName
+from app.http.iceberg_clients import ICEBERG_PATH
+from app.services.publishing.iceberg_catalog import list_published, load_table
+from app.services.shared.pages import Page, PageRequest
+from app.services.tables import databases
+
+router = APIRouter(prefix=ICEBERG_PATH, include_in_schema=False)
+_NAMESPACES: Final = "/namespaces"
+_NAMESPACE: Final = "/namespaces/{database}"
+_TABLES: Final = "/namespaces/{database}/tables"
+_TABLE: Final = "/namespaces/{database}/tables/{table}"
+
+PageToken = Annotated[str | None, Query(alias="pageToken")]
+PageSize = Annotated[int | None, Query(alias="pageSize")]
+
+
+class _Listed:
+    """A page of names, or all of them where a client does not ask for pages; an empty token asks for the first."""
+
+    def __init__(self, token: str | None, size: int | None) -> None:
+        self._paged = token is not None
+        self._request = PageRequest(page_size(size, LARGEST_PAGE), token or None)
+        self.next_token: str | None = None
+
+    def of(self, page: Callable[[PageRequest], Page[str]]) -> list[str]:
+        """Return the names of what ``page`` lists."""
+        found = page(self._request)
+        names = [*found.items]
+        while not self._paged and found.next_token is not None:
+            found = page(PageRequest(LARGEST_PAGE, found.next_token))
+            names += found.items
+        self.next_token = found.next_token
+        return names
+
+
+@router.get("/config", operation_id="getIcebergConfig")
+def get_config(warehouse: str | None = None) -> dict[str, Any]:  # noqa: ARG001  # clients send it; there is one
+    """No settings. Without a list of endpoints clients try to write, and are told how it is done here."""
+    return {"defaults": {}, "overrides": {}}
+
+
+@router.get(_NAMESPACES, operation_id="listIcebergNamespaces")
+def list_namespaces(
+    repository: Reading, grant: GrantDep, parent: str = "", token: PageToken = None, size: PageSize = None
+) -> dict[str, Any]:
+    """The databases, each a namespace of one level; none has others inside."""
+    shown = grant.scope.shown_databases if not parent else ()
+    listed = _Listed(token, size)
+    names = listed.of(lambda request: databases.list_databases(repository, request, among=shown))
+    return {"namespaces": [[name] for name in names], "next-page-token": listed.next_token}
+
+
+@router.get(_NAMESPACE, operation_id="getIcebergNamespace")
+def get_namespace(database: DatabaseName, repository: Reading) -> dict[str, Any]:
+    """A database."""
+    return {"namespace": [databases.get_database(repository, database).name], "properties": {}}
+
+
+@router.get(_TABLES, operation_id="listIcebergTables")
+def list_tables(
+    database: DatabaseName, repository: Reading, grant: GrantDep, token: PageToken = None, size: PageSize = None
+) -> dict[str, Any]:
+    """The tables that are published."""
+    shown = grant.scope.shown_tables(database)
+    listed = _Listed(token, size)
+    names = listed.of(lambda request: list_published(repository, database, request, shown))
+    found = [{"namespace": [database], "name": name} for name in names]
+    return {"identifiers": found, "next-page-token": listed.next_token}
+
+
+@router.get(_TABLE, operation_id="loadIcebergTable")
+def load(table: ReadTable, repository: Reading, warehouse: WarehouseDep, snapshots: str = "all") -> dict[str, Any]:
+    """The metadata of a table; with ``snapshots=refs`` of its newest snapshot only."""
+    loaded = load_table(repository, warehouse, table, all_snapshots=snapshots != "refs")
+    return {"metadata-location": loaded.location, "metadata": loaded.metadata, "config": {}}
+
+
+@router.post(f"{_TABLE}/metrics", operation_id="reportIcebergMetrics", status_code=204)
+def report_metrics(table: ReadTable) -> Response:  # noqa: ARG001  # 404 where there is none
+    """What a client says of its scan is not kept."""
+    return Response(status_code=204)

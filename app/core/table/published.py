@@ -1,0 +1,68 @@
+"""The versions in which other engines read a table, as the catalog decides them (docs/decisions/0031)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Self
+
+from app.core.table.history import Run
+from app.core.table.schema import TableSchema
+
+
+class Format(StrEnum):
+    """In which form other engines read a table. Each has versions of its own.
+
+    ``publish`` is the option that has a table published, ``interval`` the one that says how far the newest version may
+    lag, ``retained`` how long a version is kept after the next.
+    """
+
+    publish: str
+    interval: str
+    retained: str
+
+    DELTA = "delta", "delta.publish", "delta.publish.interval", "delta.log-retained"
+    ICEBERG = "iceberg", "iceberg.publish", "iceberg.publish.interval", "iceberg.snapshots-retained"
+
+    def __new__(cls, value: str, publish: str, interval: str, retained: str) -> Self:
+        """Return the format with its options."""
+        made = str.__new__(cls, value)
+        made._value_ = value
+        made.publish, made.interval, made.retained = publish, interval, retained
+        return made
+
+
+def formats_of(schema: TableSchema) -> list[Format]:
+    """Return the forms that a table is published in."""
+    return [one for one in Format if schema.parsed[one.publish]]
+
+
+@dataclass(frozen=True)
+class PublishedVersion:
+    """One version: the rows of snapshot ``as_of`` under the columns of ``schema_id``.
+
+    ``snapshot_id`` is the snapshot that keeps its files: ``as_of`` itself where that has one run of each partition,
+    else one that holds what a full compaction of ``as_of`` left, below newer runs. ``written_at`` is when its files
+    were there, None while they are not.
+    """
+
+    table_id: str
+    format: Format
+    version: int
+    snapshot_id: int
+    as_of: int
+    schema_id: int
+    committed_at: datetime
+    written_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a version shows: its runs, the table's schema then, and by id the schemas that runs were written under."""
+
+    version: PublishedVersion
+    schema: TableSchema
+    runs: Sequence[Run]
+    written: Mapping[int, TableSchema]

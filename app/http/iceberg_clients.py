@@ -1,0 +1,42 @@
+"""What Iceberg's clients are told: where their catalog is, and failures in the form that they read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from app.core.errors import Forbidden, KeyfoldError
+
+ICEBERG_PATH: Final = "/iceberg/v1"
+ICEBERG_TOKENS: Final = f"{ICEBERG_PATH}/oauth/tokens"
+_TYPES: Final[Mapping[int, str]] = {
+    400: "BadRequestException",
+    401: "NotAuthorizedException",
+    403: "ForbiddenException",
+    406: "UnsupportedOperationException",
+    503: "ServiceUnavailableException",
+}
+
+
+def is_icebergs(path: str) -> bool:
+    """Return whether the path is one of the Iceberg catalog's."""
+    return path.startswith(f"{ICEBERG_PATH}/")
+
+
+def read_only() -> KeyfoldError:
+    """Return the refusal of everything that writes."""
+    return Forbidden(
+        "the Iceberg catalog is for reading: rows are folded by their table's rules, so write with POST T/batches, with"
+        ' the Python client, or with format("keyfold") in Spark; create and alter tables under /v1/catalog'
+    )
+
+
+def error_member(path: str, error: KeyfoldError, status: int) -> dict[str, Any]:
+    """Return what the member ``error`` of a failure says, by which Iceberg's clients know what to raise.
+
+    A namespace that is missing on the way to a table is no failure of its own: Spark takes the table of
+    ``k.shop.orders.snapshots`` for a namespace first, and looks further only where the table is missing.
+    """
+    missing = "NoSuchTableException" if "/tables/" in path else "NoSuchNamespaceException"
+    kind = missing if status == 404 else _TYPES.get(status, "RESTException")
+    return {"message": error.message, "type": kind, "code": int(status)}

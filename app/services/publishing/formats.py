@@ -1,0 +1,134 @@
+"""What each format does with the versions that the catalog has decided: files come, and go (decisions 31, 53)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from app.catalog.repository import Repository
+from app.catalog.snapshots.published_versions import runs_of
+from app.core.table.published import Format, Published, PublishedVersion
+from app.core.table.schema import TableSchema
+from app.files.layout import Warehouse
+from app.storage.delta.checkpoints import forget_versions, name_checkpoint, write_checkpoint
+from app.storage.delta.log import write_version
+from app.storage.iceberg.kept import forget_files, published_files
+from app.storage.iceberg.metadata import write_metadata
+from app.storage.iceberg.snapshots import write_snapshot
+
+CHECKPOINT_EVERY = 10  # versions: so many small files are read by who opens the table, beside one checkpoint
+
+
+def published_of(repository: Repository, version: PublishedVersion) -> Published:
+    """Return what a version shows. Raise ``NotFound`` when the table is gone."""
+    runs = runs_of(version, repository.snapshots.get(version.table_id, version.snapshot_id))
+    written = {run.schema_id for run in runs}
+    schemas = {one: repository.tables.schema_at(version.table_id, one) for one in {*written, version.schema_id}}
+    return Published(version, schemas[version.schema_id], runs, schemas)
+
+
+def iceberg_versions(
+    repository: Repository, table_id: str, *, up_to: int | None = None
+) -> tuple[Sequence[PublishedVersion], Mapping[int, TableSchema]]:
+    """Return the versions that are kept, up to the number ``up_to``, and their schemas by id."""
+    kept = repository.published.page(table_id, Format.ICEBERG)
+    kept = [one for one in kept if up_to is None or one.version <= up_to]
+    return kept, {number: repository.tables.schema_at(table_id, number) for number in {one.schema_id for one in kept}}
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The written versions of a table from ``first`` on, in order; those before it are to be forgotten."""
+
+    written: Sequence[PublishedVersion]
+
+    @property
+    def first(self) -> PublishedVersion:
+        """The oldest that is kept."""
+        return self.written[0]
+
+
+Forget = Callable[[Repository, Sequence[PublishedVersion]], None]
+"""Remove the files of forgotten versions; ``known`` are those that the catalog has now, under the table's lock."""
+
+
+class VersionFiles(ABC):
+    """The files of a format's versions."""
+
+    kept_every: int
+    """After so many versions the files are looked through; a sweep does so, too."""
+
+    @abstractmethod
+    def write(self, repository: Repository, warehouse: Warehouse, version: PublishedVersion) -> Callable[[], None]:
+        """Return what writes a version's files. Only the first part reads ``repository``."""
+
+    @abstractmethod
+    def keep(self, repository: Repository, warehouse: Warehouse, kept: Kept) -> Callable[[], Forget]:
+        """Return what writes the files that those of forgotten versions leave a need for; what that returns forgets
+        them. Only the first part reads ``repository``, only the last one runs under the table's lock.
+        """
+
+
+class _DeltaFiles(VersionFiles):
+    """A log; it begins with a checkpoint, unless it begins with version 0."""
+
+    kept_every = CHECKPOINT_EVERY
+
+    def write(self, repository: Repository, warehouse: Warehouse, version: PublishedVersion) -> Callable[[], None]:
+        before = repository.published.get(version.table_id, version.format, version.version - 1)
+        earlier = None if before is None else published_of(repository, before)
+        return partial(write_version, warehouse, published_of(repository, version), earlier)
+
+    def keep(self, repository: Repository, warehouse: Warehouse, kept: Kept) -> Callable[[], Forget]:
+        newest = kept.written[-1].version
+        numbers = {kept.first.version, max(newest - newest % CHECKPOINT_EVERY, kept.first.version)} - {0}
+        checkpoints = [published_of(repository, version) for version in kept.written if version.version in numbers]
+
+        def written() -> Forget:
+            sizes = [write_checkpoint(warehouse, version) for version in checkpoints]
+
+            def forget(_: Repository, known: Sequence[PublishedVersion]) -> None:
+                last = checkpoints[-1].version if checkpoints else None
+                if last is not None and last.version in {version.version for version in known}:
+                    name_checkpoint(warehouse, last.table_id, last.version, sizes[-1])
+                forget_versions(warehouse, kept.first.table_id, kept.first.version)
+
+            return forget
+
+        return written
+
+
+class _IcebergFiles(VersionFiles):
+    """A list of manifests for each version, and manifests of each run."""
+
+    kept_every = 10
+
+    def write(self, repository: Repository, warehouse: Warehouse, version: PublishedVersion) -> Callable[[], None]:
+        published = published_of(repository, version)
+        before, schemas = iceberg_versions(repository, version.table_id, up_to=version.version)
+
+        def write() -> None:
+            write_snapshot(warehouse, published, before[-2] if len(before) > 1 else None)
+            write_metadata(warehouse, before, schemas)
+
+        return write
+
+    def keep(self, _: Repository, warehouse: Warehouse, kept: Kept) -> Callable[[], Forget]:
+        first = kept.first
+
+        def listed() -> Forget:
+            # Runs are asked for after the listing: what is live by then and was not listed is new.
+            found = published_files(warehouse, first.table_id)
+
+            def forget(repository: Repository, _: Sequence[PublishedVersion]) -> None:
+                live = {run for _, run in repository.snapshots.live_run_ids(first.table_id)}
+                forget_files(warehouse, found, first.version, live)
+
+            return forget
+
+        return listed
+
+
+FILES: Mapping[Format, VersionFiles] = {Format.DELTA: _DeltaFiles(), Format.ICEBERG: _IcebergFiles()}

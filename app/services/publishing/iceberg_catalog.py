@@ -1,0 +1,55 @@
+"""What Iceberg's catalog answers: tables that are published, and the metadata of one (docs/decisions/0053)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from app.catalog.repository import Repository
+from app.core.errors import Resource, not_found
+from app.core.table.history import Table
+from app.core.table.published import Format
+from app.files.layout import Warehouse
+from app.services.publishing.formats import iceberg_versions
+from app.services.shared.pages import Page, PageRequest, page_of
+from app.storage.iceberg.metadata import empty_metadata, metadata_file, metadata_of
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Iceberg's metadata of a table, and where the same is as a file; None before the first version."""
+
+    metadata: dict[str, Any]
+    location: str | None
+
+
+def list_published(
+    repository: Repository, database: str, request: PageRequest, among: Collection[str] | None
+) -> Page[str]:
+    """Return the names of the published ones in a page of the database's tables. Raise ``NotFound``."""
+    found = repository.tables.page(database, after=request.after, limit=request.and_one_more, among=among)
+    page = page_of(found, request, lambda table: table.name)
+    return Page([table.name for table in page.items if _is_published(repository, table)], page.next_token)
+
+
+def load_table(repository: Repository, warehouse: Warehouse, table: Table, *, all_snapshots: bool = True) -> Loaded:
+    """Return what is published of a table, which was read in the same transaction. Raise ``NotFound`` where nothing
+    is.
+    """
+    if not _is_published(repository, table):
+        message = f"table {table.full_name} is not published as Iceberg: set iceberg.publish = true"
+        raise not_found(Resource.TABLE, table.full_name, message)
+    kept, schemas = iceberg_versions(repository, table.id)
+    versions = [version for version in kept if version.written_at is not None]
+    if not versions:
+        return Loaded(empty_metadata(warehouse, table), None)
+    location = warehouse.uri(*metadata_file(versions[-1]))
+    shown = versions if all_snapshots else versions[-1:]
+    return Loaded(metadata_of(warehouse, shown, schemas), location)
+
+
+def _is_published(repository: Repository, table: Table) -> bool:
+    if table.schema.parsed[Format.ICEBERG.publish]:
+        return True
+    return repository.published.newest(table.id, Format.ICEBERG) is not None

@@ -1,0 +1,128 @@
+"""What of a table is published, how far behind it is, and how other engines read it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.catalog.repository import Repository
+from app.catalog.snapshots.published_versions import Behind
+from app.core.table.history import Table
+from app.core.table.published import Format, PublishedVersion
+from app.files.layout import Warehouse, table_folder
+from app.services.publishing.publications import lags
+from app.storage.iceberg.metadata import metadata_file
+
+
+@dataclass(frozen=True)
+class PublicationState:
+    """The newest version that readers see, None before the first; ``earliest`` is the first that they can go back to.
+
+    ``behind`` are the batches that are not in it, at ``now``. ``waiting`` says why, and what to do; None where nothing
+    is missing. ``path`` is the table's folder; ``read_by`` the line to paste, by engine, None before the first version.
+    """
+
+    publishes: bool
+    newest: PublishedVersion | None
+    earliest: PublishedVersion | None
+    behind: Behind
+    now: datetime
+    waiting: str | None
+    path: str
+    read_by: Mapping[str, str] | None
+
+    @property
+    def behind_millis(self) -> int:
+        """For how long the oldest batch that is not in it has been waiting."""
+        oldest = self.behind.oldest_accepted_at
+        return 0 if oldest is None else max(0, int((self.now - oldest).total_seconds() * 1000))
+
+
+def publication_state(
+    repository: Repository, warehouse: Warehouse, table: Table, form: Format, service: str
+) -> PublicationState:
+    """Return what is published of the table, which was read in the same transaction, as ``form``. ``service`` is the
+    URL of this service, as the caller knows it.
+    """
+    kept = repository.published.page(table.id, form)
+    written = [version for version in kept if version.written_at is not None]
+    newest = written[-1] if written else None
+    return PublicationState(
+        table.schema.parsed[form.publish],
+        newest,
+        written[0] if written else None,
+        repository.published.behind_of(table.id, newest.as_of if newest else 0),
+        repository.now(),
+        _waiting(repository, table, form, kept),
+        warehouse.uri(*table_folder(table.id)),
+        _READ_BY[form](warehouse, table, newest, service) if newest else None,
+    )
+
+
+def _waiting(repository: Repository, table: Table, form: Format, kept: list[PublishedVersion]) -> str | None:
+    if not table.schema.parsed[form.publish]:
+        return f"nothing is published: set {form.publish} = true" + (
+            ", to go on from the version below" if kept else ""
+        )
+    if table.snapshot_id is None:
+        return "nothing was merged yet"
+    pending = [version.version for version in kept if version.written_at is None]
+    if pending:
+        return f"a worker is about to write version {pending[0]}; if it stays so, its log says why"
+    if lags(repository, table, form):
+        return f"the next full compaction publishes what was merged: POST …/compact, or set {form.interval}"
+    if repository.stats.staged(table.id).batches:
+        return "batches are staged: once they are merged, the next full compaction publishes them"
+    return None
+
+
+def _delta(warehouse: Warehouse, table: Table, _: PublishedVersion, __: str) -> dict[str, str]:
+    """Delta's readers are told the folder, whatever the table's name."""
+    folder = table_folder(table.id)
+    place = warehouse.path(*folder) if warehouse.local else warehouse.uri(*folder)
+    schema, name = _text(table.database), _text(table.name)
+    location = _text(warehouse.uri(*folder))
+    return {
+        "duckdb": f"INSTALL delta; LOAD delta; SELECT * FROM delta_scan({_text(place)});",  # noqa: S608  # to be pasted, and quoted
+        "polars": f"polars.scan_delta({json.dumps(place)}).collect()",
+        "spark": f'spark.read.format("delta").load({json.dumps(warehouse.spark_uri(*folder))})',
+        "trino": f"CALL delta.system.register_table(schema_name => {schema}, table_name => {name},"
+        f" table_location => {location})",
+    }
+
+
+def _iceberg(warehouse: Warehouse, table: Table, newest: PublishedVersion, service: str) -> dict[str, str]:
+    """Iceberg's readers are told the catalog; one that has none reads the metadata of the newest version."""
+    uri = f"{service.rstrip('/')}/iceberg"
+    in_sql, in_spark = (f"keyfold.{_name(table.database, q)}.{_name(table.name, q)}" for q in ('"', "`"))
+    names = f"({json.dumps(table.database)}, {json.dumps(table.name)})"
+    loaded = f'load_catalog("keyfold", type="rest", uri={json.dumps(uri)}).load_table({names})'
+    options = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "rest", ".uri": uri}
+    spark = "".join(f'.config("spark.sql.catalog.keyfold{key}", {json.dumps(text)})' for key, text in options.items())
+    attached = f"(TYPE iceberg, ENDPOINT {_text(uri)}, AUTHORIZATION_TYPE 'none')"
+    select = f"SELECT * FROM {in_sql};"  # noqa: S608  # the same
+    return {
+        "pyiceberg": f"{loaded}.scan().to_arrow()",
+        "duckdb": f"INSTALL iceberg; LOAD iceberg; ATTACH 'keyfold' {attached}; {select}",
+        "polars": f"polars.scan_iceberg({loaded}).collect()",
+        "spark": f"SparkSession.builder{spark}.getOrCreate().table({json.dumps(in_spark)})",
+        "trino": f"connector.name=iceberg, iceberg.catalog.type=rest, iceberg.rest-catalog.uri={uri}",
+        "metadata": warehouse.uri(*metadata_file(newest)),
+    }
+
+
+_READ_BY: Mapping[Format, Callable[[Warehouse, Table, PublishedVersion, str], dict[str, str]]] = {
+    Format.DELTA: _delta,
+    Format.ICEBERG: _iceberg,
+}
+
+
+def _text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _name(name: str, quote: str) -> str:
+    """Return a name as SQL has it, with ``quote`` around one that needs it."""
+    return name if name.isidentifier() else quote + name.replace(quote, quote * 2) + quote

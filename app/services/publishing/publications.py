@@ -1,0 +1,191 @@
+"""Publication: the files that other engines read are written after the versions that the catalog has decided, and kept
+as long as they are (docs/decisions/0031).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import Repository
+from app.core.errors import KeyfoldError, NotFound
+from app.core.table.history import Table, TaskKind, TaskTrigger
+from app.core.table.published import Format, PublishedVersion, formats_of
+from app.files.layout import Warehouse
+from app.files.writable import reason_of
+from app.services.publishing.formats import FILES, Kept
+from app.services.shared.each_table import faults_kept
+from app.services.shared.retries import still_waits
+from app.telemetry.entries import Counted, Upkeep
+
+logger = logging.getLogger(__name__)
+RETRY_SECONDS = 30.0
+_Place = tuple[str, Format]  # a table by its id, and a form that it is published in
+
+
+class Publisher:
+    """Writes the files that versions lack, for one worker. A table whose files cannot be written is told and tried
+    again later; the others go on.
+    """
+
+    def __init__(
+        self, database: CatalogDatabase, warehouse: Warehouse, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._database = database
+        self._warehouse = warehouse
+        self._clock = clock
+        self._not_before: dict[_Place, float] = {}
+
+    def publish(self) -> int:
+        """Write the versions that the catalog has and whose files are not there, each table's in order; returns how
+        many.
+        """
+        with self._database.reading() as repository:
+            pending = repository.published.pending()
+        of_place: dict[_Place, list[PublishedVersion]] = {}
+        for version in pending:
+            of_place.setdefault((version.table_id, version.format), []).append(version)
+        return sum(self._publish(place, versions) for place, versions in of_place.items())
+
+    def _publish(self, place: _Place, versions: Sequence[PublishedVersion]) -> int:
+        if self._clock() < self._not_before.get(place, float("-inf")):
+            return 0
+        written = 0
+        try:
+            for version in versions:
+                _write(self._database, self._warehouse, version)
+                written += 1
+        except NotFound:
+            pass  # dropped meanwhile
+        except Exception as error:  # whatever it is, other tables do not wait for it
+            self._database.metrics.count(Counted.UPKEEP_FAULTS, Upkeep(place[1].value))
+            _tell(place, error)
+            self._not_before[place] = self._clock() + RETRY_SECONDS
+            return written
+        self._not_before.pop(place, None)
+        return written
+
+
+def _write(database: CatalogDatabase, warehouse: Warehouse, pending: PublishedVersion) -> None:
+    table_id, form, number = pending.table_id, pending.format, pending.version
+    files = FILES[form]
+    with database.reading() as repository:
+        version = repository.published.get(table_id, form, number)
+        if version is None or version.written_at is not None:
+            return
+        begins = repository.published.get(table_id, form, number - 1) is None
+        write = files.write(repository, warehouse, version)
+    write()
+    with database.transaction() as repository:
+        repository.published.note_written(version)
+    if number and (begins or number % files.kept_every == 0):
+        keep_versions(database, warehouse, table_id, form)
+
+
+def keep_versions(
+    database: CatalogDatabase, warehouse: Warehouse, table_id: str, form: Format, now: datetime | None = None
+) -> int:
+    """Forget the versions that were followed longer ago than the option of the format says: their files first, then in
+    the catalog, which keeps the data files until then. Returns how many versions were forgotten.
+    """
+    with database.reading() as repository:
+        kept = _kept(repository, table_id, form, now or repository.now())
+        if kept is None:
+            return 0
+        prepare = FILES[form].keep(repository, warehouse, kept)
+    forget = prepare()
+    with database.transaction() as repository:
+        repository.tables.lock(table_id)  # of two that name a checkpoint one would name what the other removes
+        known = repository.published.page(table_id, form)
+        forget(repository, known)
+        repository.published.forget_before(kept.first)
+        return sum(version.version < kept.first.version for version in known)
+
+
+def _kept(repository: Repository, table_id: str, form: Format, now: datetime) -> Kept | None:
+    """Return None where nothing is written yet."""
+    written = [version for version in repository.published.page(table_id, form) if version.written_at is not None]
+    if not written:
+        return None
+    retained = repository.tables.existing(table_id).schema.parsed[form.retained]
+    followed = enumerate(after.committed_at for after in written[1:])
+    first = next((place for place, at in followed if now - at < retained), -1)
+    return Kept(written[first:])
+
+
+def keep_published(database: CatalogDatabase, warehouse: Warehouse, tables: Sequence[Table]) -> int:
+    """As ``keep_versions``, of all ``tables`` in all formats; what cannot be done now is done by a later sweep."""
+    forgotten = 0
+    for table in tables:
+        for form in Format:
+            with faults_kept(database.metrics, Upkeep(form.value), table.full_name):
+                forgotten += keep_versions(database, warehouse, table.id, form)
+    return forgotten
+
+
+def _tell(place: _Place, error: Exception) -> None:
+    known = isinstance(error, (KeyfoldError, OSError))
+    reason = reason_of(error) if isinstance(error, OSError) else str(error)
+    table_id, form = place
+    logger.warning("what is published of table %s as %s waits: %s", table_id, form, reason, exc_info=not known)
+
+
+def follow_alter(repository: Repository, before: Table, table: Table) -> None:
+    """What an ALTER publishes, in its transaction: the current snapshot under the new columns, where that can be read
+    so. A table that begins to publish is compacted for it otherwise.
+    """
+    snapshot, formats = repository.snapshots.current(table.id), formats_of(table.schema)
+    if snapshot is None or not formats:
+        return
+    repository.published.follow(snapshot, table.schema_id)
+    for form in formats:
+        if not before.schema.parsed[form.publish] and lags(repository, table, form):
+            request_version(repository, table.id, form)
+
+
+def request_version(repository: Repository, table_id: str, form: Format) -> None:
+    """Ask for a full compaction, which brings a version."""
+    repository.tasks.request(table_id, TaskTrigger(form.value), TaskKind.COMPACTION, full=True)
+
+
+def lags(repository: Repository, table: Table, form: Format) -> bool:
+    """Return whether the newest version shows another snapshot than the current one, or other columns."""
+    newest = repository.published.newest(table.id, form)
+    if newest is None or newest.as_of != table.snapshot_id:
+        return table.snapshot_id is not None
+    return repository.published.shows_other_columns(newest, table.schema)
+
+
+def waits_for_its_first(repository: Repository, table: Table) -> bool:
+    """Return whether the table is published in a form in which no version was ever decided: the compaction that its
+    ALTER asked for is to come, or has failed.
+    """
+    return any(repository.published.newest(table.id, form) is None for form in formats_of(table.schema))
+
+
+def request_due_publications(database: CatalogDatabase, now: datetime | None = None) -> int:
+    """Ask for a full compaction of the tables whose versions lag by the interval of their format; returns how many."""
+    with database.reading() as repository:
+        moment = now or repository.now()
+        due = [version for version in repository.published.behind() if _is_due(repository, version, moment)]
+    for version in due:
+        with database.transaction() as repository:
+            request_version(repository, version.table_id, version.format)
+    return len({version.table_id for version in due})
+
+
+def _is_due(repository: Repository, newest: PublishedVersion, now: datetime) -> bool:
+    table, form = repository.tables.find(newest.table_id), newest.format
+    if table is None or not table.schema.parsed[form.publish]:
+        return False
+    interval = table.schema.parsed[form.interval]
+    if interval is None or not lags(repository, table, form) or repository.tasks.compacts(table.id):
+        return False
+    if still_waits(repository.tasks.failed_compactions(table.id).get(table.id), now):
+        return False
+    _, last = repository.stats.succeeded(table.id, TaskKind.COMPACTION)
+    tried_at = last.finished_at if last is not None and last.full else None
+    return bool(now - max(newest.committed_at, tried_at or newest.committed_at) >= interval)

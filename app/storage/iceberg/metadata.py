@@ -1,0 +1,118 @@
+"""The metadata of a published table: what a catalog answers who loads it, and what a file says for who has no catalog.
+
+It follows from the versions that are kept, and from the schemas of the table.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from app.core.plan.columns.iceberg_schema import iceberg_schema
+from app.core.table.history import Table
+from app.core.table.published import PublishedVersion
+from app.core.table.schema import TableSchema
+from app.files.layout import Warehouse, iceberg_file
+from app.storage.iceberg.snapshots import list_file, sequence_number
+from app.storage.published.replaced import replace_file
+
+_FIRST_PARTITION_FIELD: Final = 1000
+# Spark's procedures remove what they think is left over, and never ask the catalog; they refuse where this is set.
+_PROPERTIES: Final = {"gc.enabled": "false"}
+
+
+def metadata_file(version: PublishedVersion) -> tuple[str, ...]:
+    """Return the segments of the metadata of the versions up to this one. The name is none that Iceberg's readers of
+    folders look for: they would write the next one themselves.
+    """
+    name = f"{version.version:05}-{uuid.UUID(version.table_id)}.metadata.json"
+    return iceberg_file(version.table_id, "metadata", name)
+
+
+def metadata_of(
+    warehouse: Warehouse, versions: Sequence[PublishedVersion], schemas: Mapping[int, TableSchema]
+) -> dict[str, Any]:
+    """Return Iceberg's metadata (version 2) of a table with these versions, in order and at least one; ``schemas`` are
+    those of the versions, by id.
+    """
+    newest = versions[-1]
+    of_snapshots = {version.as_of: version for version in versions}  # the newest of those that show the same
+    shown = list(of_snapshots.values())
+    parents = [None, *(version.as_of for version in shown)]
+    return _metadata(warehouse, newest.table_id, schemas, newest.schema_id) | {
+        "last-sequence-number": sequence_number(newest),
+        "last-updated-ms": _millis(newest.committed_at),
+        "current-snapshot-id": newest.as_of,
+        "refs": {"main": {"snapshot-id": newest.as_of, "type": "branch"}},
+        "snapshots": [_snapshot(warehouse, one, before) for one, before in zip(shown, parents, strict=False)],
+        "snapshot-log": [{"snapshot-id": one.as_of, "timestamp-ms": _millis(one.committed_at)} for one in shown],
+    }
+
+
+def empty_metadata(warehouse: Warehouse, table: Table) -> dict[str, Any]:
+    """Return the metadata of a table that is to be published and has no version yet."""
+    return _metadata(warehouse, table.id, {table.schema_id: table.schema}, table.schema_id) | {
+        "last-sequence-number": 0,
+        "last-updated-ms": _millis(table.created_at),
+        "refs": {},
+        "snapshots": [],
+        "snapshot-log": [],
+    }
+
+
+def _metadata(warehouse: Warehouse, table_id: str, schemas: Mapping[int, TableSchema], current: int) -> dict[str, Any]:
+    return {
+        "format-version": 2,
+        "table-uuid": str(uuid.UUID(table_id)),
+        "location": warehouse.uri(*iceberg_file(table_id)),
+        "last-column-id": max(_largest_id(schema) for schema in schemas.values()),
+        "schemas": [iceberg_schema(schemas[number]) | {"schema-id": number} for number in sorted(schemas)],
+        "current-schema-id": current,
+        "partition-specs": [{"spec-id": 0, "fields": []}],
+        "default-spec-id": 0,
+        "last-partition-id": _FIRST_PARTITION_FIELD - 1,
+        "sort-orders": [{"order-id": 0, "fields": []}],
+        "default-sort-order-id": 0,
+        "properties": _PROPERTIES,
+        "metadata-log": [],
+    }
+
+
+def _snapshot(warehouse: Warehouse, version: PublishedVersion, parent: int | None) -> dict[str, Any]:
+    return {
+        "snapshot-id": version.as_of,
+        **({} if parent is None else {"parent-snapshot-id": parent}),
+        "sequence-number": sequence_number(version),
+        "timestamp-ms": _millis(version.committed_at),
+        "manifest-list": warehouse.uri(*list_file(version)),
+        "schema-id": version.schema_id,
+        "summary": {"operation": "overwrite"},
+    }
+
+
+def _largest_id(schema: TableSchema) -> int:
+    return max(_all_ids(iceberg_schema(schema)))
+
+
+def _all_ids(found: Any) -> list[int]:
+    if isinstance(found, dict):
+        own = [found[name] for name in ("id", "element-id", "key-id", "value-id") if name in found]
+        return own + [number for inner in found.values() for number in _all_ids(inner)]
+    if isinstance(found, list):
+        return [number for inner in found for number in _all_ids(inner)]
+    return []
+
+
+def _millis(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)
+
+
+def write_metadata(
+    warehouse: Warehouse, versions: Sequence[PublishedVersion], schemas: Mapping[int, TableSchema]
+) -> None:
+    """Write the metadata as a file, for who has no catalog."""
+    content = json.dumps(metadata_of(warehouse, versions, schemas), ensure_ascii=False).encode()
+    replace_file(warehouse, metadata_file(versions[-1]), content)

@@ -1,0 +1,77 @@
+"""A published version as Iceberg has it: a snapshot, whose list names the manifests of the runs."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import fastavro
+
+from app.core.table.published import Published, PublishedVersion
+from app.files.layout import Warehouse, iceberg_file
+from app.storage.iceberg.avro_schemas import MANIFEST_LIST
+from app.storage.iceberg.manifests import Content, Manifest, avro_bytes, run_manifest, write_manifests
+from app.storage.published.replaced import replace_file
+
+Named = Mapping[str, Any]
+"""What a list says of a manifest."""
+
+
+def list_file(version: PublishedVersion) -> tuple[str, ...]:
+    """Return the segments of a version's list."""
+    return iceberg_file(version.table_id, "metadata", f"snap-{version.version}.avro")
+
+
+def sequence_number(version: PublishedVersion) -> int:
+    """Return Iceberg's number of a version, which grows from 1."""
+    return version.version + 1
+
+
+def write_snapshot(warehouse: Warehouse, published: Published, before: PublishedVersion | None) -> None:
+    """Write what a version needs besides the data files: manifests of runs that ``before`` has not, and the list.
+
+    Raise ``DamagedFile``, ``Unfoldable``, ``OSError``.
+    """
+    version = published.version
+    earlier = {} if before is None else _read(warehouse, before)
+    records: list[Named] = []
+    for run in published.runs:
+        names = [warehouse.uri(*run_manifest(version.table_id, run.id, content)) for content in Content]
+        there = [earlier[name] for name in names if name in earlier]
+        records += there or (_named(version, manifest) for manifest in write_manifests(warehouse, published, run))
+    header = {
+        "snapshot-id": str(version.as_of),
+        "sequence-number": str(sequence_number(version)),
+        "format-version": "2",
+    }
+    replace_file(warehouse, list_file(version), avro_bytes(MANIFEST_LIST, records, header))
+
+
+def _named(version: PublishedVersion, manifest: Manifest) -> Named:
+    number = sequence_number(version)
+    return {
+        "manifest_path": manifest.uri,
+        "manifest_length": manifest.size_bytes,
+        "partition_spec_id": 0,
+        "content": manifest.content,
+        "sequence_number": number,
+        "min_sequence_number": number,
+        "added_snapshot_id": version.as_of,
+        "added_files_count": manifest.files,
+        "existing_files_count": 0,
+        "deleted_files_count": 0,
+        "added_rows_count": manifest.rows,
+        "existing_rows_count": 0,
+        "deleted_rows_count": 0,
+    }
+
+
+def _read(warehouse: Warehouse, version: PublishedVersion) -> dict[str, Named]:
+    """Return what the list of an earlier version says, by the URI of the manifest; nothing where it is gone."""
+    try:
+        with warehouse.filesystem.open_input_stream(warehouse.path(*list_file(version))) as source:
+            records: Iterable[Any] = fastavro.reader(io.BytesIO(source.read()))
+            return {record["manifest_path"]: record for record in records}
+    except FileNotFoundError:
+        return {}

@@ -1,0 +1,1 @@
+"""What every format asks of the runs that a version shows."""

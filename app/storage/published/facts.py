@@ -1,0 +1,138 @@
+"""What the data files of a published version say of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyroaring import FrozenBitMap
+
+from app.core.errors import Unfoldable
+from app.core.plan.merging.merge_plan import compile_plan
+from app.core.rules.row import LIVE_COLUMN, Liveness
+from app.core.table.history import DataFile, Run
+from app.core.table.published import Published
+from app.core.table.schema import TableSchema
+from app.core.table.upkeep.damage import NamedFile
+from app.core.types.kinds import Family
+from app.files.layout import Warehouse
+from app.files.named_files import file_of_run, opened_parquet
+
+Bound = int | str | date
+_BOUNDED = (Family.INTEGER, Family.DATE, Family.TEXT)  # whose bounds every format holds exactly
+_LONGEST_BOUND = 64  # characters
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of a file: whether rows may be hidden, columns with the carries of their totals, and of which
+    columns nulls are counted and (true) bounds are told.
+    """
+
+    may_hide: bool
+    carries: tuple[tuple[str, str], ...]
+    columns: tuple[tuple[str, bool], ...]
+
+    @classmethod
+    def of(cls, written: TableSchema) -> _Asked:
+        """Of a file that was written under this schema."""
+        plan = compile_plan(written)
+        return cls(
+            plan.row.liveness is not Liveness.ALWAYS,
+            tuple((bounds.column.name, bounds.carry) for bounds in plan.totals),
+            tuple((column.name, column.type.family in _BOUNDED) for column in written.columns),
+        )
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """What a file says of its rows: the places of those that no reader sees, and by column the count of nulls and the
+    bounds, of hidden rows, too.
+    """
+
+    dead: FrozenBitMap
+    null_counts: tuple[tuple[str, int], ...]
+    bounds: tuple[tuple[str, Bound, Bound], ...]
+
+
+def facts_of(warehouse: Warehouse, published: Published, run: Run, file: DataFile) -> FileFacts:
+    """Return the facts of a file of a version's run. Raise ``DamagedFile``, and ``Unfoldable`` where a row has a total
+    that its column cannot hold, which no commit lets through (decision 5).
+    """
+    named = file_of_run(published.version.table_id, run.id, file)
+    return _facts(warehouse, named, _Asked.of(published.written[run.schema_id]))
+
+
+@lru_cache(maxsize=10_000)  # files never change, and each is asked for twice: when it comes and when it goes
+def _facts(warehouse: Warehouse, file: NamedFile, asked: _Asked) -> FileFacts:
+    with opened_parquet(warehouse, file) as parquet:
+        _check_totals(parquet, asked)
+        dead = FrozenBitMap(_dead_rows(parquet) if asked.may_hide else ())
+        nulls, bounds = [], []
+        for name, bounded in asked.columns:
+            chunks = _chunks(parquet.metadata, name)
+            if chunks:
+                nulls.append((name, sum(chunk.null_count for chunk in chunks)))
+                found = _bounds(chunks) if bounded else None
+                bounds += [] if found is None else [(name, *found)]
+    return FileFacts(dead, tuple(nulls), tuple(bounds))
+
+
+def _check_totals(parquet: pq.ParquetFile, asked: _Asked) -> None:
+    there = set(parquet.schema_arrow.names)
+    for name, carry in asked.carries:
+        if carry in there and not _all_null(parquet, carry):
+            raise Unfoldable(f"column {name!r} of a row is out of range: it cannot be published")
+
+
+def _all_null(parquet: pq.ParquetFile, name: str) -> bool:
+    chunks = _chunks(parquet.metadata, name)
+    if chunks and sum(chunk.null_count for chunk in chunks) == parquet.metadata.num_rows:
+        return True
+    return bool(parquet.read(columns=[name])[name].null_count == parquet.metadata.num_rows)
+
+
+def _dead_rows(parquet: pq.ParquetFile) -> Iterator[int]:
+    """Yield the places of the rows that no reader sees."""
+    if LIVE_COLUMN not in parquet.schema_arrow.names:
+        yield from range(parquet.metadata.num_rows)
+        return
+    start = 0
+    for batch in parquet.iter_batches(columns=[LIVE_COLUMN]):
+        live: pa.Array = pc.fill_null(batch.column(0), False)
+        yield from (int(place) + start for place in np.flatnonzero(~live.to_numpy(zero_copy_only=False)))
+        start += len(batch)
+
+
+def _chunks(metadata: pq.FileMetaData, name: str) -> Sequence[pq.Statistics]:
+    """Return the statistics of a column in each row group; none where it is nested, or a row group has none. Of `a.b`
+    none: a field `b` of a column `a` has the same path.
+    """
+    if "." in name:
+        return ()
+    found = []
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        places = [place for place in range(group.num_columns) if group.column(place).path_in_schema == name]
+        statistics = group.column(places[0]).statistics if places else None
+        if statistics is None or not statistics.has_null_count:
+            return ()
+        found.append(statistics)
+    return found
+
+
+def _bounds(chunks: Sequence[pq.Statistics]) -> tuple[Bound, Bound] | None:
+    """Return the smallest and the largest value; None where they are not known, or long."""
+    valued = [chunk for chunk in chunks if chunk.num_values]
+    if not valued or not all(chunk.has_min_max for chunk in valued):
+        return None
+    low, high = min(chunk.min for chunk in valued), max(chunk.max for chunk in valued)
+    if isinstance(low, str) and max(len(low), len(high)) > _LONGEST_BOUND:
+        return None
+    return low, high
