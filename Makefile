@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
 PAIMON := .venv-paimon
+SPARK_READERS := .venv-spark-readers
 HOST ?= 127.0.0.1
 PORT ?= 8080
 DATA ?= keyfold-data
@@ -114,6 +115,12 @@ $(PEERS)/.installed: bench/requirements-peers.txt
 $(PAIMON)/.installed: tests/acceptance/paimon_client/requirements.txt
 	$(PYTHON) -m venv $(PAIMON)
 	$(PAIMON)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
+# Spark with Delta's and Iceberg's packages for tests/acceptance/test_spark_readers.py, which asks for it by itself.
+$(SPARK_READERS)/.installed: tests/acceptance/spark_readers/requirements.txt
+	$(PYTHON) -m venv $(SPARK_READERS)
+	$(SPARK_READERS)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
 # The Python client without asyncio, of the one with it; a test compares what is committed.

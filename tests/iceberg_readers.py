@@ -12,6 +12,7 @@ import duckdb_extension_avro
 import duckdb_extension_httpfs
 import duckdb_extension_iceberg
 import polars
+from pyiceberg.catalog import load_catalog
 from pyiceberg.table import StaticTable
 
 from tests.delta_readers import Rows, plain
@@ -51,5 +52,22 @@ def duckdb_extensions() -> tuple[str, ...]:
         str(next(Path(wheel.__file__).parent.rglob(f"{name}.duckdb_extension"))) for name, wheel in wheels.items()
     )
 
+
+def by_pyiceberg(service: str, name: str) -> Rows:
+    catalog = load_catalog("keyfold", type="rest", uri=f"{service}/iceberg")
+    return plain(catalog.load_table(name).scan().to_arrow())
+
+
+def by_duckdb(service: str, name: str) -> Rows:
+    with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
+        for extension in duckdb_extensions():
+            connection.load_extension(extension)
+        options = f"TYPE iceberg, ENDPOINT '{service}/iceberg', AUTHORIZATION_TYPE 'none'"
+        connection.execute(f"ATTACH 'keyfold' AS keyfold ({options})")
+        return plain(connection.execute(f"SELECT * FROM keyfold.{name}").to_arrow_table())  # noqa: S608  # the same
+
+
+OVER_HTTP: Mapping[str, Callable[[str, str], Rows]] = {"pyiceberg": by_pyiceberg, "duckdb": by_duckdb}
+"""Those that ask the catalog of the service at an address for a table by its name."""
 
 READERS: Mapping[str, Reader] = {"pyiceberg": with_pyiceberg, "polars": with_polars, "duckdb": with_duckdb}

@@ -106,6 +106,7 @@ class TableClient:
 
     def __init__(self, client: Client, database: str, table: str) -> None:
         self.client = client
+        self.name = f"{database}.{table}"
         self.path = f"/v1/catalog/databases/{quote(database)}/tables/{quote(table)}"
 
     def post_batch(self, records: Sequence[Mapping[str, Any]], *, wait: int = 0, **headers: str) -> httpx.Response:

@@ -1,4 +1,4 @@
-"""Delta logs of tables that real Spark merges and compacts, read by other engines; ``kill -9`` at any moment."""
+"""What tables publish that real Spark merges and compacts, read by other engines; ``kill -9`` at any moment."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from app.core.table.published import Format
 from app.core.table.schema import TableSchema
 from tests.acceptance.test_restart import SETTINGS, api, until
 from tests.delta_readers import READERS, as_answered
+from tests.iceberg_readers import OVER_HTTP
 from tests.service import Client, TableClient, serving
-from tests.services.publishing.test_delta_histories import TYPES
+from tests.services.publishing.test_published_histories import TYPES
 
 KEYS = 40
 COLUMNS = {
@@ -42,6 +44,7 @@ ASSEMBLED: Mapping[str, Any] = {
         "record.absent-columns": "unchanged",
         "num-sorted-run.compaction-trigger": "99",
         "delta.publish": "true",
+        "iceberg.publish": "true",
     },
 }
 SUM: Mapping[str, Any] = {
@@ -53,6 +56,8 @@ SUM: Mapping[str, Any] = {
         "merge.max-staleness": "100 ms",
         "delta.publish": "true",
         "delta.publish.interval": "1 s",
+        "iceberg.publish": "true",
+        "iceberg.publish.interval": "1 s",
     },
 }
 
@@ -63,18 +68,26 @@ def created(client: Client, name: str, schema: Mapping[str, Any]) -> TableClient
     return TableClient(client, "lake", name)
 
 
-def told(table: TableClient) -> dict[str, Any]:
-    answer: dict[str, Any] = table.client.get(f"{table.path}/delta").raise_for_status().json()
+def told(table: TableClient, form: str = "delta") -> dict[str, Any]:
+    answer: dict[str, Any] = table.client.get(f"{table.path}/{form}").raise_for_status().json()
     return answer
+
+
+def published(table: TableClient) -> bool:
+    return all(told(table, form)["waiting"] is None for form in Format)
 
 
 def check(table: TableClient, schema: Mapping[str, Any]) -> None:
     """All engines read what all lookups answer."""
     found = table.batch_get([{"id": key} for key in range(KEYS)], consistency="merged")
     wanted = sorted(json.dumps(row, sort_keys=True) for row in found if row is not None)
+    of_table = TableSchema.from_json(dict(schema))
     folder = unquote(urlsplit(told(table)["path"]).path)
-    for name, reader in READERS.items():
-        read = as_answered(TableSchema.from_json(dict(schema)), reader(folder))
+    service = str(table.client.base_url).rstrip("/")
+    found_by = {f"delta {name}": reader(folder) for name, reader in READERS.items()}
+    found_by |= {f"iceberg {name}": reader(service, table.name) for name, reader in OVER_HTTP.items()}
+    for name, rows in found_by.items():
+        read = as_answered(of_table, rows)
         assert sorted(json.dumps(json.loads(row), sort_keys=True) for row in read) == wanted, name
 
 
@@ -97,19 +110,20 @@ def test_engines_read_what_lookups_answer_after_each_compaction(client: Client) 
         for _ in range(random.randint(1, 3)):
             table.post_batch([record(random) for _ in range(60)], wait=60).raise_for_status()
         assert table.finished(client.post(f"{table.path}/compact").json())["state"] == "succeeded"
-        until(lambda: told(table)["waiting"] is None, "the publication")
-        assert (told(table)["behindBatches"], told(table)["version"] >= turn) == (0, True)
+        until(lambda: published(table), "the publication")
+        for form in Format:
+            assert (told(table, form)["behindBatches"], told(table, form)["version"] >= turn) == (0, True)
         check(table, ASSEMBLED)
 
 
 @pytest.mark.slow(reason="merges on Spark")
 def test_every_type_is_read_as_spark_writes_it(client: Client) -> None:
     fields = [{"name": "id", "type": "BIGINT"}, *({"name": f"c{n}", "type": kind} for n, kind in enumerate(TYPES))]
-    schema = {"fields": fields, "primaryKeys": ["id"], "options": {"delta.publish": "true"}}
+    schema = {"fields": fields, "primaryKeys": ["id"], "options": {one.publish: "true" for one in Format}}
     table = created(client, "typed", schema)
     row = {"id": 1, **{f"c{n}": value for n, value in enumerate(TYPES.values())}}
     assert table.post_batch([row, {"id": 2}], wait=60).raise_for_status().json()["state"] == "merged"
-    until(lambda: told(table)["waiting"] is None, "the publication")
+    until(lambda: published(table), "the publication")
     check(table, schema)
 
 
@@ -146,7 +160,7 @@ def test_the_log_is_whole_whenever_processes_are_killed(tmp_path: Path, spark_re
             service.kill()
     with api(tmp_path, spark_remote) as (_, client):
         table = TableClient(client, "lake", "summed")
-        until(lambda: told(table)["waiting"] is None, "the publication")
+        until(lambda: published(table), "the publication")
         check(table, SUM)
         folder = Path(unquote(urlsplit(told(table)["path"]).path), "_delta_log")
         numbers = sorted(int(path.stem) for path in folder.glob("*.json"))

