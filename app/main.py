@@ -27,7 +27,7 @@ from app.api.routes.batches import batches, batches_of_tables, forgettings, row_
 from app.api.routes.explaining import explain, lateness, simulations
 from app.api.routes.merging import compactions, merges
 from app.api.routes.operating import damage, health, metrics, signing_in, stats, tokens
-from app.api.routes.publishing import files, iceberg, publications, twins
+from app.api.routes.publishing import files, iceberg, publications
 from app.api.routes.rows import rows, scans
 from app.api.routes.rows.direct_rows import DirectRows
 from app.api.routes.snapshots import changelog, comparisons, snapshots, tags
@@ -104,7 +104,6 @@ ROUTERS = (
     rules,
     simulations,
     tokens,
-    twins,
 )
 
 

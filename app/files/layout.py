@@ -137,11 +137,6 @@ def iceberg_file(table_id: str, *path: str) -> tuple[str, ...]:
     return (table_id, "iceberg", *path)
 
 
-def twin_file(table_id: str, *path: str) -> tuple[str, ...]:
-    """Return the segments of a file below the folder of the table's twins, or of a folder."""
-    return (table_id, "twin", *path)
-
-
 def data_file(table_id: str, run_id: str, name: str) -> tuple[str, ...]:
     """Return the segments of one data file of a run."""
     return (*run_folder(table_id, run_id), name)

@@ -75,7 +75,6 @@ class Upkeep(StrEnum):
     SWEEP = "sweep"  # files that nothing names are removed
     DELTA = "delta"  # logs are written and cut
     ICEBERG = "iceberg"  # metadata is
-    TWINS = "twins"
     SCRUB = "scrub"  # files are read to find damage
     IMAGES = "images"  # those that lookups need are asked for
     FORGETTING = "forgetting"  # keys are forgotten

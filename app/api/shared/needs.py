@@ -103,7 +103,7 @@ NEEDS: Final[Mapping[str, Need | None]] = {
     ),
     **dict.fromkeys(("getTable", "getRules", "getTableStats", "listFiles", "listPartitions", "getChangelog"), _READ),
     **dict.fromkeys(("listSetAsideEvents", "getSetAsideEvent"), _READ),
-    **dict.fromkeys(("listDamage", "getTableDdl", "getTableDelta", "getTableIceberg", "getTableToken"), _READ),
+    **dict.fromkeys(("listDamage", "getTableDdl", "getTableDelta", "getTableIceberg"), _READ),
     **dict.fromkeys(("validateChanges", "getTableDocument"), _READ),
     **dict.fromkeys(("getRow", "getRowByPath", "batchGetRows", "scanRows", "countRows", "simulateRows"), _READ),
     **dict.fromkeys(("explainRow", "explainRowByPath"), _READ),

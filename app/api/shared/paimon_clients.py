@@ -54,9 +54,9 @@ _D: Final = "databases/{}"
 _T: Final = f"{_D}/tables/{{}}"
 NO_FILES: Final = NotDone(
     "the files of a Keyfold table are not Paimon's, so Paimon's clients can neither read nor write them: read rows with"
-    " GET T/rows or GET T/rows:scan, write with POST T/batches; to read with these clients, set the option twin.publish"
-    " to true and POST T/compact",
-    (f"POST {_T}/auth",),
+    " GET T/rows or GET T/rows:scan, write with POST T/batches; PyIceberg and others read the files where"
+    " iceberg.publish is true: GET T/iceberg says how",
+    (f"POST {_T}/auth", f"GET {_T}/token"),
 )
 NOT_DONE: Final[Iterable[NotDone]] = (
     NotDone(

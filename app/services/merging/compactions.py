@@ -24,7 +24,6 @@ from app.kernel.tasks import Result, Task
 from app.services.merging.leases import Done, Lease, claim, run_leased
 from app.services.merging.task_results import plan_of, run_tasks
 from app.services.publishing.publications import waits_for_its_first
-from app.services.publishing.twins import publish
 from app.services.shared.commits import Commit, commit_on_current
 from app.services.shared.each_table import faults_kept
 from app.services.shared.executor import MergeSite
@@ -209,8 +208,6 @@ class Compaction:
     def finish(self, lease: Lease) -> Done:
         """Note that the compaction is done, and request what is due now."""
         site, claimed, table, snapshot = self.site, self.claimed, self.claimed.table, self.snapshot
-        if not any(_all_of(runs, self.other) for runs in _partitions(self.left)):  # full, but for what came meanwhile
-            publish(site, table, snapshot)
         with site.database.transaction() as repository:
             number = snapshot.id if snapshot else None
             repository.leases.finish_compaction(

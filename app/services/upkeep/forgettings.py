@@ -170,6 +170,4 @@ def _is_left(path: Sequence[str], named: NamedOfTable) -> bool:
             return any(is_garbage_run(tuple(inner[:depth]), named) for depth in (1, 2))
         case ["iceberg", "runs", run, _]:  # bounds of columns in manifests
             return run not in named.run_ids
-        case ["twin", "bucket-0", _]:
-            return True
     return False

@@ -247,7 +247,7 @@ class _Pass:
             forgettings.note_forgotten(one, made.id if made else None, rows, records, held)
         newest = [repository.published.newest(self.table_id, form) for form in Format]
         holding = any(one is not None and one.snapshot_id in held for one in newest)
-        if named.table.schema.parsed["twin.publish"] or holding:
+        if holding:
             repository.tasks.request(self.table_id, TaskTrigger.DELTA, TaskKind.COMPACTION, full=True)
         _log(named, made)
 

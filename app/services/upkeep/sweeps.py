@@ -31,10 +31,8 @@ from app.files.layout import (
 from app.files.writable import check_not_gone, now_of, reason_of
 from app.services.explaining.history import file_histories, move_history
 from app.services.publishing.publications import keep_published
-from app.services.publishing.twins import sweep_twins
 from app.services.shared.each_table import faults_kept
 from app.services.tables.partitions import expire_partitions
-from app.storage.paimon.twins import begun_twins, keep_twins
 from app.telemetry.entries import Upkeep
 
 logger = logging.getLogger(__name__)
@@ -45,7 +43,6 @@ GRACE = timedelta(hours=1)  # younger files may belong to a merge under way or t
 CLOCK_SKEW = timedelta(minutes=5)  # between the catalog's clock, which dates merges, and that of the file system
 CHUNK = 100  # staging files that are removed under one lock of their table
 HELD_SECONDS = 10.0  # a sweep that slept longer may have lost that lock (PostgreSQL gives it up after a minute)
-NOTHING_KEPT: Mapping[str, int | None] = {}
 EXPIRED_FILE = "_expired"  # its time is when the last snapshot that named a run was forgotten
 PARTITION_FOLDER = f"{PARTITION_COLUMN}="
 
@@ -70,16 +67,11 @@ def sweep(
     except OSError as error:
         logger.warning("the warehouse is swept later: %s", reason_of(error))
         return 0
-    twins: dict[str, tuple[int | None, int]] = {}
-    for table in every_table(database):
-        with faults_kept(database.metrics, Upkeep.TWINS, table.full_name):
-            twins[table.id] = sweep_twins(database, warehouse, table, before)
-    kept = {table_id: number for table_id, (number, _) in twins.items()}
-    for table_id, run_id in expire_snapshots(database, kept=kept):
+    for table_id, run_id in expire_snapshots(database):
         mark_run(warehouse, table_id, run_id)
     file_histories(database, warehouse)
     forget_history(database, keys_known)
-    removed = sum(files for _, files in twins.values())
+    removed = 0
     for folder in entries(warehouse, warehouse.path()):
         if folder.is_folder and names_table(folder.name.removeprefix(TRIAL_PREFIX)):
             with faults_kept(database.metrics, Upkeep.SWEEP, folder.name):
@@ -87,18 +79,16 @@ def sweep(
     return removed
 
 
-def expire_snapshots(
-    database: CatalogDatabase, now: datetime | None = None, kept: Mapping[str, int | None] = NOTHING_KEPT
-) -> list[tuple[str, str]]:
+def expire_snapshots(database: CatalogDatabase, now: datetime | None = None) -> list[tuple[str, str]]:
     """Forget tags whose time is over, and the snapshots that neither a tag nor their table's ``snapshot.*`` options
-    keep, nor ``kept`` by table id; returns the (table id, run id) of the runs that only they named.
+    keep; returns the (table id, run id) of the runs that only they named.
     """
     with database.reading() as repository:
         moment = now or repository.now()
     runs: list[tuple[str, str]] = []
     for table in every_table(database):
         with faults_kept(database.metrics, Upkeep.SNAPSHOTS, table.full_name):
-            runs += sorted(_expire(database, table, moment, kept.get(table.id)))
+            runs += sorted(_expire(database, table, moment))
     return runs
 
 
@@ -130,7 +120,7 @@ def every_table(database: CatalogDatabase) -> list[Table]:
         return repository.tables.every_intact()
 
 
-def _expire(database: CatalogDatabase, table: Table, now: datetime, kept: int | None) -> set[tuple[str, str]]:
+def _expire(database: CatalogDatabase, table: Table, now: datetime) -> set[tuple[str, str]]:
     options = table.schema.parsed
     least, most = options["snapshot.num-retained.min"], options["snapshot.num-retained.max"]
     try:
@@ -145,7 +135,6 @@ def _expire(database: CatalogDatabase, table: Table, now: datetime, kept: int | 
                 for place, (snapshot, at) in enumerate(zip(newest, committed, strict=True))
                 if place < least or (place < most and now - at < options["snapshot.time-retained"])
             ]
-            keep += [] if kept is None else [kept]
             named = repository.snapshots.live_run_ids(table.id)
             if newest:
                 repository.snapshots.expire(table.id, keep)
@@ -228,7 +217,6 @@ def _sweep_table(database: CatalogDatabase, warehouse: Warehouse, table_id: str,
     if named.dropped:  # the log of a table goes with it, not before: the catalog forgets its versions one by one
         remove(warehouse, warehouse.path(*delta_log(table_id)))
         remove(warehouse, warehouse.path(*iceberg_file(table_id)))
-        removed += keep_twins(warehouse, table_id, (), begun_twins(warehouse, table_id), before)
     if named.dropped and all(one.is_folder for one in entries(warehouse, root, recursive=True)):
         remove(warehouse, root)
     return removed

@@ -34,10 +34,10 @@ def operation_ids() -> dict[str, tuple[str, str]]:
 
 def test_every_route_says_what_it_needs_and_nobody_else(built_app: tuple[FastAPI, Any]) -> None:
     assert built_app[0].state.operations.ids == NEEDS.keys()
-    of_others = {"getMetrics", "getTableToken", "signIn", "renewSignIn", "getAccessToken"}
+    of_others = {"getMetrics", "signIn", "renewSignIn", "getAccessToken"}
     of_iceberg = {operation for operation in NEEDS if "Iceberg" in operation and operation != "getTableIceberg"}
     assert NEEDS.keys() - operation_ids().keys() == of_others | of_iceberg, (
-        "which Prometheus, Paimon, Debezium, RFC 6749 and Iceberg describe"
+        "which Prometheus, Debezium, RFC 6749 and Iceberg describe"
     )
 
 

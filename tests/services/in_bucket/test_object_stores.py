@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from app.catalog.database import CatalogDatabase
@@ -26,7 +25,6 @@ from app.services.batches.batches import Upload, accept_batch
 from app.services.bodies.formats import ARROW, JSON
 from app.services.merging.merges import request_merge, run_next_merge
 from app.services.operating.readiness import take_warehouse, warehouse_fault
-from app.services.publishing.twins import published
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
 from app.services.tables.drops import drop_table
@@ -117,27 +115,6 @@ def test_what_nobody_names_is_swept_and_the_rest_stays(site: MergeSite, table: T
     assert {one for one in there if "/staging/" in one} == {f"{table.id}/staging/{batch.file}"}
     assert totals(site.database, images, table, KEYS, latest=True) == [1, 2, 6]
     assert sweep(site.database, site.warehouse, NO_GRACE) == 0
-
-
-def test_a_twin_is_written_kept_and_swept(site: MergeSite) -> None:
-    take_warehouse(site.database, site.warehouse)
-    few = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1"}
-    table = create_table(site.database, SUM | QUIET | few | {"twin.publish": "true"})
-    names: list[str] = []
-    for _ in range(2):
-        merge(site, table, 1, 2)
-        compact(site, table)
-        with site.database.reading() as repository:
-            found = published(repository, site.warehouse, repository.tables.get("shop", "wide"))
-        assert found is not None
-        assert found.location == f"s3://{site.warehouse.path(table.id, 'twin')}"
-        names.append(f"{table.id}/twin/bucket-0/{found.twin.data_name}")
-    assert {one for one in objects_in(site.warehouse) if "/bucket-0/" in one} == {*names}
-    for _ in range(2):
-        sweep(site.database, site.warehouse, NO_GRACE)
-    assert [one for one in objects_in(site.warehouse) if "/bucket-0/" in one] == names[1:]
-    with site.warehouse.filesystem.open_input_file(site.warehouse.path(names[1])) as file:
-        assert [row["n"] for row in pq.read_table(file).to_pylist()] == [2, 2]
 
 
 def test_a_dropped_table_leaves_no_object(site: MergeSite, table: Table) -> None:

@@ -1,4 +1,4 @@
-"""Forgetting beside all else: changelogs, Delta logs, twins, views, filing, partitions, and who is killed."""
+"""Forgetting beside all else: changelogs, published versions, views, filing, partitions, and who is killed."""
 
 from __future__ import annotations
 
@@ -136,18 +136,6 @@ def test_a_delta_log_lets_go_after_its_time_and_the_snapshot_it_kept_loses_the_k
     assert row_at(site, images, table, ADA, "first") is None
     assert row_at(site, images, table, BOB, "first") == person(BOB, 1)
     assert [found["mail"] for found in READERS["deltalake"](folder_of(site.warehouse, table))] == [BOB]
-    assert traces(tmp_path, ADA, STREET) == []
-
-
-def test_twins_of_before_are_removed(site: MergeSite, tmp_path: Path) -> None:
-    table = people(site, {**DEDUPLICATE, "twin.publish": "true"})
-    merged(site, table, person(ADA, 1, STREET), person(BOB, 1))
-    compact(site, table)
-    assert [path for path in traces(tmp_path, STREET) if "/twin/" in path] != []
-    one = forgotten(site, table)
-    with site.database.reading() as repository:
-        assert repository.tasks.compacts(table.id)  # for the next one
-    assert gone(site, one).state is ForgettingState.GONE
     assert traces(tmp_path, ADA, STREET) == []
 
 

@@ -10,15 +10,13 @@ from pydantic import Field
 
 from app.api.middleware.audit import NotesDep
 from app.api.shared.answers import Answer, EpochMillis, NextPageToken, Payload, Told
-from app.api.shared.deps import Reading, ReadTable, WarehouseDep, Writing, WrittenTable
+from app.api.shared.deps import Reading, ReadTable, Writing, WrittenTable
 from app.api.shared.json_bodies import JsonRoute
 from app.api.shared.paging import WantedPage
-from app.api.shared.paimon_clients import PaimonClient
 from app.api.shared.paths import TABLE_PATH, VersionName
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.table.history import SnapshotKind
-from app.services.publishing.twins import Published, published
 from app.services.snapshots import snapshots as service
 
 router = APIRouter(route_class=JsonRoute, prefix=TABLE_PATH, tags=["snapshots"], responses=PROBLEM_RESPONSES)
@@ -163,24 +161,10 @@ def get_snapshot(table: ReadTable, version: VersionName, repository: Reading) ->
 
 
 @router.get("/snapshot", operation_id="getTableSnapshot")
-def get_table_snapshot(
-    table: ReadTable, repository: Reading, warehouse: WarehouseDep, paimon: PaimonClient
-) -> TableSnapshotAnswer:
+def get_table_snapshot(table: ReadTable, repository: Reading) -> TableSnapshotAnswer:
     """The current snapshot and its size; 404 before the first merge."""
-    found = published(repository, warehouse, table) if paimon else None
-    if found is not None:
-        return TableSnapshotAnswer(snapshot=_of_twin(repository, found))
     current = service.current_snapshot(repository, table)
     return TableSnapshotAnswer(snapshot=TableSnapshot.of(current))
-
-
-def _of_twin(repository: Reading, found: Published) -> TableSnapshot:
-    """The snapshot that a table publishes to Paimon's clients, with the manifests that they read."""
-    [described] = service.describe(repository, found.table, [found.snapshot])
-    twin, told = found.twin, TableSnapshot.of(described)
-    manifests = {"base_manifest_list": twin.list_name, "delta_manifest_list": twin.empty_list_name}
-    snapshot = told.snapshot.model_copy(update={**manifests, "schema_id": twin.schema_id})
-    return told.model_copy(update={"snapshot": snapshot})
 
 
 @router.post("/rollback", operation_id="rollbackTable", responses=problems(409))

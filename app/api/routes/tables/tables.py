@@ -19,7 +19,6 @@ from app.api.document.payloads import (
 )
 from app.api.middleware.audit import NotesDep
 from app.api.middleware.conditions import IfMatch, table_etag, unchanged
-from app.api.routes.publishing.twins import Details
 from app.api.routes.tables.schema_changes import AlterTable
 from app.api.shared.deps import (
     BoundsDep,
@@ -35,6 +34,7 @@ from app.api.shared.deps import (
 )
 from app.api.shared.json_bodies import JsonRoute
 from app.api.shared.paging import WantedPage, name_pattern
+from app.api.shared.paimon_clients import TABLE_OPTIONS, PaimonClient
 from app.api.shared.paths import CATALOG_PATH, DatabaseName, FullName
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.core.access import Grant, Role
@@ -82,6 +82,25 @@ class _Asking:
 
 
 Asking = Annotated[_Asking, Depends(inline(_Asking))]
+
+
+class _Details:
+    """Tables as the client that asks is told them."""
+
+    def __init__(self, warehouse: WarehouseDep, paimon: PaimonClient) -> None:
+        self.warehouse, self.paimon = warehouse, paimon
+
+    def of(self, table: Table) -> TableDetails:
+        """One table. Paimon's clients are told that they must ask before they read."""
+        plain = TableDetails.of(table, path=service.location_of(self.warehouse, table))
+        if not self.paimon:
+            return plain
+        schema = plain.table_schema
+        told = schema.model_copy(update={"options": {**schema.options, **TABLE_OPTIONS}})
+        return plain.model_copy(update={"table_schema": told})
+
+
+Details = Annotated[_Details, Depends(inline(_Details))]
 
 
 @router.get("/databases/{database}/tables", operation_id="listTables")
@@ -175,8 +194,7 @@ def _check_same_database(in_path: str, in_body: str) -> None:
 @router.get("/databases/{database}/tables/{table}", operation_id="getTable", response_model_exclude_unset=True)
 def get_table(table: ReadTable, details: Details, response: Response) -> TableDetails:
     """A table and its schema. Its ETag is for ``If-Match`` of an alter or a drop."""
-    if not details.paimon:  # what these are shown follows compactions, too
-        response.headers["ETag"] = table_etag(table)
+    response.headers["ETag"] = table_etag(table)
     return details.of(table)
 
 
@@ -187,8 +205,7 @@ def get_table_by_id(
     """A table by its id, also after a rename."""
     table = service.get_table_by_id(repository, table_id)
     grant.check_table(Role.READ, table.database, table.name)
-    if not details.paimon:  # what these are shown follows compactions, too
-        response.headers["ETag"] = table_etag(table)
+    response.headers["ETag"] = table_etag(table)
     return details.of(table)
 
 

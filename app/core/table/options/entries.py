@@ -107,6 +107,7 @@ class EventPosition(StrEnum):
 # Options of earlier releases, and why they are gone. A stored table that has one is read without it.
 REMOVED_OPTIONS: Mapping[str, str] = {
     "sequence.late-records": "a refusal cannot see what other requests bring; T/lateness counts late records",
+    "twin.publish": "other engines read the files as Iceberg or Delta: set iceberg.publish or delta.publish",
 }
 DEFAULT_FUNCTION = "fields.default-aggregate-function"
 _TABLE_OPTIONS = (
@@ -261,7 +262,6 @@ _TABLE_OPTIONS = (
         names=Names.COLUMNS,
     ),
     Option("tombstone.time-retained", duration, None, "how long a deleted row is remembered, for late records"),
-    Option("twin.publish", boolean, False, "each full compaction writes the rows once more, for Paimon's clients"),
     Option("tag.default-time-retained", duration, None, "how long a tag is kept that does not say so itself"),
     Option("delta.publish", boolean, False, "write a Delta log with each full compaction"),
     Option(

@@ -73,7 +73,6 @@ READ = [
     ("catalog.history-retained", "30 d", timedelta(days=30)),
     ("history.time-retained", "0", timedelta(0)),
     ("history.max-size", "10 mb", 10 * 1024**2),
-    ("twin.publish", "true", True),
     ("tag.default-time-retained", "7 d", timedelta(days=7)),
     ("delta.publish", "true", True),
     ("delta.publish.interval", "15 min", timedelta(minutes=15)),

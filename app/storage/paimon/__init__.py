@@ -1,1 +1,0 @@
-"""Copies of a table that Paimon's own clients read."""
