@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Final
 
+from app.core.table.published import Format
 from app.core.table.upkeep.overdue import OverdueReason
 
 OTHERS: Final = "(others)"  # the label of what is beyond a bound; no name can hold a parenthesis
@@ -219,6 +220,12 @@ class Asked(Enum):
         Kind.GAUGE,
         "Tables whose oldest staged batch waits more than a second longer than merge.max-staleness, by why it does.",
         {"reason": tuple(OverdueReason)},
+    )
+    PUBLISHED_BEHIND = Entry(
+        "keyfold_published_behind_seconds",
+        Kind.GAUGE,
+        "Longest time that a batch waits for a version of its table that other engines read; 0 if none does.",
+        {"format": tuple(Format)},
     )
     SET_ASIDE_BATCHES = Entry(
         "keyfold_set_aside_batches", Kind.GAUGE, "Batches that no merge takes: their records or files are at fault."

@@ -4,13 +4,15 @@ from the catalog (docs/decisions/0031). Each keeps a snapshot, and with it the f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 
 from app.catalog.shared.models import batches, published_versions, snapshots, tables
-from app.catalog.shared.transaction import AnyRow, Transaction
+from app.catalog.shared.transaction import Transaction
 from app.catalog.tables.tables import Tables
 from app.core.plan.columns.published_schemas import SCHEMAS
 from app.core.plan.merging.published_runs import full_runs, readable_as, whole_runs
@@ -41,7 +43,7 @@ class Behind:
     oldest_accepted_at: datetime | None
 
 
-def _version(row: AnyRow) -> PublishedVersion:
+def _version(row: Sequence[Any]) -> PublishedVersion:
     table_id, format_name, *rest = row
     return PublishedVersion(table_id, _FORMATS[format_name], *rest)
 
@@ -53,6 +55,14 @@ def runs_of(version: PublishedVersion, kept: Snapshot) -> tuple[Run, ...]:
 
 def _of(table_id: str, form: Format) -> sa.ColumnElement[bool]:
     return (published_versions.c.table_id == table_id) & (published_versions.c.format == form)
+
+
+def _newest() -> sa.Subquery:
+    """Return the newest version of each table in each format."""
+    columns = published_versions.c
+    place = sa.func.row_number().over(partition_by=(columns.table_id, columns.format), order_by=columns.version.desc())
+    ranked = sa.select(*_COLUMNS, place.label("place")).subquery()
+    return sa.select(*(ranked.c[column.name] for column in _COLUMNS)).where(ranked.c.place == 1).subquery()
 
 
 @dataclass(frozen=True)
@@ -162,25 +172,26 @@ class PublishedVersions:
 
     def behind(self) -> list[PublishedVersion]:
         """Return the newest versions that are not of their table's current snapshot, or of another schema."""
-        columns = published_versions.c
-        newest = (
-            sa.select(columns.table_id, columns.format, sa.func.max(columns.version).label("version"))
-            .group_by(columns.table_id, columns.format)
-            .subquery()
-        )
-        same = (
-            (columns.table_id == newest.c.table_id)
-            & (columns.format == newest.c.format)
-            & (columns.version == newest.c.version)
-        )
+        newest = _newest()
         query = (
-            sa.select(*_COLUMNS)
-            .join(newest, same)
-            .join(tables, tables.c.id == columns.table_id)
-            .where((tables.c.snapshot_id != columns.as_of) | (tables.c.schema_id != columns.schema_id))
-            .order_by(columns.table_id, columns.format)
+            sa.select(*newest.c)
+            .join(tables, tables.c.id == newest.c.table_id)
+            .where((tables.c.snapshot_id != newest.c.as_of) | (tables.c.schema_id != newest.c.schema_id))
+            .order_by(newest.c.table_id, newest.c.format)
         )
         return [_version(row) for row in self.transaction.execute(query)]
+
+    def oldest_behind(self) -> list[tuple[PublishedVersion, datetime]]:
+        """Return the newest versions that lack batches, with when the oldest of these was accepted."""
+        newest, columns = _newest(), batches.c
+        lacked = (columns.state == BatchState.MERGED) & (columns.snapshot_id > newest.c.as_of)
+        query = (
+            sa.select(*newest.c, sa.func.min(columns.accepted_at))
+            .join(batches, columns.table_id == newest.c.table_id)
+            .where(lacked | (columns.state == BatchState.STAGED))
+            .group_by(*newest.c)
+        )
+        return [(_version(row[:-1]), row[-1]) for row in self.transaction.execute(query)]
 
     def behind_of(self, table_id: str, as_of: int) -> Behind:
         """Return the batches that snapshot ``as_of`` does not have: staged, or merged by a later one."""

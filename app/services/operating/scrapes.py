@@ -20,6 +20,7 @@ from app.core.table.upkeep.overdue import Overdue, OverdueReason
 from app.files.layout import Warehouse
 from app.files.writable import free_bytes, free_bytes_at
 from app.services.merging.overdue import overdue_tables
+from app.services.publishing.publications import seconds_behind
 from app.storage.images import Images
 from app.telemetry.entries import OTHERS, SPARK_SERVES, Asked
 from app.telemetry.exposition import Told
@@ -34,9 +35,9 @@ def look_around(
     database: CatalogDatabase, warehouse: Warehouse, images: Images, most_tables: int, chain: Path | None = None
 ) -> list[Told]:
     """Return the staging areas of the ``most_tables`` tables that have most and of all others together; failing,
-    waiting and overdue tables, what is set aside or damaged, how old backups are and when tokens and the certificate in
-    ``chain`` expire, the images of this machine and the room on its disks. A catalog that does not answer says only
-    that.
+    waiting and overdue tables, how far publications are behind, what is set aside or damaged, how old backups are and
+    when tokens and the certificate in ``chain`` expire, the images of this machine and the room on its disks. A catalog
+    that does not answer says only that.
     """
     told = [*_images(images), *_rooms(warehouse, images), *certificate_told(chain)]
     try:
@@ -44,6 +45,7 @@ def look_around(
             areas, failing = staged_areas(repository, most_tables), repository.stats.failing_tables()
             waiting = Told(Asked.WAITING_TABLES, (), repository.stops.count())
             told += [*_troubles(repository), *_ages(repository)]
+            told += [Told(Asked.PUBLISHED_BEHIND, (form,), age) for form, age in seconds_behind(repository).items()]
             late = overdue_tables(repository, spark_answers=database.metrics.spark in SPARK_SERVES)
     except KeyfoldError:
         return [*told, Told(Asked.CATALOG_UP, (), 0.0)]

@@ -177,6 +177,16 @@ def request_due_publications(database: CatalogDatabase, now: datetime | None = N
     return len({version.table_id for version in due})
 
 
+def seconds_behind(repository: Repository) -> dict[Format, float]:
+    """Return for how long the oldest batch waits that a table publishes and no version has yet."""
+    longest, now = dict.fromkeys(Format, 0.0), repository.now()
+    for newest, accepted_at in repository.published.oldest_behind():
+        table = repository.tables.find(newest.table_id)
+        if table is not None and table.schema.parsed[newest.format.publish]:
+            longest[newest.format] = max(longest[newest.format], (now - accepted_at).total_seconds())
+    return longest
+
+
 def _is_due(repository: Repository, newest: PublishedVersion, now: datetime) -> bool:
     table, form = repository.tables.find(newest.table_id), newest.format
     if table is None or not table.schema.parsed[form.publish]:

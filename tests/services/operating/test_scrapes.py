@@ -11,17 +11,19 @@ import trustme
 from app.catalog.shared.models import batches, merges
 from app.core.access import Role
 from app.core.table.history import BatchState, TaskTrigger
+from app.core.table.published import Format
 from app.core.table.upkeep.damage import DamagedFile, DamageReason
 from app.files.named_files import file_of_batch
 from app.services.access.tokens import create_token
 from app.services.operating.scrapes import look_around
 from app.services.shared.damage import note
 from app.services.shared.executor import MergeSite
+from app.services.tables.tables import alter_table
 from app.services.upkeep.backups import back_up
 from app.storage.backup_folder import BackupFolder
 from app.storage.images import Images
 from app.telemetry.entries import Asked
-from tests.services.builders import create_table, post
+from tests.services.builders import create_table, merge_staged, post
 
 
 def numbers(site: MergeSite, images: Images, chain: Path | None = None) -> dict[tuple[Asked, tuple[str, ...]], float]:
@@ -48,6 +50,25 @@ def test_a_scrape_says_what_is_set_aside_damaged_and_waits_for_a_worker(site: Me
     after = numbers(site, images)
     assert [after[metric, ()] for metric in asked[:2]] == [1, 1]
     assert after[Asked.UNCLAIMED_SECONDS, ()] >= 300
+
+
+def test_a_scrape_says_how_long_a_batch_waits_to_be_published(site: MergeSite, images: Images) -> None:
+    lag = {form: (Asked.PUBLISHED_BEHIND, (form.value,)) for form in Format}
+    table = create_table(site.database, {"iceberg.publish": "true"})
+    post(site.database, site.warehouse, {"id": 1, "n": 1})
+    merge_staged(site.database, site.warehouse, table.id)  # the first merge is a version
+    assert [numbers(site, images)[one] for one in lag.values()] == [0, 0]
+    post(site.database, site.warehouse, {"id": 1, "n": 2})
+    with site.database.transaction() as repository:
+        earlier = repository.now() - timedelta(seconds=300)
+        repository.batches.transaction.execute(sa.update(batches).values(accepted_at=earlier))
+    for _ in range(2):  # staged, then merged
+        found = numbers(site, images)
+        assert found[lag[Format.DELTA]] == 0
+        assert found[lag[Format.ICEBERG]] >= 300
+        merge_staged(site.database, site.warehouse, table.id)
+    alter_table(site.database, ("shop", "wide"), [{"action": "setOption", "key": "iceberg.publish", "value": "false"}])
+    assert numbers(site, images)[lag[Format.ICEBERG]] == 0
 
 
 def test_a_scrape_says_how_old_a_backup_is_and_what_expires(site: MergeSite, images: Images, tmp_path: Path) -> None:

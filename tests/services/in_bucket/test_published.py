@@ -1,4 +1,4 @@
-"""Delta logs in a bucket of a real S3 server over HTTP, read from there."""
+"""What is published in a bucket of a real S3 server over HTTP, read from there."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 from deltalake import DeltaTable, QueryBuilder
+from pyiceberg.table import StaticTable
 
 from app.core.table.history import Table
 from app.core.table.published import Format
@@ -16,6 +17,7 @@ from app.services.publishing.publications import keep_versions
 from app.services.shared.executor import MergeSite
 from app.services.tables.drops import drop_table
 from app.services.upkeep.sweeps import sweep
+from app.storage.iceberg.metadata import metadata_file
 from tests.delta_readers import plain
 from tests.object_store import objects_in
 from tests.services.builders import compact, create_table
@@ -57,3 +59,29 @@ def read(warehouse: Warehouse, table: Table, store: str) -> list[dict[str, objec
     found = DeltaTable(warehouse.uri(*table_folder(table.id)), storage_options=options)
     rows = plain(QueryBuilder().register("t", found).execute("SELECT * FROM t").read_all())
     return sorted(rows, key=lambda row: str(row["id"]))
+
+
+def test_iceberg_in_a_bucket_is_written_kept_and_removed(site: MergeSite, store: str) -> None:
+    take_warehouse(site.database, site.warehouse)
+    table = create_table(site.database, {"iceberg.publish": "true", "sequence.field": "n"})
+    merge(site, table, *({"id": number, "n": 1} for number in range(4)))
+    merge(site, table, {"_kind": "-D", "id": 1, "n": 2})
+    compact(site, table)
+    assert publish(site.database, site.warehouse) == 2
+    with site.database.reading() as repository:
+        newest = repository.published.newest(table.id, Format.ICEBERG)
+        later = repository.now() + timedelta(hours=2)
+    assert newest is not None
+    settings = {
+        "s3.endpoint": f"http://{store}",
+        "s3.region": "us-east-1",
+        "s3.access-key-id": os.environ["AWS_ACCESS_KEY_ID"],
+        "s3.secret-access-key": os.environ["AWS_SECRET_ACCESS_KEY"],
+    }
+    found = StaticTable.from_metadata(site.warehouse.uri(*metadata_file(newest)), settings)
+    assert sorted(found.scan().to_arrow()["id"].to_pylist()) == [0, 2, 3]
+    assert keep_versions(site.database, site.warehouse, table.id, Format.ICEBERG, later) == 1
+    assert sorted(found.scan().to_arrow()["id"].to_pylist()) == [0, 2, 3]
+    drop_table(site.database, site.warehouse, ("shop", "wide"))
+    sweep(site.database, site.warehouse, timedelta(seconds=-10))
+    assert not [name for name in objects_in(site.warehouse) if "iceberg" in name]
