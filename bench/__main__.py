@@ -14,6 +14,7 @@ from bench.many_files import measure_many_files
 from bench.merging.measure import PARTS, measure_tasks
 from bench.over_http.measure import measure_http
 from bench.policies import measure_policies
+from bench.publication import measure_publication
 from bench.reads.images import measure_images
 from bench.reads.scans import measure_scans
 from bench.served.clients import measure_clients
@@ -84,6 +85,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "cluster": _whole(measure_cluster),
     "clients": _whole(measure_clients),
     "files": _whole(measure_many_files),
+    "publication": _whole(measure_publication),
 }
 
 

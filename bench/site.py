@@ -69,17 +69,24 @@ class BenchSite:
         if chunks > 1:
             self.compact(table)
 
-    def stage(self, table: Table, records: pa.Table, named: Sequence[Collection[str]] = ()) -> Batch:
+    def stage(
+        self,
+        table: Table,
+        records: pa.Table,
+        named: Sequence[Collection[str]] = (),
+        kinds: Sequence[RowKind] | None = None,
+    ) -> Batch:
         """Do what accepting a POST does after decoding: the staging file, then the batch in the catalog.
 
-        ``named`` is what each record names, where the table's records say that.
+        ``named`` is what each record names, where the table's records say that; ``kinds`` are inserts where nothing is
+        said.
         """
         count = len(records)
         columns = {name: records[name] for name in records.column_names}
-        kinds, positions = [int(RowKind.INSERT)] * count, list(range(count))
+        positions = list(range(count))
         words = words_of_members(table.schema.columns, named) if table.schema.tells_named else {}
         # Arrow columns serve as well as lists.
-        decoded = DecodedRecords(columns, kinds, positions, words=words)
+        decoded = DecodedRecords(columns, [*map(int, kinds or [RowKind.INSERT] * count)], positions, words=words)
         batch_id = uuid.uuid4().hex
         staged = write_pieces(self.merges.warehouse, table.id, batch_id, table.schema, [decoded])
         fingerprint = hashlib.sha256(batch_id.encode()).hexdigest()

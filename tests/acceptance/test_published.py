@@ -10,13 +10,16 @@ from random import Random
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import duckdb
+import polars
 import pytest
+from pyiceberg.catalog import load_catalog
 
 from app.core.table.published import Format
 from app.core.table.schema import TableSchema
 from tests.acceptance.test_restart import SETTINGS, api, until
 from tests.delta_readers import READERS, as_answered
-from tests.iceberg_readers import OVER_HTTP
+from tests.iceberg_readers import OVER_HTTP, duckdb_extensions
 from tests.service import Client, TableClient, serving
 from tests.services.publishing.test_published_histories import TYPES
 
@@ -125,6 +128,24 @@ def test_every_type_is_read_as_spark_writes_it(client: Client) -> None:
     assert table.post_batch([row, {"id": 2}], wait=60).raise_for_status().json()["state"] == "merged"
     until(lambda: published(table), "the publication")
     check(table, schema)
+
+
+@pytest.mark.slow(reason="merges on Spark")
+@pytest.mark.parametrize("name", ["orders", "it's", 'a "b" c', "ä🙂", "a.b", "100%", "a+b"])
+def test_the_lines_of_iceberg_can_be_pasted_whatever_the_table_is_called(client: Client, name: str) -> None:
+    schema = {**SUM, "options": {**SUM["options"], "merge.max-staleness": "1 d"}}
+    table = created(client, name, schema)
+    assert table.post_batch([{"id": 1, "n": 5}], wait=60).raise_for_status().json()["state"] == "merged"
+    until(lambda: published(table), "the publication")
+    lines = told(table, "iceberg")["readBy"]
+    known = {"load_catalog": load_catalog, "polars": polars}
+    assert eval(lines["pyiceberg"], known).to_pylist() == [{"id": 1, "n": 5}]  # noqa: S307  # our own line
+    assert eval(lines["polars"], known).rows() == [(1, 5)]  # noqa: S307  # the same
+    query = lines["duckdb"].removeprefix("INSTALL iceberg; LOAD iceberg; ")
+    with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
+        for extension in duckdb_extensions():  # there is no internet here: the wheels' own
+            connection.load_extension(extension)
+        assert connection.sql(query).fetchall() == [(1, 5)]
 
 
 @pytest.mark.slow(reason="starts a service twice")

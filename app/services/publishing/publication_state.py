@@ -86,8 +86,8 @@ def _delta(warehouse: Warehouse, table: Table, _: PublishedVersion, __: str) -> 
     location = _text(warehouse.uri(*folder))
     return {
         "duckdb": f"INSTALL delta; LOAD delta; SELECT * FROM delta_scan({_text(place)});",  # noqa: S608  # to be pasted, and quoted
-        "polars": f"polars.scan_delta({json.dumps(place)}).collect()",
-        "spark": f'spark.read.format("delta").load({json.dumps(warehouse.spark_uri(*folder))})',
+        "polars": f"polars.scan_delta({_literal(place)}).collect()",
+        "spark": f'spark.read.format("delta").load({_literal(warehouse.spark_uri(*folder))})',
         "trino": f"CALL delta.system.register_table(schema_name => {schema}, table_name => {name},"
         f" table_location => {location})",
     }
@@ -97,17 +97,17 @@ def _iceberg(warehouse: Warehouse, table: Table, newest: PublishedVersion, servi
     """Iceberg's readers are told the catalog; one that has none reads the metadata of the newest version."""
     uri = f"{service.rstrip('/')}/iceberg"
     in_sql, in_spark = (f"keyfold.{_name(table.database, q)}.{_name(table.name, q)}" for q in ('"', "`"))
-    names = f"({json.dumps(table.database)}, {json.dumps(table.name)})"
-    loaded = f'load_catalog("keyfold", type="rest", uri={json.dumps(uri)}).load_table({names})'
+    names = f"({_literal(table.database)}, {_literal(table.name)})"
+    loaded = f'load_catalog("keyfold", type="rest", uri={_literal(uri)}).load_table({names})'
     options = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "rest", ".uri": uri}
-    spark = "".join(f'.config("spark.sql.catalog.keyfold{key}", {json.dumps(text)})' for key, text in options.items())
+    spark = "".join(f'.config("spark.sql.catalog.keyfold{key}", {_literal(text)})' for key, text in options.items())
     attached = f"(TYPE iceberg, ENDPOINT {_text(uri)}, AUTHORIZATION_TYPE 'none')"
     select = f"SELECT * FROM {in_sql};"  # noqa: S608  # the same
     return {
         "pyiceberg": f"{loaded}.scan().to_arrow()",
         "duckdb": f"INSTALL iceberg; LOAD iceberg; ATTACH 'keyfold' {attached}; {select}",
         "polars": f"polars.scan_iceberg({loaded}).collect()",
-        "spark": f"SparkSession.builder{spark}.getOrCreate().table({json.dumps(in_spark)})",
+        "spark": f"SparkSession.builder{spark}.getOrCreate().table({_literal(in_spark)})",
         "trino": f"connector.name=iceberg, iceberg.catalog.type=rest, iceberg.rest-catalog.uri={uri}",
         "metadata": warehouse.uri(*metadata_file(newest)),
     }
@@ -117,6 +117,11 @@ _READ_BY: Mapping[Format, Callable[[Warehouse, Table, PublishedVersion, str], di
     Format.DELTA: _delta,
     Format.ICEBERG: _iceberg,
 }
+
+
+def _literal(text: str) -> str:
+    """Return a text as Python has it, which takes no pairs of surrogates."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _text(text: str) -> str:

@@ -41,7 +41,6 @@ _DATA_FILE: Final = {
         _optional(125, "lower_bounds", _by_column(126, 127, "bytes")),
         _optional(128, "upper_bounds", _by_column(129, 130, "bytes")),
         _optional(140, "sort_order_id", "int"),
-        _optional(143, "referenced_data_file", "string"),
     ],
 }
 MANIFEST: Final = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import IntEnum
@@ -19,6 +19,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
+from pyroaring import FrozenBitMap
 
 from app.core.plan.columns.iceberg_schema import iceberg_schema
 from app.core.table.history import DataFile, Run
@@ -33,6 +34,7 @@ from app.storage.published.replaced import replace_file
 _ADDED: Final = 1  # status of an entry
 _PATH_ID, _PLACE_ID = 2147483546, 2147483545  # Iceberg's reserved field ids
 _EPOCH: Final = date(1970, 1, 1)
+_ENDS: Final[Mapping[str, Callable[[Iterable[str]], str]]] = {"lower": min, "upper": max}
 _DELETES: Final = pa.schema(
     [
         pa.field("file_path", pa.string(), nullable=False, metadata={b"PARQUET:field_id": str(_PATH_ID).encode()}),
@@ -73,19 +75,15 @@ def write_manifests(warehouse: Warehouse, published: Published, run: Run) -> lis
     Raise as ``facts_of`` does.
     """
     facts = [facts_of(warehouse, published, run, file) for file in run.files]
-    written = published.written[run.schema_id]
-    place = (warehouse, published.version.table_id, run)
+    written, table_id = published.written[run.schema_id], published.version.table_id
+    paths = [warehouse.uri(*data_file(table_id, run.id, file.name)) for file in run.files]
     data = [
-        _entry(Content.DATA, _path(*place, file), file.rows, file.size_bytes, _stats(written, file, known))
-        for file, known in zip(run.files, facts, strict=True)
+        _entry(Content.DATA, path, file.rows, file.size_bytes, _stats(written, file, known))
+        for path, file, known in zip(paths, run.files, facts, strict=True)
     ]
-    deletes = [_deletes(*place, number, known) for number, known in enumerate(facts) if known.dead]
-    manifests = ((Content.DATA, data), (Content.DELETES, deletes))
-    return [_write(warehouse, published, run, content, entries) for content, entries in manifests if entries]
-
-
-def _path(warehouse: Warehouse, table_id: str, run: Run, file: DataFile) -> str:
-    return warehouse.uri(*data_file(table_id, run.id, file.name))
+    dead = {path: known.dead for path, known in zip(paths, facts, strict=True) if known.dead}
+    manifests = {Content.DATA: data, Content.DELETES: [_deletes(warehouse, table_id, run, dead)] if dead else []}
+    return [_write(warehouse, published, run, content, entries) for content, entries in manifests.items() if entries]
 
 
 def _write(
@@ -125,19 +123,20 @@ def _entry(content: Content, path: str, rows: int, size: int, more: Mapping[str,
     return {"status": _ADDED, "data_file": file}
 
 
-def _deletes(warehouse: Warehouse, table_id: str, run: Run, number: int, facts: FileFacts) -> dict[str, Any]:
-    """Write the file that names the dead rows of a data file; returns its entry."""
-    path = _path(warehouse, table_id, run, run.files[number])
-    places = pa.array(facts.dead, pa.int64())
-    names = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), len(places)), [path]).cast(pa.string())
+def _deletes(warehouse: Warehouse, table_id: str, run: Run, dead: Mapping[str, FrozenBitMap]) -> dict[str, Any]:
+    """Write the file that names the dead rows by data file; returns its entry. Each data file has a row group, so that
+    who reads one of them passes over the others.
+    """
     sink = io.BytesIO()
-    pq.write_table(pa.table([names, places], schema=_DELETES), sink, compression="zstd", store_schema=False)
-    content = sink.getvalue()
-    segments = iceberg_file(table_id, "runs", run.id, f"deletes-{number}.parquet")
-    replace_file(warehouse, segments, content)
-    bound = [{"key": _PATH_ID, "value": path.encode()}]
-    more = {"lower_bounds": bound, "upper_bounds": bound, "referenced_data_file": path}
-    return _entry(Content.DELETES, warehouse.uri(*segments), len(places), len(content), more)
+    with pq.ParquetWriter(sink, _DELETES, compression="zstd", store_schema=False) as writer:
+        for path in sorted(dead):
+            places = pa.array(dead[path], pa.int64())
+            writer.write_table(pa.table([pa.repeat(path, len(places)), places], schema=_DELETES))
+    segments = iceberg_file(table_id, "runs", run.id, "deletes.parquet")
+    replace_file(warehouse, segments, sink.getvalue())
+    more = {f"{end}_bounds": [{"key": _PATH_ID, "value": of(dead).encode()}] for end, of in _ENDS.items()}
+    rows, size = sum(map(len, dead.values())), sink.getbuffer().nbytes
+    return _entry(Content.DELETES, warehouse.uri(*segments), rows, size, more)
 
 
 def _stats(written: TableSchema, file: DataFile, facts: FileFacts) -> dict[str, Any]:

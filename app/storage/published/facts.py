@@ -40,11 +40,11 @@ class _Asked:
     columns: tuple[tuple[str, bool], ...]
 
     @classmethod
-    def of(cls, written: TableSchema) -> _Asked:
-        """Of a file that was written under this schema."""
+    def of(cls, written: TableSchema, run: Run) -> _Asked:
+        """Of a file of a run that was written under this schema."""
         plan = compile_plan(written)
         return cls(
-            plan.row.liveness is not Liveness.ALWAYS,
+            plan.row.liveness is not Liveness.ALWAYS and run.live_rows != run.rows,
             tuple((bounds.column.name, bounds.carry) for bounds in plan.totals),
             tuple((column.name, column.type.family in _BOUNDED) for column in written.columns),
         )
@@ -66,7 +66,7 @@ def facts_of(warehouse: Warehouse, published: Published, run: Run, file: DataFil
     that its column cannot hold, which no commit lets through (decision 5).
     """
     named = file_of_run(published.version.table_id, run.id, file)
-    return _facts(warehouse, named, _Asked.of(published.written[run.schema_id]))
+    return _facts(warehouse, named, _Asked.of(published.written[run.schema_id], run))
 
 
 @lru_cache(maxsize=10_000)  # files never change, and each is asked for twice: when it comes and when it goes
@@ -74,9 +74,9 @@ def _facts(warehouse: Warehouse, file: NamedFile, asked: _Asked) -> FileFacts:
     with opened_parquet(warehouse, file) as parquet:
         _check_totals(parquet, asked)
         dead = FrozenBitMap(_dead_rows(parquet) if asked.may_hide else ())
-        nulls, bounds = [], []
+        nulls, bounds, places = [], [], _places(parquet.metadata)
         for name, bounded in asked.columns:
-            chunks = _chunks(parquet.metadata, name)
+            chunks = _chunks(parquet.metadata, places.get(name))
             if chunks:
                 nulls.append((name, sum(chunk.null_count for chunk in chunks)))
                 found = _bounds(chunks) if bounded else None
@@ -92,7 +92,7 @@ def _check_totals(parquet: pq.ParquetFile, asked: _Asked) -> None:
 
 
 def _all_null(parquet: pq.ParquetFile, name: str) -> bool:
-    chunks = _chunks(parquet.metadata, name)
+    chunks = _chunks(parquet.metadata, _places(parquet.metadata).get(name))
     if chunks and sum(chunk.null_count for chunk in chunks) == parquet.metadata.num_rows:
         return True
     return bool(parquet.read(columns=[name])[name].null_count == parquet.metadata.num_rows)
@@ -110,17 +110,22 @@ def _dead_rows(parquet: pq.ParquetFile) -> Iterator[int]:
         start += len(batch)
 
 
-def _chunks(metadata: pq.FileMetaData, name: str) -> Sequence[pq.Statistics]:
-    """Return the statistics of a column in each row group; none where it is nested, or a row group has none. Of `a.b`
-    none: a field `b` of a column `a` has the same path.
-    """
-    if "." in name:
+def _places(metadata: pq.FileMetaData) -> dict[str, int]:
+    """Return where the flat columns are; without `a.b`, for a field `b` of a column `a` has the same path."""
+    if not metadata.num_row_groups:
+        return {}
+    group = metadata.row_group(0)
+    paths = ((group.column(place).path_in_schema, place) for place in range(group.num_columns))
+    return {path: place for path, place in paths if "." not in path}
+
+
+def _chunks(metadata: pq.FileMetaData, place: int | None) -> Sequence[pq.Statistics]:
+    """Return the statistics of a column in each row group; none where it is nested, or a row group has none."""
+    if place is None:
         return ()
     found = []
     for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        places = [place for place in range(group.num_columns) if group.column(place).path_in_schema == name]
-        statistics = group.column(places[0]).statistics if places else None
+        statistics = metadata.row_group(number).column(place).statistics
         if statistics is None or not statistics.has_null_count:
             return ()
         found.append(statistics)
