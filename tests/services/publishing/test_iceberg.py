@@ -15,10 +15,12 @@ from pyiceberg.table import StaticTable
 from app.catalog.database import CatalogDatabase
 from app.core.table.history import Table
 from app.core.table.published import Format, PublishedVersion
+from app.core.table.schema import TableSchema
 from app.files.layout import Warehouse, iceberg_file, table_folder
 from app.services.publishing.publications import keep_versions
 from app.services.shared.executor import MergeSite
 from app.services.tables.drops import drop_table
+from app.services.tables.partitions import drop_partitions
 from app.services.tables.tables import alter_table
 from app.services.upkeep.sweeps import sweep
 from app.storage.iceberg.metadata import metadata_file
@@ -137,6 +139,33 @@ def test_columns_follow_an_alter_and_a_renamed_one_waits_for_a_compaction(
 
 def _alter(site: MergeSite, table: Table, change: Mapping[str, Any]) -> None:
     alter_table(site.database, (table.database, table.name), [change])
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_dropped_partition_is_gone_and_so_is_the_last_one(
+    reader: str, site: MergeSite, database: CatalogDatabase
+) -> None:
+    columns = [{"name": "day", "type": "STRING"}, {"name": "id", "type": "BIGINT"}, {"name": "n", "type": "BIGINT"}]
+    described = {"fields": columns, "primaryKeys": ["day", "id"], "partitionKeys": ["day"], "options": PUBLISHED}
+    with database.transaction() as repository:
+        repository.databases.create("shop", {})
+        table = repository.tables.create("shop", "wide", TableSchema.from_json(described))
+    merge(site, table, {"day": "ä", "id": 1, "n": 1}, {"day": "b c", "id": 2, "n": 2})
+    publish(database, site.warehouse)
+    assert [row["day"] for row in read(site, table, reader)] == ["ä", "b c"]
+    for day, left in (("ä", ["b c"]), ("b c", [])):
+        drop_partitions(database, ("shop", "wide"), [{"day": day}])
+        publish(database, site.warehouse)
+        assert [row["day"] for row in read(site, table, reader)] == left
+
+
+def test_a_rollback_is_the_next_version(site: MergeSite, table: Table) -> None:
+    several_versions(site, table)
+    with site.database.transaction() as repository:
+        repository.snapshots.roll_back(table.id, 1)
+    publish(site.database, site.warehouse)
+    assert [version.as_of for version in versions(site, table)] == [1, 3, 5, 6]
+    assert read(site, table) == [{"id": 1, "n": 1}]
 
 
 def test_the_manifest_of_a_run_is_written_once_and_named_again(site: MergeSite, database: CatalogDatabase) -> None:

@@ -6,7 +6,7 @@ Not in the OpenAPI document: the forms of these requests and answers are those o
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query, Response
 
@@ -25,6 +25,7 @@ _TABLES: Final = "/namespaces/{database}/tables"
 _TABLE: Final = "/namespaces/{database}/tables/{table}"
 
 PageToken = Annotated[str | None, Query(alias="pageToken")]
+Snapshots = Literal["all", "refs"]
 PageSize = Annotated[int | None, Query(alias="pageSize")]
 
 
@@ -83,7 +84,9 @@ def list_tables(
 
 
 @router.get(_TABLE, operation_id="loadIcebergTable")
-def load(table: ReadTable, repository: Reading, warehouse: WarehouseDep, snapshots: str = "all") -> dict[str, Any]:
+def load(
+    table: ReadTable, repository: Reading, warehouse: WarehouseDep, snapshots: Literal["all", "refs"] = "all"
+) -> dict[str, Any]:
     """The metadata of a table; with ``snapshots=refs`` of its newest snapshot only."""
     loaded = load_table(repository, warehouse, table, all_snapshots=snapshots != "refs")
     return {"metadata-location": loaded.location, "metadata": loaded.metadata, "config": {}}

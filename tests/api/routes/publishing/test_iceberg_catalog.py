@@ -121,6 +121,8 @@ def test_what_is_missing_is_told_as_clients_expect_it(catalog: Catalog) -> None:
     assert (status, kind) == (404, missing)
     assert message == "table shop.plain is not published as Iceberg: set iceberg.publish = true"
     assert catalog.client.head(f"{NAMESPACES}/shop/tables/nope").status_code == 404
+    for wrong in ("snapshots=some", "snapshot=all"):
+        assert catalog.refused("GET", f"{ORDERS}?{wrong}")[:2] == (400, "BadRequestException")
 
 
 @pytest.mark.parametrize(
