@@ -69,7 +69,7 @@ class Worker:
     """Merges what is due, several tables at a time, and compacts and sweeps beside it, until it is stopped.
 
     One thread claims merges, and another compactions: small ones share jobs, each of the others has a thread of its
-    own. Delta logs and keys that are to be forgotten have threads, too. Another one counts what came late in merges
+    own. Publications and keys that are to be forgotten have threads, too. Another one counts what came late in merges
     that are over, another reads all files to find damage.
     """
 

@@ -15,7 +15,7 @@ import httpx
 from lab.faults.clients import DATABASE, Generation, Seen
 from lab.faults.ledger import DELETED, Comparison, Listed
 from lab.faults.operations import Operator, note_rollbacks
-from lab.faults.published import check_explained, check_log
+from lab.faults.published import check_explained, check_published
 from lab.faults.system import System
 from lab.faults.tables import TABLES
 
@@ -126,7 +126,7 @@ class Auditor:
         self._look_up(generation, name, rows, found)
         check_explained(operator, path, TABLES[name], rows, found)
         if TABLES[name].publishes:
-            check_log(operator, path, rows, found)
+            check_published(operator, path, rows, found)
         return found
 
     def _settled(self, operator: Operator, generation: Generation, name: str, *, damages: bool) -> list[Listed]:

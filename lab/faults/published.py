@@ -3,38 +3,54 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from app.core.table.published import Format
 from lab.faults.ledger import Comparison
 from lab.faults.operations import Operator
 from lab.faults.tables import Drawn
-from tests.delta_readers import with_polars
+from tests import delta_readers, iceberg_readers
+from tests.delta_readers import Rows
 
 PATIENCE_SECONDS = 300.0
 EXPLAINED = 5  # rows of each table
 Row = dict[str, Any]
 
 
-def check_log(operator: Operator, path: str, rows: Sequence[Row], found: Comparison) -> None:
-    """The table's Delta log, once a full compaction has brought it up to date, has the rows of the scan."""
+def check_published(operator: Operator, path: str, rows: Sequence[Row], found: Comparison) -> None:
+    """What the table publishes, once a full compaction has brought it up to date, has the rows of the scan."""
     if not rows:
         return
+    for form, read in _READ.items():
+        told = _up_to_date(operator, path, form)
+        if isinstance(told, str):
+            found.wrong.append(f"{form} is behind: {told}")
+            continue
+        seen = sorted(read(told), key=lambda row: (row["id"], str(row)))
+        if seen != list(rows):
+            found.wrong.append(f"{len(seen)} rows in {form}, {len(rows)} in the scan, and they differ")
+
+
+def _up_to_date(operator: Operator, path: str, form: Format) -> dict[str, Any] | str:
+    """What is told of the newest version, or what was told last where it stays behind."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
-        told = operator.ask("GET", f"{path}/delta")
-        if told is not None and told.status_code == 200:
-            log = told.json()
-            if log["version"] is not None and log["behindBatches"] == 0 and log["waiting"] is None:
-                break
+        answer = operator.ask("GET", f"{path}/{form}")
+        if answer is not None and answer.status_code == 200:
+            told: dict[str, Any] = answer.json()
+            if told["version"] is not None and told["behindBatches"] == 0 and told["waiting"] is None:
+                return told
         if time.monotonic() > deadline:
-            found.wrong.append(f"the Delta log is behind: {told and told.text[:500]}")
-            return
+            return "no answer" if answer is None else answer.text[:500]
         operator.ask("POST", f"{path}/compact", {"full": True})
         time.sleep(0.5)
-    read = sorted(with_polars(log["path"].removeprefix("file://")), key=lambda row: (row["id"], str(row)))
-    if read != list(rows):
-        found.wrong.append(f"{len(read)} rows in the Delta log, {len(rows)} in the scan, and they differ")
+
+
+_READ: Mapping[Format, Callable[[dict[str, Any]], Rows]] = {
+    Format.DELTA: lambda told: delta_readers.with_polars(told["path"].removeprefix("file://")),
+    Format.ICEBERG: lambda told: iceberg_readers.with_polars(told["readBy"]["metadata"].removeprefix("file://")),
+}
 
 
 def check_explained(operator: Operator, path: str, drawn: Drawn, rows: Sequence[Row], found: Comparison) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from app.core.table.published import Format
 from lab.faults.ledger import SERIALS, Row
 from tests.oracle import TableCase
 
@@ -97,7 +98,7 @@ _SUMS = {
     "fields.n.aggregate-function": "sum",
     "fields.serials.aggregate-function": "collect",
 }
-_PUBLISHED = {"delta.publish": "true", "delta.log-retained": "1 s"}
+_PUBLISHED = {one.publish: "true" for one in Format} | {one.retained: "1 s" for one in Format}
 
 TABLES: Mapping[str, Drawn] = {
     "summed": Drawn(

@@ -162,7 +162,7 @@ class Forgettings:
         return self.transaction.execute(sa.select(forgettings.c.id).where(later).limit(1)).first() is not None
 
     def published(self, table_id: str) -> set[int]:
-        """Return the snapshots whose files a version of the table's Delta log names."""
+        """Return the snapshots whose files a published version of the table names."""
         query = sa.select(published_versions.c.snapshot_id).where(published_versions.c.table_id == table_id)
         return set(self.transaction.execute(query).scalars())
 

@@ -117,7 +117,7 @@ def check_not_to_forget(repository: Repository, table: Table, number: int) -> No
         if number in one.held:
             raise Conflict(
                 f"snapshot {number} still has keys that were forgotten (GET …/forgettings/{one.id}): it is only kept"
-                " until the Delta log lets go of it; name another snapshot",
+                " until no version that other engines read needs it; name another snapshot",
                 code=ErrorCode.SNAPSHOT_TO_FORGET,
                 resource_type=Resource.SNAPSHOT,
                 resource_name=str(number),

@@ -265,7 +265,7 @@ def _log(named: _Named, made: Snapshot | None) -> None:
 def release(
     database: CatalogDatabase, warehouse: Warehouse, forgetting: Forgetting, mark: Callable[[str, str], None]
 ) -> Sequence[int]:
-    """Take the keys out of the older snapshots that held them for a Delta log, as soon as no version of the log names
+    """Take the keys out of the older snapshots that held them for other engines, as soon as no published version names
     their files; the numbers of those that still do. Raise ``DamagedFile``, and ``NotFound`` when the table is gone.
     """
     table_id = forgetting.table_id

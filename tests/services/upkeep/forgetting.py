@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import time
@@ -11,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow.parquet as pq
 
 from app.core.errors import AlreadyExists
@@ -135,4 +137,6 @@ def _has(path: Path, texts: Sequence[str]) -> bool:
     content = path.read_bytes()
     if content[:4] == b"PAR1" and content[-4:] == b"PAR1":
         content += repr(pq.ParquetFile(path).read().to_pylist()).encode()
+    if content[:4] == b"Obj\x01":  # Avro, deflated
+        content += repr([*fastavro.reader(io.BytesIO(content))]).encode()
     return any(text.encode() in content for text in texts)

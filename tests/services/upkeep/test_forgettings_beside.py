@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict
 from app.core.plan.records.faulty_events import FaultyEvent
+from app.core.table.history import Table
 from app.core.table.published import Format
 from app.core.table.schema import TableSchema
 from app.core.table.upkeep.forgetting import ForgettingState, RemnantKind
@@ -34,9 +36,10 @@ from app.services.upkeep.forgettings import ask_to_forget
 from app.services.upkeep.forgotten_keys import Forgetter
 from app.services.upkeep.sweeps import mark_run
 from app.storage.history.history import write_history
-from tests.delta_readers import READERS
+from tests import delta_readers, iceberg_readers
 from tests.services.builders import compact, snapshot_of
 from tests.services.publishing.delta_logs import folder_of, publish
+from tests.services.publishing.test_iceberg import metadata
 from tests.services.upkeep.forgetting import (
     ADA,
     BOB,
@@ -112,30 +115,40 @@ def test_changelogs_lose_the_key_alone_and_are_read_from_the_first_change_again(
     assert traces(tmp_path, ADA, STREET) == []
 
 
-def test_a_delta_log_lets_go_after_its_time_and_the_snapshot_it_kept_loses_the_key(
-    site: MergeSite, images: Images, tmp_path: Path
+PUBLISHED_READERS: Mapping[Format, Callable[[MergeSite, Table], delta_readers.Rows]] = {
+    Format.DELTA: lambda site, table: delta_readers.with_deltalake(folder_of(site.warehouse, table)),
+    Format.ICEBERG: lambda site, table: iceberg_readers.with_pyiceberg(metadata(site, table)),
+}
+
+
+@pytest.mark.parametrize("form", Format)
+def test_a_published_version_goes_after_its_time_and_the_snapshot_it_kept_loses_the_key(
+    form: Format, site: MergeSite, images: Images, tmp_path: Path
 ) -> None:
-    table = people(site, {**DEDUPLICATE, "delta.publish": "true"})
+    def mails() -> list[str]:
+        return [found["mail"] for found in PUBLISHED_READERS[form](site, table)]
+
+    table = people(site, {**DEDUPLICATE, form.publish: "true"})
     merged(site, table, person(ADA, 1, STREET), person(BOB, 1))
     assert publish(site.database, site.warehouse) == 1
     with site.database.transaction() as repository:
         repository.tags.create(table.id, "first", 1, None)
     one = forgotten(site, table)
     assert publish(site.database, site.warehouse) == 1
-    assert [found["mail"] for found in READERS["deltalake"](folder_of(site.warehouse, table))] == [BOB]
+    assert mails() == [BOB]
     assert one.held == [1]
-    with site.database.transaction() as repository, pytest.raises(Conflict, match="Delta log"):
+    with site.database.transaction() as repository, pytest.raises(Conflict, match="other engines"):
         roll_back(repository, repository.tables.existing(table.id), number=1)
     waiting = gone(site, one, images)
     [remnant] = waiting.remnants
-    assert (waiting.state, remnant.kind, remnant.count) == (ForgettingState.FORGOTTEN, RemnantKind.DELTA_VERSION, 1)
+    assert (waiting.state, remnant.kind, remnant.count) == (ForgettingState.FORGOTTEN, f"{form}-version", 1)
     assert remnant.until is not None
-    keep_versions(site.database, site.warehouse, table.id, Format.DELTA, remnant.until + timedelta(seconds=1))
+    keep_versions(site.database, site.warehouse, table.id, form, remnant.until + timedelta(seconds=1))
     assert gone(site, one, images).held == []
     assert gone(site, one, images).state is ForgettingState.GONE
     assert row_at(site, images, table, ADA, "first") is None
     assert row_at(site, images, table, BOB, "first") == person(BOB, 1)
-    assert [found["mail"] for found in READERS["deltalake"](folder_of(site.warehouse, table))] == [BOB]
+    assert mails() == [BOB]
     assert traces(tmp_path, ADA, STREET) == []
 
 

@@ -39,7 +39,7 @@ class Remnant(Answer):
 
     kind: RemnantKind
     count: int
-    example: str = Field(description="one of them: the id of a task, a version of the Delta log, the path of a file")
+    example: str = Field(description="one of them: the id of a task, a published version, the path of a file")
     until: EpochMillis | None = Field(description="when it goes at the earliest, where that is known")
 
 

@@ -62,7 +62,7 @@ class Forgetting:
 
     ``prints`` are known until it is over; ``keys`` says how many there were. ``snapshot_id`` is the snapshot that is
     the first without them, None where there was nothing to forget. ``held`` are the numbers of older snapshots that
-    still have them, because a Delta log does.
+    still have them, because a published version does.
     """
 
     id: str
