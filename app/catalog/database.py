@@ -7,18 +7,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from alembic.util import CommandError
 from sqlalchemy import exc
 
+from app.catalog.connections.migrations import migration_of, newest_migration, upgrade
 from app.catalog.connections.notifications import Notifications, notify
 from app.catalog.connections.sqlite import sqlite_engine
 from app.catalog.connections.writers import LOOK_SECONDS, Writers
@@ -37,8 +32,6 @@ CONNECTIONS = 12  # to PostgreSQL at a time, for reading and as many for writing
 _LOOK_SECONDS = 0.05
 _MOST_FAULTS = 10  # of a file: one does to restore it
 _MIGRATION_LOCK = 0x6B6579666F6C64  # "keyfold": the key of PostgreSQL's advisory lock
-_MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"  # beside app/ in a checkout and in site-packages
-_alembic_turn = threading.Lock()  # Alembic keeps its context in module globals
 
 
 class CatalogDatabase:
@@ -194,16 +187,16 @@ class CatalogDatabase:
         if self._sqlite and not Path(self._url.database or "").exists():
             return None
         with translated(), self._reading() as connection:
-            return MigrationContext.configure(connection).get_current_revision()
+            return migration_of(connection)
 
     def is_current(self) -> bool:
         """Return whether the catalog is at this program's newest migration."""
-        return self.revision() == _head()
+        return self.revision() == newest_migration()
 
     @staticmethod
     def revision_in(repository: Repository) -> str:
         """Return the migration that the catalog is at, in the moment that ``repository`` sees."""
-        return MigrationContext.configure(repository.transaction.connection).get_current_revision() or ""
+        return migration_of(repository.transaction.connection) or ""
 
     def migrate(self, revision: str = "head") -> None:
         """Create or upgrades the catalog's tables, all or nothing, up to ``revision``. Any number of processes may do
@@ -214,15 +207,10 @@ class CatalogDatabase:
         if self.is_current():
             return
         self._create_folder()
-        with translated(), _alembic_turn, self._writing() as connection:
+        with translated(), self._writing() as connection:
             if not self._sqlite:  # SQLite's write transaction is the lock
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
-            config = _alembic_config()
-            config.attributes["connection"] = connection
-            try:
-                command.upgrade(config, revision)
-            except CommandError as error:
-                raise Unavailable(f"the catalog cannot be migrated by this version of Keyfold: {error}") from error
+            upgrade(connection, revision)
 
     def close(self) -> None:
         """Close all connections."""
@@ -299,15 +287,3 @@ def _postgresql_engine(url: sa.URL) -> sa.Engine:
         connection.commit()
 
     return engine
-
-
-@cache
-def _head() -> str | None:
-    """Return the newest migration that this program has."""
-    return ScriptDirectory.from_config(_alembic_config()).get_current_head()
-
-
-def _alembic_config() -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
-    return config
