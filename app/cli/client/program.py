@@ -9,13 +9,25 @@ from typing import NoReturn
 import typer
 from pydantic import ValidationError
 
-from app.cli.client.commands import changelog, databases, explain, forget, loads, rows, scans, status, tables, tasks
+from app.cli.client.commands import (
+    changelog,
+    databases,
+    explain,
+    forget,
+    loads,
+    rows,
+    scans,
+    snapshots,
+    status,
+    tables,
+    tasks,
+)
 from app.cli.client.endings import Exit, Failure, failure_of, settings_faults
 from app.cli.client.shown import as_line, tell
 from keyfold_client import KeyfoldError
 
 commands = typer.Typer(no_args_is_help=True)
-for noun in (loads, rows, explain, forget, scans, tasks, status, changelog):
+for noun in (loads, rows, explain, forget, scans, snapshots, tasks, status, changelog):
     commands.add_typer(noun.commands)
 commands.add_typer(databases.commands, name="database")
 commands.add_typer(tables.commands, name="table")

@@ -1,14 +1,18 @@
-"""``keyfold database``: made and listed."""
+"""``keyfold database``: made, listed, dropped."""
 
 from __future__ import annotations
 
+from typing import Annotated
+from urllib.parse import quote
+
 import typer
 
+from app.cli.client.endings import Exit, Failure
 from app.cli.client.service import CATALOG, Service
 from app.cli.client.settings import AsJson, TokenFile, Url
 from app.cli.client.shown import say, say_json, tell
 
-commands = typer.Typer(help="Databases of a service: made, listed.", no_args_is_help=True)
+commands = typer.Typer(help="Databases of a service: made, listed, dropped.", no_args_is_help=True)
 
 
 @commands.command("create")
@@ -32,3 +36,22 @@ def list_all(url: Url = None, token_file: TokenFile = None, as_json: AsJson = Fa
     else:
         for name in names:
             say(name)
+
+
+@commands.command("drop")
+def drop(
+    name: str,
+    cascade: Annotated[bool, typer.Option("--cascade", help="with its tables, all of their rows and files")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask whether it is meant")] = False,
+    url: Url = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Drop a database; one that has tables only with --cascade."""
+    with Service.at(url, token_file) as service:
+        path = f"{CATALOG}/{quote(name, safe='')}"
+        tables = list(service.listed(f"{path}/tables", "tables"))
+        with_tables = f" with its {len(tables)} tables and all of their rows" if tables and cascade else ""
+        if not yes and not typer.confirm(f"Drop database {name}{with_tables}? Nothing brings it back", err=True):
+            raise Failure(Exit.REFUSED, "nothing is dropped")
+        service.ask("DELETE", path, params={"cascade": "true" if cascade else "false"})
+    tell(f"database {name} is dropped")

@@ -1,4 +1,4 @@
-"""``keyfold scan``: many rows."""
+"""``keyfold scan`` and ``keyfold count``: many rows, and how many there are."""
 
 from __future__ import annotations
 
@@ -13,13 +13,18 @@ import typer
 from app.cli.client.commands.tables import TableName
 from app.cli.client.endings import usage
 from app.cli.client.service import Service, path_of
-from app.cli.client.settings import TokenFile, Url
-from app.cli.client.shown import say_table, tell
+from app.cli.client.settings import AsJson, TokenFile, Url
+from app.cli.client.shown import say, say_json, say_table, tell
 
 commands = typer.Typer()
 SHOWN_ROWS: Final = 100  # of a table that people look at, unless they say how many
 PAGE_ROWS: Final = 100_000  # what the service gives at a time
 Params = list[tuple[str, str]]
+Filters = Annotated[
+    list[str] | None, typer.Option("--filter", help="status.eq.packed; may be given again, all must be met")
+]
+Version = Annotated[str | None, typer.Option("--snapshot", help="a snapshot's number or a tag: the rows as they were")]
+Merged = Annotated[bool, typer.Option("--merged", help="without what is not merged yet")]
 
 
 class ScanFormat(StrEnum):
@@ -40,20 +45,16 @@ def scan(
         ScanFormat | None, typer.Option("--format", help="[default: table at a terminal, else ndjson]")
     ] = None,
     columns: Annotated[str | None, typer.Option(help="those to show, with commas")] = None,
-    filters: Annotated[
-        list[str] | None, typer.Option("--filter", help="status.eq.packed; may be given again, all must be met")
-    ] = None,
+    filters: Filters = None,
     limit: Annotated[int | None, typer.Option(min=1, help="at most so many rows  [default: all; 100 as table]")] = None,
-    snapshot: Annotated[str | None, typer.Option(help="a snapshot's number or a tag: the rows as they were")] = None,
-    merged: Annotated[bool, typer.Option("--merged", help="without what is not merged yet")] = False,
+    snapshot: Version = None,
+    merged: Merged = False,
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
     """Write the rows of a table, all of one moment."""
     shown = form or (ScanFormat.TABLE if sys.stdout.isatty() else ScanFormat.NDJSON)
-    optional = {"columns": columns, "snapshot": snapshot, "consistency": "merged" if merged else None}
-    params = [(name, one) for name, one in optional.items() if one is not None]
-    params += [("filter", one) for one in filters or ()]
+    params = _params(filters, columns=columns, snapshot=snapshot, consistency="merged" if merged else None)
     with Service.at(url, token_file) as service:
         path = path_of(table, "/rows:scan")
         if shown is ScanFormat.TABLE:
@@ -62,6 +63,31 @@ def scan(
             _stream(service, path, params, shown)
         else:
             _page(service, path, params, shown, limit)
+
+
+def _params(filters: list[str] | None, **optional: str | None) -> Params:
+    given = [(name, one) for name, one in optional.items() if one is not None]
+    return [*given, *(("filter", one) for one in filters or ())]
+
+
+@commands.command()
+def count(
+    table: TableName,
+    filters: Filters = None,
+    snapshot: Version = None,
+    merged: Merged = False,
+    url: Url = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count the rows of a table."""
+    params = _params(filters, exact="true", snapshot=snapshot, consistency="merged" if merged else None)
+    with Service.at(url, token_file) as service:
+        found = service.json("GET", path_of(table, "/rows:count"), params=params)
+    if as_json:
+        say_json(found)
+    else:
+        say(str(found["count"]))
 
 
 def _stream(service: Service, path: str, params: Params, form: ScanFormat) -> None:

@@ -1,4 +1,4 @@
-"""``keyfold table``: made of SQL, listed, shown, explained."""
+"""``keyfold table``: made of SQL, listed, shown, explained, dropped."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from urllib.parse import quote
 
 import typer
 
-from app.cli.client.endings import usage
+from app.cli.client.endings import Exit, Failure, usage
 from app.cli.client.service import CATALOG, Service, path_of
 from app.cli.client.settings import AsJson, TokenFile, Url
 from app.cli.client.shown import moment, say, say_json, say_pairs, say_table, tell
 from app.core.access import pattern_of
 from app.core.types.dialects import Dialect
 
-commands = typer.Typer(help="Tables of a service: made of SQL, listed, shown, explained.", no_args_is_help=True)
+commands = typer.Typer(help="Tables of a service: made of SQL, shown, explained, dropped.", no_args_is_help=True)
 TableName = Annotated[str, typer.Argument(metavar="DATABASE.TABLE", help="names that are not plain in backticks")]
 
 
@@ -164,3 +164,19 @@ def ddl(
         say_json(told)
     else:
         print(told["ddl"])  # noqa: T201  # it has lines of its own
+
+
+@commands.command("drop")
+def drop(
+    table: TableName,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask whether it is meant")] = False,
+    url: Url = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Drop a table, its rows, its history and its files."""
+    with Service.at(url, token_file) as service:
+        service.ask("GET", path_of(table))  # one that is not there is told before anybody is asked
+        if not yes and not typer.confirm(f"Drop {table} with all of its rows? Nothing brings it back", err=True):
+            raise Failure(Exit.REFUSED, "nothing is dropped")
+        service.ask("DELETE", path_of(table))
+    tell(f"table {table} is dropped")

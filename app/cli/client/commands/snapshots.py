@@ -1,0 +1,68 @@
+"""``keyfold snapshots`` and ``keyfold rollback``: what a table was, and how it becomes that again."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from app.cli.client.commands.tables import TableName
+from app.cli.client.endings import Exit, Failure
+from app.cli.client.service import Service, path_of
+from app.cli.client.settings import AsJson, TokenFile, Url
+from app.cli.client.shown import moment, say_json, say_table, tell
+
+commands = typer.Typer()
+_COLUMNS = ("snapshot", "made by", "committed", "rows", "bytes", "tags")
+
+
+@commands.command("snapshots")
+def list_newest(
+    table: TableName,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="at most so many")] = 20,
+    url: Url = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the snapshots of a table, newest first."""
+    with Service.at(url, token_file) as service:
+        found = service.json("GET", path_of(table, "/snapshots"), params={"maxResults": str(limit)})
+    if as_json:
+        say_json(found["snapshots"])
+        return
+    say_table(_COLUMNS, [_line(one) for one in found["snapshots"]])
+    if found["nextPageToken"] is not None:
+        tell("there are more: --limit")
+
+
+def _line(one: dict[str, Any]) -> tuple[object, ...]:
+    rows = "" if one["rows"] is None else one["rows"]
+    return one["id"], one["kind"], moment(one["committedAt"]), rows, one["sizeBytes"], ", ".join(one["tags"])
+
+
+@commands.command()
+def rollback(
+    table: TableName,
+    to: Annotated[str, typer.Argument(metavar="SNAPSHOT", help="its number, or a tag")],
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask whether it is meant")] = False,
+    url: Url = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what going back to a snapshot changes, ask, and go back. The snapshots between stay: it can be undone."""
+    with Service.at(url, token_file) as service:
+        current = service.json("GET", path_of(table, "/snapshot"))["snapshot"]["snapshot"]["id"]
+        path = path_of(table, f"/snapshots/{quote(to, safe='')}/changes")
+        changes = service.json("GET", path, params={"since": str(current), "sample": "0"})
+        about = "" if changes["exact"] else "about "
+        counts = ", ".join(f"{about}{changes[kind]} {kind}" for kind in ("added", "changed", "removed"))
+        tell(f"{table} goes from snapshot {current} to what snapshot {to} showed: rows {counts}")
+        if not yes and not typer.confirm("Go back?", err=True):
+            raise Failure(Exit.REFUSED, "nothing is changed")
+        wanted = {"snapshot": int(to)} if to.isdigit() else {"tag": to}
+        made = service.json("POST", path_of(table, "/rollback"), json=wanted | {"fromSnapshot": current})
+    if as_json:
+        say_json(made)
+        return
+    tell(f"it is snapshot {made['snapshot']['id']} now; batches that are undone: {made['undoneBatches']}")
