@@ -146,6 +146,11 @@ class PublishedVersions:
         row = self.transaction.execute(sa.select(*_COLUMNS).where(mine)).first()
         return None if row is None else _version(row)
 
+    def table_ids(self, form: Format) -> set[str]:
+        """Return the tables that have a version."""
+        query = sa.select(published_versions.c.table_id).where(published_versions.c.format == form).distinct()
+        return set(self.transaction.execute(query).scalars())
+
     def pending(self) -> list[PublishedVersion]:
         """Return those whose files are not there yet, each table's in order."""
         query = sa.select(*_COLUMNS).where(_PENDING)

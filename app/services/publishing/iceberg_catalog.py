@@ -30,26 +30,22 @@ def list_published(
     """Return the names of the published ones in a page of the database's tables. Raise ``NotFound``."""
     found = repository.tables.page(database, after=request.after, limit=request.and_one_more, among=among)
     page = page_of(found, request, lambda table: table.name)
-    return Page([table.name for table in page.items if _is_published(repository, table)], page.next_token)
+    known = repository.published.table_ids(Format.ICEBERG)
+    names = [one.name for one in page.items if one.schema.parsed[Format.ICEBERG.publish] or one.id in known]
+    return Page(names, page.next_token)
 
 
 def load_table(repository: Repository, warehouse: Warehouse, table: Table, *, all_snapshots: bool = True) -> Loaded:
     """Return what is published of a table, which was read in the same transaction. Raise ``NotFound`` where nothing
     is.
     """
-    if not _is_published(repository, table):
+    kept, schemas = iceberg_versions(repository, table.id)
+    if not kept and not table.schema.parsed[Format.ICEBERG.publish]:
         message = f"table {table.full_name} is not published as Iceberg: set iceberg.publish = true"
         raise not_found(Resource.TABLE, table.full_name, message)
-    kept, schemas = iceberg_versions(repository, table.id)
     versions = [version for version in kept if version.written_at is not None]
     if not versions:
         return Loaded(empty_metadata(warehouse, table), None)
     location = warehouse.uri(*metadata_file(versions[-1]))
     shown = versions if all_snapshots else versions[-1:]
     return Loaded(metadata_of(warehouse, shown, schemas), location)
-
-
-def _is_published(repository: Repository, table: Table) -> bool:
-    if table.schema.parsed[Format.ICEBERG.publish]:
-        return True
-    return repository.published.newest(table.id, Format.ICEBERG) is not None

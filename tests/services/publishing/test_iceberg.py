@@ -137,6 +137,22 @@ def test_columns_follow_an_alter_and_a_renamed_one_waits_for_a_compaction(
     assert read(site, table, reader) == [{"id": 1, "n": 8, "remark": None}]
 
 
+def test_a_run_may_have_a_column_that_iceberg_has_no_type_for_if_it_was_dropped(
+    site: MergeSite, database: CatalogDatabase
+) -> None:
+    columns = [{"name": "id", "type": "BIGINT"}, {"name": "at", "type": "TIME"}, {"name": "n", "type": "BIGINT"}]
+    described = {"fields": columns, "primaryKeys": ["id"], "options": {}}
+    with database.transaction() as repository:
+        repository.databases.create("shop", {})
+        table = repository.tables.create("shop", "wide", TableSchema.from_json(described))
+    merge(site, table, {"id": 1, "at": "10:00:00", "n": 2})
+    _alter(site, table, {"action": "dropColumn", "fieldNames": ["at"]})
+    _alter(site, table, {"action": "setOption", "key": "iceberg.publish", "value": "true"})
+    assert publish(database, site.warehouse) == 1
+    for reader in READERS:
+        assert read(site, table, reader) == [{"id": 1, "n": 2}]
+
+
 def _alter(site: MergeSite, table: Table, change: Mapping[str, Any]) -> None:
     alter_table(site.database, (table.database, table.name), [change])
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from app.core.table.schema import TableSchema
-from app.core.types.datatype import DataType
+from app.core.types.datatype import DataType, walk_types
 from app.core.types.field_ids import OfColumn, Place
 from app.core.types.kinds import Kind
 
@@ -82,5 +82,13 @@ def _struct(fields: Iterable[tuple[str, DataType, Place]]) -> dict[str, Any]:
 
 
 def iceberg_schema(schema: TableSchema) -> dict[str, Any]:
-    """Return the visible columns of a table that publishes, as Iceberg's metadata says them."""
-    return _struct((column.name, column.type, OfColumn(column.id)) for column in schema.columns)
+    """Return the visible columns of a table as Iceberg's metadata says them, without those that it has no type for: a
+    run may have one that was dropped before the table was published.
+    """
+    columns = (column for column in schema.columns if has_type(column.type))
+    return _struct((column.name, column.type, OfColumn(column.id)) for column in columns)
+
+
+def has_type(data_type: DataType) -> bool:
+    """Return whether Iceberg has a type for all of it."""
+    return all(ICEBERG_TYPES[inside.kind] is not None for inside in walk_types(data_type))
