@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from app.catalog.repository import Repository
 from app.catalog.snapshots.published_versions import Behind
@@ -14,6 +15,17 @@ from app.core.table.published import Format, PublishedVersion
 from app.files.layout import Warehouse, table_folder
 from app.services.publishing.publications import lags
 from app.storage.iceberg.metadata import metadata_file
+
+_TOKEN: Final = "KEYFOLD_TOKEN"  # noqa: S105  # where the reader puts the token
+_TRINO_TOKEN: Final = {"security": "OAUTH2", "oauth2.token": _TOKEN}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Who asks: the URL of this service, as the caller knows it, and whether it takes a token."""
+
+    service: str
+    with_token: bool
 
 
 @dataclass(frozen=True)
@@ -41,11 +53,9 @@ class PublicationState:
 
 
 def publication_state(
-    repository: Repository, warehouse: Warehouse, table: Table, form: Format, service: str
+    repository: Repository, warehouse: Warehouse, table: Table, form: Format, asked: Asked
 ) -> PublicationState:
-    """Return what is published of the table, which was read in the same transaction, as ``form``. ``service`` is the
-    URL of this service, as the caller knows it.
-    """
+    """Return what is published of the table, which was read in the same transaction, as ``form``."""
     kept = repository.published.page(table.id, form)
     written = [version for version in kept if version.written_at is not None]
     newest = written[-1] if written else None
@@ -57,7 +67,7 @@ def publication_state(
         repository.now(),
         _waiting(repository, table, form, kept),
         warehouse.uri(*table_folder(table.id)),
-        _READ_BY[form](warehouse, table, newest, service) if newest else None,
+        _READ_BY[form](warehouse, table, newest, asked) if newest else None,
     )
 
 
@@ -78,7 +88,7 @@ def _waiting(repository: Repository, table: Table, form: Format, kept: list[Publ
     return None
 
 
-def _delta(warehouse: Warehouse, table: Table, _: PublishedVersion, __: str) -> dict[str, str]:
+def _delta(warehouse: Warehouse, table: Table, _: PublishedVersion, __: Asked) -> dict[str, str]:
     """Delta's readers are told the folder, whatever the table's name."""
     folder = table_folder(table.id)
     place = warehouse.path(*folder) if warehouse.local else warehouse.uri(*folder)
@@ -93,27 +103,33 @@ def _delta(warehouse: Warehouse, table: Table, _: PublishedVersion, __: str) -> 
     }
 
 
-def _iceberg(warehouse: Warehouse, table: Table, newest: PublishedVersion, service: str) -> dict[str, str]:
+def _iceberg(warehouse: Warehouse, table: Table, newest: PublishedVersion, asked: Asked) -> dict[str, str]:
     """Iceberg's readers are told the catalog; one that has none reads the metadata of the newest version."""
-    uri = f"{service.rstrip('/')}/iceberg"
+    uri = f"{asked.service.rstrip('/')}/iceberg"
     in_sql, in_spark = (f"keyfold.{_name(table.database, q)}.{_name(table.name, q)}" for q in ('"', "`"))
     names = f"({_literal(table.database)}, {_literal(table.name)})"
-    loaded = f'load_catalog("keyfold", type="rest", uri={_literal(uri)}).load_table({names})'
+    token = f", token={_literal(_TOKEN)}" if asked.with_token else ""
+    loaded = f'load_catalog("keyfold", type="rest", uri={_literal(uri)}{token}).load_table({names})'
     options = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "rest", ".uri": uri}
+    options |= {".token": _TOKEN} if asked.with_token else {}
     spark = "".join(f'.config("spark.sql.catalog.keyfold{key}", {_literal(text)})' for key, text in options.items())
-    attached = f"(TYPE iceberg, ENDPOINT {_text(uri)}, AUTHORIZATION_TYPE 'none')"
+    secret = f"CREATE SECRET keyfold (TYPE iceberg, TOKEN {_text(_TOKEN)}); " if asked.with_token else ""
+    access = "SECRET keyfold" if asked.with_token else "AUTHORIZATION_TYPE 'none'"
+    attach = f"ATTACH 'keyfold' (TYPE iceberg, ENDPOINT {_text(uri)}, {access});"
     select = f"SELECT * FROM {in_sql};"  # noqa: S608  # the same
+    trino = {"connector.name": "iceberg", "iceberg.catalog.type": "rest", "iceberg.rest-catalog.uri": uri}
+    trino |= {f"iceberg.rest-catalog.{key}": text for key, text in _TRINO_TOKEN.items()} if asked.with_token else {}
     return {
         "pyiceberg": f"{loaded}.scan().to_arrow()",
-        "duckdb": f"INSTALL iceberg; LOAD iceberg; ATTACH 'keyfold' {attached}; {select}",
+        "duckdb": f"INSTALL iceberg; LOAD iceberg; {secret}{attach} {select}",
         "polars": f"polars.scan_iceberg({loaded}).collect()",
         "spark": f"SparkSession.builder{spark}.getOrCreate().table({_literal(in_spark)})",
-        "trino": f"connector.name=iceberg, iceberg.catalog.type=rest, iceberg.rest-catalog.uri={uri}",
+        "trino": ", ".join(f"{key}={text}" for key, text in trino.items()),
         "metadata": warehouse.uri(*metadata_file(newest)),
     }
 
 
-_READ_BY: Mapping[Format, Callable[[Warehouse, Table, PublishedVersion, str], dict[str, str]]] = {
+_READ_BY: Mapping[Format, Callable[[Warehouse, Table, PublishedVersion, Asked], dict[str, str]]] = {
     Format.DELTA: _delta,
     Format.ICEBERG: _iceberg,
 }

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from pydantic import Field
 
 from app.api.shared.answers import Answer, EpochMillis, Told
-from app.api.shared.deps import Reading, ReadTable, WarehouseDep
+from app.api.shared.deps import GrantDep, Reading, ReadTable, WarehouseDep
 from app.api.shared.paths import TABLE_PATH
 from app.api.shared.problems import PROBLEM_RESPONSES
+from app.core.access import EVERYBODY
 from app.core.table.published import Format
-from app.services.publishing.publication_state import PublicationState, publication_state
+from app.services.publishing.publication_state import Asked, PublicationState, publication_state
 
 router = APIRouter(prefix=TABLE_PATH, tags=["snapshots"], responses=PROBLEM_RESPONSES)
 
@@ -35,6 +36,13 @@ class IcebergLines(Answer):
     spark: str = Field(description="Python; the session must have Iceberg's package")
     trino: str = Field(description="what the file of a catalog `keyfold` has, a line each")
     metadata: str = Field(description="the newest metadata as a file, for engines without a catalog")
+
+
+async def _asked(request: Request, grant: GrantDep) -> Asked:
+    return Asked(str(request.base_url), with_token=grant is not EVERYBODY)
+
+
+AskedDep = Annotated[Asked, Depends(_asked)]
 
 
 def _newest(name: str) -> Told:
@@ -77,21 +85,21 @@ class IcebergAnswer(_PublicationAnswer):
 
 @router.get("/delta", operation_id="getTableDelta", response_model=DeltaAnswer)
 def get_delta(
-    table: ReadTable, repository: Reading, warehouse: WarehouseDep, request: Request, response: Response
+    table: ReadTable, repository: Reading, warehouse: WarehouseDep, asked: AskedDep, response: Response
 ) -> DeltaAnswer:
     """What of the table is published as Delta, how far behind that is, and how other engines read it."""
     response.headers["Cache-Control"] = "no-store"  # it tells the moment
-    state = publication_state(repository, warehouse, table, Format.DELTA, str(request.base_url))
+    state = publication_state(repository, warehouse, table, Format.DELTA, asked)
     lines = None if state.read_by is None else DeltaLines.model_validate(state.read_by)
     return DeltaAnswer.of(state, read_by=lines)
 
 
 @router.get("/iceberg", operation_id="getTableIceberg", response_model=IcebergAnswer)
 def get_iceberg(
-    table: ReadTable, repository: Reading, warehouse: WarehouseDep, request: Request, response: Response
+    table: ReadTable, repository: Reading, warehouse: WarehouseDep, asked: AskedDep, response: Response
 ) -> IcebergAnswer:
     """What of the table is published as Iceberg, how far behind that is, and how other engines read it."""
     response.headers["Cache-Control"] = "no-store"  # it tells the moment
-    state = publication_state(repository, warehouse, table, Format.ICEBERG, str(request.base_url))
+    state = publication_state(repository, warehouse, table, Format.ICEBERG, asked)
     lines = None if state.read_by is None else IcebergLines.model_validate(state.read_by)
     return IcebergAnswer.of(state, read_by=lines)

@@ -160,3 +160,15 @@ def test_a_token_is_had_by_credentials_and_shows_what_it_is_for(catalog: Catalog
     shown = catalog.get(f"{NAMESPACES}/shop/tables", headers=headers)["identifiers"]
     assert [one["name"] for one in shown] == ["empty"]
     assert catalog.refused("GET", ORDERS, headers=headers)[:2] == (403, "ForbiddenException")
+
+
+def test_the_lines_say_where_the_token_goes_if_one_is_needed(catalog: Catalog) -> None:
+    catalog.publish({"id": 1})
+    lines = catalog.get(f"{TABLES}/orders/iceberg")["readBy"]
+    assert not any("KEYFOLD_TOKEN" in line for line in lines.values())
+    assert "AUTHORIZATION_TYPE 'none'" in lines["duckdb"]
+    token = create_token(catalog.parts.database, "reader", Role.READ, ["shop.*"])
+    signed = catalog.get(f"{TABLES}/orders/iceberg", headers={"Authorization": f"Bearer {token}"})["readBy"]
+    assert {name for name, line in signed.items() if "KEYFOLD_TOKEN" in line} == signed.keys() - {"metadata"}
+    assert "TOKEN 'KEYFOLD_TOKEN'); ATTACH 'keyfold' (TYPE iceberg, ENDPOINT 'http" in signed["duckdb"]
+    assert signed["duckdb"].endswith("SECRET keyfold); SELECT * FROM keyfold.shop.orders;")
