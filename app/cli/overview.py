@@ -35,6 +35,11 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "forget": "Take keys out of rows, snapshots, history and changelogs, for good.",
     "forgettings": "List what was forgotten of a table and what is to be, newest first.",
     "scan": "Write the rows of a table, all of one moment.",
+    "count": "Count the rows of a table.",
+    "snapshots": "List the snapshots of a table, newest first.",
+    "rollback": (
+        "Show what going back to a snapshot changes, ask, and go back. The snapshots between stay: it can be undone."
+    ),
     "merge": "Merge what is staged now, instead of when it is due.",
     "compact": "Combine the runs of a table.",
     "status": ("Say whether the service is ready (status 6 if not), or what a table holds, keeps and waits for."),
@@ -42,8 +47,8 @@ SUMMARIES: Final[Mapping[str, str]] = {
         "Write the changes of a table as they are merged, a line of JSON each. A connection that breaks "
         "is made again, and nothing is missing or twice."
     ),
-    "database": "Databases of a service: made, listed.",
-    "table": "Tables of a service: made of SQL, listed, shown, explained.",
+    "database": "Databases of a service: made, listed, dropped.",
+    "table": "Tables of a service: made of SQL, shown, explained, dropped.",
     "token": "API tokens: made, listed, revoked.",
 }
 
