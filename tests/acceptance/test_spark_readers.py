@@ -118,7 +118,7 @@ def read(spark: SparkReader, form: Format, table: TableClient, schema: Mapping[s
 def test_spark_reads_what_lookups_answer_of_deleted_rows_every_type_and_after_an_alter(
     spark: SparkReader, client: Client
 ) -> None:
-    table, random = created(client, "assembled", ASSEMBLED), Random(7)
+    table, random = created(client, "read_by_spark", ASSEMBLED), Random(7)
     for _ in range(3):
         table.post_batch([record(random) for _ in range(60)], wait=60).raise_for_status()
         assert table.finished(client.post(f"{table.path}/compact").json())["state"] == "succeeded"
@@ -145,7 +145,7 @@ def test_spark_reads_what_lookups_answer_of_deleted_rows_every_type_and_after_an
 
     fields = [{"name": "id", "type": "BIGINT"}, *({"name": f"c{n}", "type": kind} for n, kind in enumerate(TYPES))]
     schema = {"fields": fields, "primaryKeys": ["id"], "options": {one.publish: "true" for one in Format}}
-    typed = created(client, "typed", schema)
+    typed = created(client, "typed_for_spark", schema)
     row = {"id": 1, **{f"c{n}": value for n, value in enumerate(TYPES.values())}}
     assert typed.post_batch([row, {"id": 2}], wait=60).raise_for_status().json()["state"] == "merged"
     until(lambda: published(typed), "the publication")
