@@ -18,7 +18,7 @@ from app.storage.iceberg.kept import forget_files, published_files
 from app.storage.iceberg.metadata import write_metadata
 from app.storage.iceberg.snapshots import write_snapshot
 
-CHECKPOINT_EVERY = 10  # versions: so many small files are read by who opens the table, beside one checkpoint
+CHECKPOINT_EVERY = 10  # versions, after which a format looks through its files: Delta has a checkpoint then
 
 
 def published_of(repository: Repository, version: PublishedVersion) -> Published:
@@ -57,9 +57,6 @@ Forget = Callable[[Repository, Sequence[PublishedVersion]], None]
 class VersionFiles(ABC):
     """The files of a format's versions."""
 
-    kept_every: int
-    """After so many versions the files are looked through; a sweep does so, too."""
-
     @abstractmethod
     def write(self, repository: Repository, warehouse: Warehouse, version: PublishedVersion) -> Callable[[], None]:
         """Return what writes a version's files. Only the first part reads ``repository``."""
@@ -73,8 +70,6 @@ class VersionFiles(ABC):
 
 class _DeltaFiles(VersionFiles):
     """A log; it begins with a checkpoint, unless it begins with version 0."""
-
-    kept_every = CHECKPOINT_EVERY
 
     def write(self, repository: Repository, warehouse: Warehouse, version: PublishedVersion) -> Callable[[], None]:
         before = repository.published.get(version.table_id, version.format, version.version - 1)
@@ -102,8 +97,6 @@ class _DeltaFiles(VersionFiles):
 
 class _IcebergFiles(VersionFiles):
     """A list of manifests for each version, and manifests of each run."""
-
-    kept_every = 10
 
     def write(self, repository: Repository, warehouse: Warehouse, version: PublishedVersion) -> Callable[[], None]:
         published = published_of(repository, version)

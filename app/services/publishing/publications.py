@@ -16,7 +16,7 @@ from app.core.table.history import Table, TaskKind, TaskTrigger
 from app.core.table.published import Format, PublishedVersion, formats_of
 from app.files.layout import Warehouse
 from app.files.writable import reason_of
-from app.services.publishing.formats import FILES, Kept
+from app.services.publishing.formats import CHECKPOINT_EVERY, FILES, Kept
 from app.services.shared.each_table import faults_kept
 from app.services.shared.retries import still_waits
 from app.telemetry.entries import Counted, Upkeep
@@ -71,17 +71,16 @@ class Publisher:
 
 def _write(database: CatalogDatabase, warehouse: Warehouse, pending: PublishedVersion) -> None:
     table_id, form, number = pending.table_id, pending.format, pending.version
-    files = FILES[form]
     with database.reading() as repository:
         version = repository.published.get(table_id, form, number)
         if version is None or version.written_at is not None:
             return
         begins = repository.published.get(table_id, form, number - 1) is None
-        write = files.write(repository, warehouse, version)
+        write = FILES[form].write(repository, warehouse, version)
     write()
     with database.transaction() as repository:
         repository.published.note_written(version)
-    if number and (begins or number % files.kept_every == 0):
+    if number and (begins or number % CHECKPOINT_EVERY == 0):
         keep_versions(database, warehouse, table_id, form)
 
 

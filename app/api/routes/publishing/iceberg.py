@@ -85,7 +85,7 @@ def list_tables(
 
 @router.get(_TABLE, operation_id="loadIcebergTable")
 def load(
-    table: ReadTable, repository: Reading, warehouse: WarehouseDep, snapshots: Literal["all", "refs"] = "all"
+    table: ReadTable, repository: Reading, warehouse: WarehouseDep, snapshots: Snapshots = "all"
 ) -> dict[str, Any]:
     """The metadata of a table; with ``snapshots=refs`` of its newest snapshot only."""
     loaded = load_table(repository, warehouse, table, all_snapshots=snapshots != "refs")
