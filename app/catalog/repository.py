@@ -19,6 +19,7 @@ from app.catalog.batches.set_aside import SetAside
 from app.catalog.batches.set_aside_events import SetAsideEvents
 from app.catalog.shared.transaction import Transaction
 from app.catalog.snapshots.commits import Commit, Commits
+from app.catalog.snapshots.merged_changes import MergedChanges
 from app.catalog.snapshots.new_snapshots import NewSnapshots
 from app.catalog.snapshots.published_versions import PublishedVersions
 from app.catalog.snapshots.rewrites import Rewrites
@@ -77,10 +78,10 @@ class Repository:
         databases = Databases(transaction)
         tables = Tables(transaction, databases)
         batches = Batches(transaction, tables)
-        published = PublishedVersions(transaction, tables)
+        published = PublishedVersions(transaction, tables, MergedChanges(transaction, tables))
         rewrites = Rewrites(transaction)
         new_snapshots = NewSnapshots(transaction, published)
-        snapshots = Snapshots(transaction, tables, new_snapshots, rewrites)
+        snapshots = Snapshots(transaction, tables, published, new_snapshots, rewrites)
         tasks = Tasks(transaction, tables)
         set_aside = SetAside(transaction, tables)
         stops = Stops(transaction)

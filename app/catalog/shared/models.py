@@ -245,8 +245,9 @@ published_versions = sa.Table(
     sa.Column("table_id", sa.String, primary_key=True),
     sa.Column("format", sa.String, primary_key=True),
     sa.Column("version", sa.BigInteger, primary_key=True, autoincrement=False),  # of each format from 0, without a gap
-    sa.Column("snapshot_id", sa.Integer, nullable=False),  # keeps the files
-    sa.Column("as_of", sa.Integer, nullable=False),  # the snapshot whose rows they are; it may have expired
+    sa.Column("snapshot_id", sa.Integer, nullable=False),  # keeps the runs
+    sa.Column("base_id", sa.Integer),  # the snapshot whose rows the runs hold; it may have expired
+    sa.Column("as_of", sa.Integer, nullable=False),  # the snapshot that is shown, by the changelogs of merges after it
     sa.Column("schema_id", sa.Integer, nullable=False),
     sa.Column("committed_at", UtcTime, nullable=False),
     sa.Column("written_at", UtcTime),  # null while its files are not there

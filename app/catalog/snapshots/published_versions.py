@@ -5,19 +5,22 @@ from the catalog (docs/decisions/0031). Each keeps a snapshot, and with it the f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import Enum, auto
 from typing import Any
 
 import sqlalchemy as sa
 
-from app.catalog.shared.models import batches, published_versions, snapshots, tables
+from app.catalog.shared.models import batches, published_versions, runs, snapshot_runs, snapshots, tables
 from app.catalog.shared.transaction import Transaction
+from app.catalog.snapshots.merged_changes import MergedChanges
 from app.catalog.tables.tables import Tables
+from app.core.errors import Resource, not_found
 from app.core.plan.columns.published_schemas import SCHEMAS
-from app.core.plan.merging.published_runs import full_runs, readable_as, whole_runs
+from app.core.plan.merging.published_runs import full_runs, readable_as, says_all_changes, whole_runs
 from app.core.table.history import BatchState, Run, Snapshot
-from app.core.table.published import Format, PublishedVersion, formats_of
+from app.core.table.published import Changes, Format, PublishedVersion, formats_of
 from app.core.table.schema import TableSchema
 
 _COLUMNS = (
@@ -25,6 +28,7 @@ _COLUMNS = (
     published_versions.c.format,
     published_versions.c.version,
     published_versions.c.snapshot_id,
+    published_versions.c.base_id,
     published_versions.c.as_of,
     published_versions.c.schema_id,
     published_versions.c.committed_at,
@@ -32,6 +36,17 @@ _COLUMNS = (
 )
 _FORMATS = {one.value: one for one in Format}
 _PENDING = published_versions.c.written_at.is_(None)
+# Of what a version may be made besides its runs. Readers look into each file, and a worker knows the keys of all rows.
+MOST_MERGES = 300
+MOST_CHANGES = 1_000_000  # rows
+
+
+class Next(Enum):
+    """What comes after the newest version of a table whose versions follow its merges."""
+
+    NOTHING = auto()
+    VERSION = auto()
+    COMPACTION = auto()  # changelogs do not say what changed since, or too much changed
 
 
 @dataclass(frozen=True)
@@ -50,7 +65,7 @@ def _version(row: Sequence[Any]) -> PublishedVersion:
 
 def runs_of(version: PublishedVersion, kept: Snapshot) -> tuple[Run, ...]:
     """Return the runs that a version shows, of the snapshot that keeps them."""
-    return kept.runs if version.as_of == kept.id else full_runs(kept.runs)
+    return kept.runs if version.base_id == kept.id else full_runs(kept.runs)
 
 
 def _of(table_id: str, form: Format) -> sa.ColumnElement[bool]:
@@ -71,6 +86,7 @@ class PublishedVersions:
 
     transaction: Transaction
     tables: Tables
+    changes: MergedChanges
 
     def follow(self, snapshot: Snapshot, schema_id: int) -> None:
         """Add the versions of a snapshot that was just committed, or of the current one after an ALTER: one in each
@@ -94,35 +110,97 @@ class PublishedVersions:
         runs = full_runs(last.runs)
         # Partitions that were dropped or rolled back meanwhile: what is left is no snapshot that ever was.
         if {run.id for run in runs} == left:
-            self._add(last, base.id, runs, row.schema_id)
+            self._add(last, base.id, runs, row.schema_id, row.snapshot_id)
 
     def _exists(self, snapshot: Snapshot) -> bool:
         mine = (snapshots.c.table_id == snapshot.table_id) & (snapshots.c.id == snapshot.id)
         return self.transaction.execute(sa.select(snapshots.c.id).where(mine)).first() is not None
 
-    def _add(self, kept: Snapshot, as_of: int, runs: tuple[Run, ...], schema_id: int) -> None:
+    def _add(
+        self, kept: Snapshot, base_id: int, runs: tuple[Run, ...], schema_id: int, current: int | None = None
+    ) -> None:
+        """Add the version of ``runs``, and of what merges changed since up to ``current``, where changelogs say it."""
         schema = self.tables.schema_at(kept.table_id, schema_id)
         formats = formats_of(schema)
-        if not formats or not self.readable(kept.table_id, runs, schema):
+        if not formats or not self.readable(kept.table_id, {run.schema_id for run in runs}, schema):
             return
-        now = self.transaction.now()
+        as_of = current if current and self._says_all(kept.table_id, base_id, current, schema) else base_id
         for form in formats:
             newest = self.newest(kept.table_id, form)
-            if newest is None or self._brings_something(newest, as_of, schema):
-                number = 0 if newest is None else newest.version + 1
-                version = PublishedVersion(kept.table_id, form, number, kept.id, as_of, schema_id, now)
-                values = {column.name: getattr(version, column.name) for column in _COLUMNS}
-                self.transaction.execute(published_versions.insert().values(values))
+            number = 0 if newest is None else newest.version + 1
+            now = self.transaction.now()
+            version = PublishedVersion(kept.table_id, form, number, kept.id, base_id, as_of, schema_id, now)
+            if newest is None or self._brings_something(newest, version, schema):
+                self._insert(version)
 
-    def readable(self, table_id: str, runs: tuple[Run, ...], schema: TableSchema) -> bool:
-        """Return whether names and types of ``schema`` find the values of all ``runs``."""
-        written = {run.schema_id for run in runs}
+    def _insert(self, version: PublishedVersion) -> None:
+        values = {column.name: getattr(version, column.name) for column in _COLUMNS}
+        self.transaction.execute(published_versions.insert().values(values))
+
+    def next_of(self, newest: PublishedVersion) -> Next:
+        """Return what comes after ``newest``, the newest version, of a table whose merges have their changes looked
+        up. Raise ``NotFound`` when the table is gone.
+        """
+        table_id = newest.table_id
+        table = self.tables.existing(table_id)
+        if table.snapshot_id is None or not says_all_changes(table.schema):
+            return Next.NOTHING
+        changes = self.changes.between(table_id, newest.base_id, table.snapshot_id)
+        new_columns = self.shows_other_columns(newest, table.schema)
+        if changes is not None and not new_columns and all(one.snapshot_id <= newest.as_of for one in changes):
+            return Next.NOTHING
+        readable = self.readable(table_id, self._schemas_of_runs(newest), table.schema)
+        fits = changes is not None and self._fits(table_id, changes, table.schema)
+        return Next.VERSION if readable and fits else Next.COMPACTION
+
+    def follow_merges(self, newest: PublishedVersion) -> None:
+        """Add the version after ``newest``, if ``next_of`` still says so: the same runs, and all that merges changed
+        since.
+        """
+        row = self.tables.lock(newest.table_id)
+        now = self.newest(newest.table_id, newest.format)
+        if now is not None and now.version == newest.version and self.next_of(newest) is Next.VERSION:
+            following = {"version": newest.version + 1, "as_of": row.snapshot_id, "schema_id": row.schema_id}
+            self._insert(replace(newest, **following, committed_at=self.transaction.now(), written_at=None))
+
+    def changes_of(self, version: PublishedVersion) -> list[Changes]:
+        """Return what a version shows on top of its runs, oldest first. Raise ``NotFound`` when the table is gone."""
+        changes = self.changes.between(version.table_id, version.base_id, version.as_of)
+        if changes is None:
+            raise not_found(Resource.TABLE, version.table_id)
+        return changes
+
+    def _says_all(self, table_id: str, base_id: int, current: int, schema: TableSchema) -> bool:
+        changes = self.changes.between(table_id, base_id, current) if says_all_changes(schema) else None
+        return changes is not None and self._fits(table_id, changes, schema)
+
+    def _fits(self, table_id: str, changes: Sequence[Changes], schema: TableSchema) -> bool:
+        """Return whether a version under ``schema`` may be made of these changes."""
+        rows = sum(file.rows for one in changes for file in one.files)
+        few = len(changes) <= MOST_MERGES and rows <= MOST_CHANGES
+        return few and self.readable(table_id, {one.schema_id for one in changes}, schema)
+
+    def _schemas_of_runs(self, version: PublishedVersion) -> set[int]:
+        same_run = (runs.c.table_id == snapshot_runs.c.table_id) & (runs.c.id == snapshot_runs.c.run_id)
+        named = (snapshot_runs.c.table_id == version.table_id) & (snapshot_runs.c.snapshot_id == version.snapshot_id)
+        query = sa.select(runs.c.schema_id).join(snapshot_runs, same_run).where(named).distinct()
+        return set(self.transaction.execute(query).scalars())
+
+    def readable(self, table_id: str, written: set[int], schema: TableSchema) -> bool:
+        """Return whether names and types of ``schema`` find the values of files that were ``written`` under these
+        schemas.
+        """
         return all(readable_as(self.tables.schema_at(table_id, one), schema) for one in written)
 
-    def _brings_something(self, newest: PublishedVersion, as_of: int, schema: TableSchema) -> bool:
-        if as_of != newest.as_of:
-            return as_of > newest.as_of
-        return self.shows_other_columns(newest, schema)
+    def _brings_something(self, newest: PublishedVersion, version: PublishedVersion, schema: TableSchema) -> bool:
+        if version.as_of != newest.as_of:
+            return version.as_of > newest.as_of
+        return version.base_id > newest.base_id or self.shows_other_columns(newest, schema)
+
+    def keeps(self, table_id: str) -> set[int]:
+        """Return the snapshots whose files a version of the table names."""
+        query = sa.select(*_COLUMNS).where(published_versions.c.table_id == table_id)
+        return {number for row in self.transaction.execute(query) for number in _version(row).keeps}
 
     def shows_other_columns(self, version: PublishedVersion, schema: TableSchema) -> bool:
         """Return whether the columns that a version shows are not those of ``schema``."""

@@ -13,7 +13,6 @@ from app.catalog.shared.models import (
     changelog_files,
     data_files,
     history_bases,
-    published_versions,
     runs,
     snapshot_runs,
     snapshots,
@@ -21,6 +20,7 @@ from app.catalog.shared.models import (
 )
 from app.catalog.shared.transaction import LARGEST_NUMBER, AnyRow, Transaction
 from app.catalog.snapshots.new_snapshots import RUN_COLUMNS, NewSnapshot, NewSnapshots
+from app.catalog.snapshots.published_versions import PublishedVersions
 from app.catalog.snapshots.rewrites import Rewrites
 from app.catalog.tables.tables import Tables
 from app.core.errors import Conflict, NotFound, Resource, not_found
@@ -52,6 +52,7 @@ class Snapshots:
 
     transaction: Transaction
     tables: Tables
+    published: PublishedVersions
     new_snapshots: NewSnapshots
     rewrites: Rewrites
 
@@ -232,15 +233,16 @@ class Snapshots:
         return {(row.table_id, row.run_id) for row in self.transaction.execute(query)}
 
     def expire(self, table_id: str, keep_ids: Collection[int]) -> list[int]:
-        """Forget the snapshots that are neither in ``keep_ids`` nor current, and that no tag, no version of a Delta
-        log and no history keeps, and the runs only they named.
+        """Forget the snapshots that are neither in ``keep_ids`` nor current, and that no tag, no published
+        version and no history keeps, and the runs only they named.
 
         Returns their numbers in order. Raise ``NotFound`` when the table is gone.
         """
         current = self.tables.lock(table_id).snapshot_id
-        keeping = (tags, published_versions, history_bases)
+        keeping = (tags, history_bases)
         kept = (sa.select(one.c.snapshot_id).where(one.c.table_id == table_id) for one in keeping)
         keep = {*keep_ids, current, *(number for query in kept for number in self.transaction.execute(query).scalars())}
+        keep |= self.published.keeps(table_id)
         every = sa.select(snapshots.c.id).where(snapshots.c.table_id == table_id).order_by(snapshots.c.id)
         expired = [number for number in self.transaction.execute(every).scalars() if number not in keep]
         forget = snapshots.delete().where(snapshots.c.table_id == table_id, snapshots.c.id == sa.bindparam("number"))

@@ -19,7 +19,6 @@ from app.catalog.shared.models import (
     forgettings,
     history_files,
     merges,
-    published_versions,
     runs,
     snapshot_runs,
     snapshots,
@@ -160,11 +159,6 @@ class Forgettings:
         """Return whether keys were forgotten in a snapshot after the one of this number."""
         later = (forgettings.c.table_id == table_id) & (forgettings.c.snapshot_id > snapshot_id)
         return self.transaction.execute(sa.select(forgettings.c.id).where(later).limit(1)).first() is not None
-
-    def published(self, table_id: str) -> set[int]:
-        """Return the snapshots whose files a published version of the table names."""
-        query = sa.select(published_versions.c.snapshot_id).where(published_versions.c.table_id == table_id)
-        return set(self.transaction.execute(query).scalars())
 
     def naming(self, table_id: str, run_ids: Collection[str]) -> set[int]:
         """Return the snapshots that name one of the runs."""

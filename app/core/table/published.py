@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Self
 
-from app.core.table.history import Run
+from app.core.table.history import ChangelogFile, Run
 from app.core.table.schema import TableSchema
 
 
@@ -43,26 +43,45 @@ def formats_of(schema: TableSchema) -> list[Format]:
 class PublishedVersion:
     """One version: the rows of snapshot ``as_of`` under the columns of ``schema_id``.
 
-    ``snapshot_id`` is the snapshot that keeps its files: ``as_of`` itself where that has one run of each partition,
-    else one that holds what a full compaction of ``as_of`` left, below newer runs. ``written_at`` is when its files
-    were there, None while they are not.
+    Runs hold the rows of snapshot ``base_id``; changelogs say what the merges after it changed. ``snapshot_id`` is the
+    snapshot that keeps the runs: the base itself where that has one run of each partition, else one that holds what a
+    full compaction of the base left, below newer runs. ``written_at`` is when its files were there, None while they
+    are not.
     """
 
     table_id: str
     format: Format
     version: int
     snapshot_id: int
+    base_id: int
     as_of: int
     schema_id: int
     committed_at: datetime
     written_at: datetime | None = None
 
+    @property
+    def keeps(self) -> set[int]:
+        """The snapshots whose files it names."""
+        return {self.snapshot_id, *range(self.base_id + 1, self.as_of + 1)}
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a merge changed: the files of the changelog of its snapshot, written under the schema ``schema_id``."""
+
+    snapshot_id: int
+    schema_id: int
+    files: tuple[ChangelogFile, ...]
+
 
 @dataclass(frozen=True)
 class Published:
-    """What a version shows: its runs, the table's schema then, and by id the schemas that runs were written under."""
+    """What a version shows: its runs, the changes on top of them, oldest first, the table's schema then, and by id the
+    schemas that files were written under.
+    """
 
     version: PublishedVersion
     schema: TableSchema
     runs: Sequence[Run]
+    changes: Sequence[Changes]
     written: Mapping[int, TableSchema]

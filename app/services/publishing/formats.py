@@ -24,9 +24,10 @@ CHECKPOINT_EVERY = 10  # versions, after which a format looks through its files:
 def published_of(repository: Repository, version: PublishedVersion) -> Published:
     """Return what a version shows. Raise ``NotFound`` when the table is gone."""
     runs = runs_of(version, repository.snapshots.get(version.table_id, version.snapshot_id))
-    written = {run.schema_id for run in runs}
+    changes = repository.published.changes_of(version)
+    written = {run.schema_id for run in runs} | {one.schema_id for one in changes}
     schemas = {one: repository.tables.schema_at(version.table_id, one) for one in {*written, version.schema_id}}
-    return Published(version, schemas[version.schema_id], runs, schemas)
+    return Published(version, schemas[version.schema_id], runs, changes, schemas)
 
 
 def iceberg_versions(
@@ -117,6 +118,7 @@ class _IcebergFiles(VersionFiles):
 
             def forget(repository: Repository, _: Sequence[PublishedVersion]) -> None:
                 live = {run for _, run in repository.snapshots.live_run_ids(first.table_id)}
+                live |= {name.partition("/")[0] for name in repository.snapshots.live_changelog_files(first.table_id)}
                 forget_files(warehouse, found, first.version, live)
 
             return forget

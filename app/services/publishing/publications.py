@@ -7,11 +7,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from contextlib import suppress
+from datetime import datetime, timedelta
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
+from app.catalog.snapshots.published_versions import Next
 from app.core.errors import KeyfoldError, NotFound
+from app.core.plan.merging.published_runs import says_all_changes
 from app.core.table.history import Table, TaskKind, TaskTrigger
 from app.core.table.published import Format, PublishedVersion, formats_of
 from app.files.layout import Warehouse
@@ -23,6 +26,8 @@ from app.telemetry.entries import Counted, Upkeep
 
 logger = logging.getLogger(__name__)
 RETRY_SECONDS = 30.0
+# Between full compactions of a table whose versions follow its merges, where they are asked for because they could not.
+COMPACTION_PAUSE = timedelta(minutes=1)
 _Place = tuple[str, Format]  # a table by its id, and a form that it is published in
 
 
@@ -41,8 +46,9 @@ class Publisher:
 
     def publish(self) -> int:
         """Write the versions that the catalog has and whose files are not there, each table's in order; returns how
-        many.
+        many. Merges bring versions only once those before are written, so that what is slow to write has fewer.
         """
+        follow_merges(self._database)
         with self._database.reading() as repository:
             pending = repository.published.pending()
         of_place: dict[_Place, list[PublishedVersion]] = {}
@@ -150,6 +156,40 @@ def request_version(repository: Repository, table_id: str, form: Format) -> None
     repository.tasks.request(table_id, TaskTrigger(form.value), TaskKind.COMPACTION, full=True)
 
 
+def follow_merges(database: CatalogDatabase, now: datetime | None = None) -> None:
+    """Add the versions of tables whose merges have their changes looked up: what was merged since the newest is in the
+    next, as soon as the interval of the format allows it. Where it cannot be, ask for a full compaction.
+    """
+    with database.reading() as repository:
+        moment = now or repository.now()
+        behind = [one for one in repository.published.behind() if _may_follow(repository, one, moment)]
+        following = [(one, repository.published.next_of(one)) for one in behind]
+    for newest, step in following:
+        if step is not Next.NOTHING:
+            _follow(database, newest, step, moment)
+
+
+def _follow(database: CatalogDatabase, newest: PublishedVersion, step: Next, now: datetime) -> None:
+    with suppress(NotFound), database.transaction() as repository:  # dropped meanwhile
+        if step is Next.VERSION:
+            repository.published.follow_merges(newest)
+        elif _may_compact(repository, newest, now, COMPACTION_PAUSE):
+            request_version(repository, newest.table_id, newest.format)
+
+
+def _may_follow(repository: Repository, newest: PublishedVersion, now: datetime) -> bool:
+    table, form = repository.tables.find(newest.table_id), newest.format
+    if newest.written_at is None or table is None or not follows_merges(table, form):
+        return False
+    interval = table.schema.parsed[form.interval]
+    return interval is None or bool(now - newest.committed_at >= interval)
+
+
+def follows_merges(table: Table, form: Format) -> bool:
+    """Return whether versions come of merges, not of full compactions alone."""
+    return bool(table.schema.parsed[form.publish]) and says_all_changes(table.schema)
+
+
 def lags(repository: Repository, table: Table, form: Format) -> bool:
     """Return whether the newest version shows another snapshot than the current one, or other columns."""
     newest = repository.published.newest(table.id, form)
@@ -191,10 +231,19 @@ def _is_due(repository: Repository, newest: PublishedVersion, now: datetime) -> 
     if table is None or not table.schema.parsed[form.publish]:
         return False
     interval = table.schema.parsed[form.interval]
-    if interval is None or not lags(repository, table, form) or repository.tasks.compacts(table.id):
+    if interval is None or follows_merges(table, form) or not lags(repository, table, form):
         return False
-    if still_waits(repository.tasks.failed_compactions(table.id).get(table.id), now):
+    return _may_compact(repository, newest, now, interval)
+
+
+def _may_compact(repository: Repository, newest: PublishedVersion, now: datetime, pause: timedelta) -> bool:
+    """Return whether a full compaction may be asked for: none is to come, none has just failed, and since the last one,
+    and the newest version, the pause is over.
+    """
+    if repository.tasks.compacts(newest.table_id):
         return False
-    _, last = repository.stats.succeeded(table.id, TaskKind.COMPACTION)
+    if still_waits(repository.tasks.failed_compactions(newest.table_id).get(newest.table_id), now):
+        return False
+    _, last = repository.stats.succeeded(newest.table_id, TaskKind.COMPACTION)
     tried_at = last.finished_at if last is not None and last.full else None
-    return bool(now - max(newest.committed_at, tried_at or newest.committed_at) >= interval)
+    return bool(now - max(newest.committed_at, tried_at or newest.committed_at) >= pause)

@@ -130,7 +130,7 @@ def _versions(repository: Repository, table_id: str, form: Format, held: Sequenc
     """Return the versions of ``held`` snapshots; a newer one is asked for where there is none."""
     retained = repository.tables.existing(table_id).schema.parsed[form.retained]
     versions = repository.published.page(table_id, form)
-    holding = [one for one in versions if one.snapshot_id in held]
+    holding = [one for one in versions if not one.keeps.isdisjoint(held)]
     after = next((one for one in versions if one.version > holding[-1].version), None) if holding else None
     if holding and after is None and not repository.tasks.compacts(table_id):
         request_version(repository, table_id, form)

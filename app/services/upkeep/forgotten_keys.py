@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
@@ -233,10 +233,12 @@ class _Pass:
         made = None
         held: set[int] = set()
         if by:
+            named_by_versions = repository.published.keeps(self.table_id)
+            held = (older | set(by.changelogs)) & named_by_versions
+            by = replace(by, changelogs={n: files for n, files in by.changelogs.items() if n not in held})
             runs = [_instead(run, by.runs) for run in (current.runs if current else ())]
             left = [run for run in runs if run is not None]
             made = repository.snapshots.forget_keys(self.table_id, current.id if current else None, left)
-            held = older & forgettings.published(self.table_id)
             forgettings.replace_runs(self.table_id, by.runs, older - held)
             forgettings.replace_files(self.table_id, by)
         forgettings.blank_texts(self.table_id)
@@ -246,7 +248,7 @@ class _Pass:
         for one in named.pending:
             forgettings.note_forgotten(one, made.id if made else None, rows, records, held)
         newest = [repository.published.newest(self.table_id, form) for form in Format]
-        holding = any(one is not None and one.snapshot_id in held for one in newest)
+        holding = any(one is not None and one.keeps & held for one in newest)
         if holding:
             repository.tasks.request(self.table_id, TaskTrigger.DELTA, TaskKind.COMPACTION, full=True)
         _log(named, made)
@@ -268,28 +270,39 @@ def release(
     """Take the keys out of the older snapshots that held them for other engines, as soon as no published version names
     their files; the numbers of those that still do. Raise ``DamagedFile``, and ``NotFound`` when the table is gone.
     """
-    table_id = forgetting.table_id
+    table_id, sought = forgetting.table_id, Sought([forgetting])
     with database.reading() as repository:
-        published = repository.forgettings.published(table_id)
-        there = {one.snapshot_id for one in repository.commits.every(table_id)} & set(forgetting.held)
-        free = [repository.snapshots.get(table_id, number) for number in sorted(there - published)]
+        published = repository.published.keeps(table_id)
+        there = {
+            one.snapshot_id: one for one in repository.commits.every(table_id) if one.snapshot_id in forgetting.held
+        }
+        free = [repository.snapshots.get(table_id, number) for number in sorted(there.keys() - published)]
         runs = {run.id: run for snapshot in free for run in snapshot.runs}
-        schemas = {run.schema_id: repository.tables.schema_at(table_id, run.schema_id) for run in runs.values()}
-    sought = Sought([forgetting])
+        written = {run.schema_id for run in runs.values()} | {there[one.id].schema_id for one in free}
+        schemas = {number: repository.tables.schema_at(table_id, number) for number in written}
+        changelogs = {one.id: repository.snapshots.changelog_of(table_id, one.id) for one in free}
     found = {
         run.id: new.run
         for run in runs.values()
         if (new := run_without(warehouse, table_id, run, schemas[run.schema_id], sought)) is not None
     }
+    changes = {
+        number: left
+        for number, files in changelogs.items()
+        if (left := changes_without(warehouse, table_id, number, files, schemas[there[number].schema_id], sought))
+        is not None
+    }
     for run_id in found:
         mark(table_id, run_id)
-    held = sorted(there & published)
+    held = sorted(there.keys() & published)
     if held == list(forgetting.held) and not free:
         return held
     with database.transaction() as repository:
         repository.tables.lock(table_id)
+        let_go = {one.id for one in free} - repository.published.keeps(table_id)
         if found:
-            numbers = {one.id for one in free} - repository.forgettings.published(table_id)
-            repository.forgettings.replace_runs(table_id, found, numbers)
+            repository.forgettings.replace_runs(table_id, found, let_go)
+        by_number = {number: files for number, files in changes.items() if number in let_go}
+        repository.forgettings.replace_files(table_id, Replacements({}, by_number, {}, []))
         repository.forgettings.note_held(forgetting, held)
     return held

@@ -3,30 +3,46 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Final
 
 from app.files.folders import Entry, entries, remove, remove_file
 from app.files.layout import Warehouse, iceberg_file
 
-_NUMBERED: Final = re.compile(r"snap-([0-9]+)\.avro|([0-9]+)-[0-9a-f-]+\.metadata\.json")
+_NUMBERED: Final = re.compile(
+    r"(?:snap-([0-9]+)\.avro|([0-9]+)-[0-9a-f-]+\.metadata\.json|changes-([0-9]+)-[a-z]+\.[a-z]+)"
+)
+_HIDDEN: Final = re.compile(r"(.*)\.([0-9]+)\.hidden")
 
 
 def published_files(warehouse: Warehouse, table_id: str) -> tuple[Sequence[Entry], Sequence[Entry]]:
-    """Return the files of versions, and the folders of runs."""
+    """Return the files of versions, and those that belong to runs and changelogs, each in the folder of its own."""
     of_versions = entries(warehouse, warehouse.path(*iceberg_file(table_id, "metadata")))
-    return of_versions, entries(warehouse, warehouse.path(*iceberg_file(table_id, "runs")))
+    return of_versions, entries(warehouse, warehouse.path(*iceberg_file(table_id, "runs")), recursive=True)
 
 
 def forget_files(
-    warehouse: Warehouse, found: tuple[Sequence[Entry], Sequence[Entry]], first: int, live_runs: Collection[str]
+    warehouse: Warehouse, found: tuple[Sequence[Entry], Sequence[Entry]], first: int, live: Collection[str]
 ) -> None:
-    """Remove of ``found`` the files of versions before ``first``, and of runs that are not live."""
+    """Remove of ``found`` the files of versions before ``first``, and the folders of runs and changelogs that are not
+    ``live``.
+    """
     of_versions, of_runs = found
     for entry in of_versions:
         match = _NUMBERED.fullmatch(entry.name)
-        if match is not None and int(match[1] or match[2]) < first:
+        if match is not None and int(match[1] or match[2] or match[3]) < first:
             remove_file(warehouse, entry.path)
+    hidden: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for entry in of_runs:
-        if entry.name not in live_runs:
+        folder = entry.name if entry.is_folder else entry.path.rsplit("/", 2)[1]
+        match = _HIDDEN.fullmatch(entry.name)
+        if folder not in live:
             remove(warehouse, entry.path)
+        elif match is not None:
+            hidden[f"{folder}/{match[1]}"].append((int(match[2]), entry.path))
+    for files in hidden.values():
+        # A version shows the last that came before it, or with it.
+        before = sorted(one for one in files if one[0] <= first)[:-1]
+        for _, path in before:
+            remove_file(warehouse, path)

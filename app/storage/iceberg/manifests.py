@@ -1,7 +1,8 @@
-"""Manifests of a run, and the files with the places of its rows that are no rows of the table.
+"""Manifests of a run, and the files with the places of its rows that are no rows of the table; the same of the changes
+on top of a version's runs.
 
-They follow from the run alone, byte for byte, so that each is written once and named by every version with the run, and
-two workers that write at once write the same.
+Those of a run follow from it alone, byte for byte, so that each is written once and named by every version with the
+run, and two workers that write at once write the same.
 """
 
 from __future__ import annotations
@@ -19,22 +20,23 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
-from pyroaring import FrozenBitMap
+from pyroaring import BitMap, FrozenBitMap
 
 from app.core.plan.columns.iceberg_schema import iceberg_schema
-from app.core.table.history import DataFile, Run
-from app.core.table.published import Published
+from app.core.table.history import Run
+from app.core.table.published import Published, PublishedVersion
 from app.core.table.schema import TableSchema
 from app.core.types.kinds import Kind
-from app.files.layout import Warehouse, data_file, iceberg_file
+from app.files.layout import Warehouse, changelog_file, data_file, iceberg_file
+from app.files.named_files import file_of_changelog
 from app.storage.iceberg.avro_schemas import MANIFEST
-from app.storage.published.facts import Bound, FileFacts, facts_of
+from app.storage.published.facts import Bound, FileFacts, facts_of, facts_of_changes
 from app.storage.published.replaced import replace_file
+from app.storage.published.replaced_rows import hidden_rows
 
 _ADDED: Final = 1  # status of an entry
 _PATH_ID, _PLACE_ID = 2147483546, 2147483545  # Iceberg's reserved field ids
 _EPOCH: Final = date(1970, 1, 1)
-_ENDS: Final[Mapping[str, Callable[[Iterable[str]], str]]] = {"lower": min, "upper": max}
 _DELETES: Final = pa.schema(
     [
         pa.field("file_path", pa.string(), nullable=False, metadata={b"PARQUET:field_id": str(_PATH_ID).encode()}),
@@ -78,21 +80,99 @@ def write_manifests(warehouse: Warehouse, published: Published, run: Run) -> lis
     written, table_id = published.written[run.schema_id], published.version.table_id
     paths = [warehouse.uri(*data_file(table_id, run.id, file.name)) for file in run.files]
     data = [
-        _entry(Content.DATA, path, file.rows, file.size_bytes, _stats(written, file, known))
+        _entry(Content.DATA, path, file.rows, file.size_bytes, _stats(written, file.rows, known))
         for path, file, known in zip(paths, run.files, facts, strict=True)
     ]
-    dead = {path: known.dead for path, known in zip(paths, facts, strict=True) if known.dead}
-    manifests = {Content.DATA: data, Content.DELETES: [_deletes(warehouse, table_id, run, dead)] if dead else []}
-    return [_write(warehouse, published, run, content, entries) for content, entries in manifests.items() if entries]
+    dead = {file.name: known.dead for file, known in zip(run.files, facts, strict=True) if known.dead}
+    deletes = [
+        _deletes(warehouse, iceberg_file(table_id, "runs", run.id, f"{name}.deletes"), path, dead[name])
+        for name, path in zip((file.name for file in run.files), paths, strict=True)
+        if name in dead
+    ]
+    segments = {content: run_manifest(table_id, run.id, content) for content in Content}
+    return _write_all(warehouse, segments, (run.schema_id, written), {Content.DATA: data, Content.DELETES: deletes})
+
+
+def write_change_manifests(
+    warehouse: Warehouse, published: Published, before: PublishedVersion | None
+) -> list[Manifest]:
+    """Write the manifests of a version's changes, and of the rows that they hide; none where there are no changes.
+
+    Files with places that ``before`` names, and that are the same, are named again. Raise ``DamagedFile``.
+    """
+    version = published.version
+    data = []
+    for changes in published.changes:
+        for file in changes.files:
+            named = file_of_changelog(version.table_id, changes.snapshot_id, file)
+            known = facts_of_changes(warehouse, published, changes, named)
+            stats = _stats(published.written[changes.schema_id], file.rows, known)
+            path = warehouse.uri(*changelog_file(version.table_id, file.name))
+            data.append(_entry(Content.DATA, path, file.rows, file.size_bytes, stats))
+    earlier = {} if before is None else _read_deletes(warehouse, before)
+    deletes = []
+    for place, hidden in sorted(hidden_rows(warehouse, published).items()):
+        segments = place.split("/")
+        path = warehouse.uri(*segments)
+        there = earlier.get(path)
+        # Of one file ever more rows are hidden: as many are the same.
+        if there is None or there["data_file"]["record_count"] != len(hidden):
+            *_, folder, name = segments
+            own = iceberg_file(version.table_id, "runs", folder, f"{name}.{version.version}.hidden")
+            there = _deletes(warehouse, own, path, hidden)
+        deletes.append(there)
+    places = {content: change_manifest(version, content) for content in Content}
+    return _write_all(
+        warehouse, places, (version.schema_id, published.schema), {Content.DATA: data, Content.DELETES: deletes}
+    )
+
+
+def change_manifest(version: PublishedVersion, content: Content) -> tuple[str, ...]:
+    """Return the segments of a manifest of a version's changes."""
+    return iceberg_file(version.table_id, "metadata", f"changes-{version.version}-{_name(content)}")
+
+
+def _read_deletes(warehouse: Warehouse, version: PublishedVersion) -> dict[str, dict[str, Any]]:
+    """Return what an earlier version says of the files with the places that its changes hide, by the data file."""
+    found = read_avro(warehouse, change_manifest(version, Content.DELETES))
+    return {entry["data_file"]["lower_bounds"][0]["value"].decode(): entry for entry in found}
+
+
+def read_avro(warehouse: Warehouse, segments: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return the records of an Avro file; none where it is gone."""
+    try:
+        with warehouse.filesystem.open_input_stream(warehouse.path(*segments)) as source:
+            records: Iterable[Any] = fastavro.reader(io.BytesIO(source.read()))
+            return [*records]
+    except FileNotFoundError:
+        return []
+
+
+def _write_all(
+    warehouse: Warehouse,
+    segments: Mapping[Content, tuple[str, ...]],
+    under: tuple[int, TableSchema],
+    manifests: Mapping[Content, Sequence[Mapping[str, Any]]],
+) -> list[Manifest]:
+    """Write the manifests that have entries, ``under`` a schema with this id."""
+    return [
+        _write(warehouse, segments[content], under, content, entries)
+        for content, entries in manifests.items()
+        if entries
+    ]
 
 
 def _write(
-    warehouse: Warehouse, published: Published, run: Run, content: Content, entries: Sequence[Mapping[str, Any]]
+    warehouse: Warehouse,
+    segments: tuple[str, ...],
+    under: tuple[int, TableSchema],
+    content: Content,
+    entries: Sequence[Mapping[str, Any]],
 ) -> Manifest:
-    segments = run_manifest(published.version.table_id, run.id, content)
+    schema_id, schema = under
     header = {
-        "schema": json.dumps(iceberg_schema(published.written[run.schema_id]) | {"schema-id": run.schema_id}),
-        "schema-id": str(run.schema_id),
+        "schema": json.dumps(iceberg_schema(schema) | {"schema-id": schema_id}),
+        "schema-id": str(schema_id),
         "partition-spec": "[]",
         "partition-spec-id": "0",
         "format-version": "2",
@@ -104,9 +184,13 @@ def _write(
     return Manifest(warehouse.uri(*segments), len(written), content, len(entries), rows)
 
 
+def _name(content: Content) -> str:
+    return f"{content.name.lower()}.avro"
+
+
 def run_manifest(table_id: str, run_id: str, content: Content) -> tuple[str, ...]:
     """Return the segments of a run's manifest."""
-    return iceberg_file(table_id, "runs", run_id, f"{content.name.lower()}.avro")
+    return iceberg_file(table_id, "runs", run_id, _name(content))
 
 
 def _entry(content: Content, path: str, rows: int, size: int, more: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,28 +207,25 @@ def _entry(content: Content, path: str, rows: int, size: int, more: Mapping[str,
     return {"status": _ADDED, "data_file": file}
 
 
-def _deletes(warehouse: Warehouse, table_id: str, run: Run, dead: Mapping[str, FrozenBitMap]) -> dict[str, Any]:
-    """Write the file that names the dead rows by data file; returns its entry. Each data file has a row group, so that
-    who reads one of them passes over the others.
+def _deletes(warehouse: Warehouse, segments: tuple[str, ...], path: str, dead: BitMap | FrozenBitMap) -> dict[str, Any]:
+    """Write the file that names the dead rows of the data file at the URI ``path``; returns its entry. It names one
+    data file only: Polars refuses others.
     """
+    places = pa.array(dead, pa.int64())
     sink = io.BytesIO()
     with pq.ParquetWriter(sink, _DELETES, compression="zstd", store_schema=False) as writer:
-        for path in sorted(dead):
-            places = pa.array(dead[path], pa.int64())
-            writer.write_table(pa.table([pa.repeat(path, len(places)), places], schema=_DELETES))
-    segments = iceberg_file(table_id, "runs", run.id, "deletes.parquet")
+        writer.write_table(pa.table([pa.repeat(path, len(places)), places], schema=_DELETES))
     replace_file(warehouse, segments, sink.getvalue())
-    more = {f"{end}_bounds": [{"key": _PATH_ID, "value": of(dead).encode()}] for end, of in _ENDS.items()}
-    rows, size = sum(map(len, dead.values())), sink.getbuffer().nbytes
-    return _entry(Content.DELETES, warehouse.uri(*segments), rows, size, more)
+    more = {f"{end}_bounds": [{"key": _PATH_ID, "value": path.encode()}] for end in ("lower", "upper")}
+    return _entry(Content.DELETES, warehouse.uri(*segments), len(places), sink.getbuffer().nbytes, more)
 
 
-def _stats(written: TableSchema, file: DataFile, facts: FileFacts) -> dict[str, Any]:
+def _stats(written: TableSchema, rows: int, facts: FileFacts) -> dict[str, Any]:
     columns = written.by_name
     nulls = [(columns[name].id, count) for name, count in facts.null_counts]
     bounds = [(columns[name].id, _BINARY[columns[name].type.kind], low, high) for name, low, high in facts.bounds]
     return {
-        "value_counts": _pairs((number, file.rows) for number, _ in nulls),
+        "value_counts": _pairs((number, rows) for number, _ in nulls),
         "null_value_counts": _pairs(nulls),
         "lower_bounds": _pairs((number, binary(low)) for number, binary, low, _ in bounds),
         "upper_bounds": _pairs((number, binary(high)) for number, binary, _, high in bounds),

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-import fastavro
 
 from app.core.table.published import Published, PublishedVersion
 from app.files.layout import Warehouse, iceberg_file
 from app.storage.iceberg.avro_schemas import MANIFEST_LIST
-from app.storage.iceberg.manifests import Content, Manifest, avro_bytes, run_manifest, write_manifests
+from app.storage.iceberg.manifests import (
+    Content,
+    Manifest,
+    avro_bytes,
+    read_avro,
+    run_manifest,
+    write_change_manifests,
+    write_manifests,
+)
 from app.storage.published.replaced import replace_file
 
 Named = Mapping[str, Any]
@@ -29,7 +34,8 @@ def sequence_number(version: PublishedVersion) -> int:
 
 
 def write_snapshot(warehouse: Warehouse, published: Published, before: PublishedVersion | None) -> None:
-    """Write what a version needs besides the data files: manifests of runs that ``before`` has not, and the list.
+    """Write what a version needs besides the data files: manifests of runs that ``before`` has not, those of
+    changes, and the list.
 
     Raise ``DamagedFile``, ``Unfoldable``, ``OSError``.
     """
@@ -40,6 +46,7 @@ def write_snapshot(warehouse: Warehouse, published: Published, before: Published
         names = [warehouse.uri(*run_manifest(version.table_id, run.id, content)) for content in Content]
         there = [earlier[name] for name in names if name in earlier]
         records += there or (_named(version, manifest) for manifest in write_manifests(warehouse, published, run))
+    records += (_named(version, manifest) for manifest in write_change_manifests(warehouse, published, before))
     header = {
         "snapshot-id": str(version.as_of),
         "sequence-number": str(sequence_number(version)),
@@ -69,9 +76,4 @@ def _named(version: PublishedVersion, manifest: Manifest) -> Named:
 
 def _read(warehouse: Warehouse, version: PublishedVersion) -> dict[str, Named]:
     """Return what the list of an earlier version says, by the URI of the manifest; nothing where it is gone."""
-    try:
-        with warehouse.filesystem.open_input_stream(warehouse.path(*list_file(version))) as source:
-            records: Iterable[Any] = fastavro.reader(io.BytesIO(source.read()))
-            return {record["manifest_path"]: record for record in records}
-    except FileNotFoundError:
-        return {}
+    return {record["manifest_path"]: record for record in read_avro(warehouse, list_file(version))}

@@ -17,7 +17,7 @@ from app.core.errors import Unfoldable
 from app.core.plan.merging.merge_plan import compile_plan
 from app.core.rules.row import LIVE_COLUMN, Liveness
 from app.core.table.history import DataFile, Run
-from app.core.table.published import Published
+from app.core.table.published import Changes, Published
 from app.core.table.schema import TableSchema
 from app.core.table.upkeep.damage import NamedFile
 from app.core.types.kinds import Family
@@ -46,8 +46,17 @@ class _Asked:
         return cls(
             plan.row.liveness is not Liveness.ALWAYS and run.live_rows != run.rows,
             tuple((bounds.column.name, bounds.carry) for bounds in plan.totals),
-            tuple((column.name, column.type.family in _BOUNDED) for column in written.columns),
+            _bounded(written),
         )
+
+    @classmethod
+    def of_changes(cls, written: TableSchema) -> _Asked:
+        """Of a file of changes, which has no states: what the columns of its rows say."""
+        return cls(may_hide=False, carries=(), columns=_bounded(written))
+
+
+def _bounded(written: TableSchema) -> tuple[tuple[str, bool], ...]:
+    return tuple((column.name, column.type.family in _BOUNDED) for column in written.columns)
 
 
 @dataclass(frozen=True)
@@ -62,11 +71,16 @@ class FileFacts:
 
 
 def facts_of(warehouse: Warehouse, published: Published, run: Run, file: DataFile) -> FileFacts:
-    """Return the facts of a file of a version's run. Raise ``DamagedFile``, and ``Unfoldable`` where a row has a total
-    that its column cannot hold, which no commit lets through (decision 5).
+    """Return the facts of a file of a version's run, without what later changes hide. Raise ``DamagedFile``, and
+    ``Unfoldable`` where a row has a total that its column cannot hold, which no commit lets through (decision 5).
     """
     named = file_of_run(published.version.table_id, run.id, file)
     return _facts(warehouse, named, _Asked.of(published.written[run.schema_id], run))
+
+
+def facts_of_changes(warehouse: Warehouse, published: Published, changes: Changes, file: NamedFile) -> FileFacts:
+    """Return the same of a file of a version's changes. Raise ``DamagedFile``."""
+    return _facts(warehouse, file, _Asked.of_changes(published.written[changes.schema_id]))
 
 
 @lru_cache(maxsize=10_000)  # files never change, and each is asked for twice: when it comes and when it goes

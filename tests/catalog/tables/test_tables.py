@@ -130,7 +130,7 @@ def test_dropping_a_table_leaves_nothing_of_it_and_all_of_its_neighbour(database
             tag = tags.insert().values(table_id=table.id, name="kept", snapshot_id=1, created_at=repository.now())
             repository.transaction.execute(tag)
             version = PublishedVersion(
-                table.id, Format.DELTA, 0, snapshot_id=1, as_of=1, schema_id=0, committed_at=repository.now()
+                table.id, Format.DELTA, 0, snapshot_id=1, base_id=1, as_of=1, schema_id=0, committed_at=repository.now()
             )
             repository.transaction.execute(published_versions.insert().values(**vars(version)))
             repository.history.begin_after(table.id, 1, [1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import product
@@ -17,6 +18,7 @@ from app.core.table.history import Table
 from app.core.table.published import Format, PublishedVersion
 from app.core.table.schema import TableSchema
 from app.files.layout import Warehouse, table_folder
+from app.services.merging.compactions import ask_for_compaction, run_next_compaction
 from app.services.rows.lookups import Images, get_rows
 from app.services.shared.executor import MergeSite
 from app.services.upkeep.sweeps import sweep
@@ -109,11 +111,11 @@ class Play:
         return newest.as_of
 
 
-def drawn(random: Random, engine: str) -> tuple[TableCase, bool]:
+def drawn(random: Random, engine: str, options: Mapping[str, str] = OPTIONS) -> tuple[TableCase, bool]:
     """A table that may publish; one that may not has a column with a sketch."""
     while True:
         case, retracts = random_table(random, engine)
-        case = replace(case, options={**case.options, **OPTIONS})
+        case = replace(case, options={**case.options, **options})
         faults = check_options(schema_of(case))
         if not faults:
             return case, retracts
@@ -147,6 +149,39 @@ def test_engines_read_what_lookups_answer(
         play.look()
         seen.add(play.check())
     assert seen
+
+
+LOOKED_UP = {**OPTIONS, "changelog-producer": "lookup"}
+
+
+@pytest.mark.slow(reason="plays histories, read by three engines")
+@pytest.mark.parametrize(("catalog_kind", "seed"), by_turns(4))
+@pytest.mark.parametrize("engine", ENGINES)
+def test_engines_read_every_merge_where_its_changes_are_looked_up(
+    engine: str, seed: int, database: CatalogDatabase, site: MergeSite, images: Images
+) -> None:
+    random = Random(f"looked up {engine} {seed}")
+    case, retracts = drawn(random, engine, LOOKED_UP)
+    if random.random() < 0.5:
+        case = replace(case, options={**case.options, "changelog-producer.row-deduplicate": "true"})
+    play = Play(site, images, create(database, schema_of(case)))
+    merged = 0
+    for change in range(STEPS):
+        step = random.choice(("merge", "merge", "merge", "some", "compact", "sweep")) if change else "merge"
+        if step == "merge":
+            play.post(random_history(random, case, retracts, random.randint(1, 20)))
+            with database.reading() as repository:
+                merged = repository.tables.existing(play.table.id).snapshot_id or 0
+        elif step == "some":
+            with database.transaction() as repository:
+                ask_for_compaction(repository, play.table.id, full=False)
+            run_next_compaction(site, "worker")
+        elif step == "compact":
+            compact(site, play.table)
+        else:
+            sweep(database, site.warehouse, timedelta(0))
+        play.look()
+        assert play.check() >= merged
 
 
 TYPES = {

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from app.core.plan.merging.evolution import same_fold
 from app.core.rules.widening import same_type
 from app.core.table.history import Run
+from app.core.table.options.entries import ChangelogProducer
 from app.core.table.schema import Column, TableSchema
 
 
@@ -40,3 +41,12 @@ def full_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
     for run in runs:
         oldest.setdefault(run.partition, run)
     return tuple(run for run in oldest.values() if run.full)
+
+
+def says_all_changes(written: TableSchema) -> bool:
+    """Return whether the changelogs of merges under this schema name every row that changes, with all of its columns:
+    changes are looked up, and none is left out for the columns that it is of.
+    """
+    options = written.parsed
+    ignored = options["changelog-producer.row-deduplicate-ignore-fields"]
+    return options["changelog-producer"] is ChangelogProducer.LOOKUP and not ignored
