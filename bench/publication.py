@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from random import Random
 from statistics import median
 from typing import Any
 
@@ -16,7 +18,7 @@ from app.core.table.published import Format
 from app.core.table.records import RowKind
 from app.core.table.schema import TableSchema
 from app.files.layout import delta_log, iceberg_file, run_folder
-from app.services.publishing.publications import Publisher
+from app.services.publishing.publications import Publisher, follow_merges, write_version
 from app.services.tables.tables import alter_table
 from app.storage.published import facts
 from bench.figures import seconds, table
@@ -25,6 +27,7 @@ from bench.sizes import Sizes
 
 FILES = (1, 100, 1_000)
 ROWS = 2_000  # of a file, each tenth of them deleted
+BASE_ROWS, MERGED, MERGES = 1_000_000, 1_000, 50
 _FOLDERS = {Format.DELTA: delta_log, Format.ICEBERG: iceberg_file}
 _COLUMNS = {"id": "BIGINT", "at": "TIMESTAMP(3)", **{f"v{number}": "STRING" for number in range(10)}}
 
@@ -32,6 +35,7 @@ _COLUMNS = {"id": "BIGINT", "at": "TIMESTAMP(3)", **{f"v{number}": "STRING" for 
 def measure_publication(sizes: Sizes) -> Iterator[Sequence[str]]:
     """Milliseconds and KiB."""
     with bench_site() as site:
+        followed = list(_followed(site, sizes))
         found = {(form, count): _figures(site, form, count, sizes.rounds) for form in Format for count in FILES}
     lines = [
         (form.value.title(), f"{count:,}", *(f"{one:,.1f}" for one in found[form, count]))
@@ -44,6 +48,62 @@ def measure_publication(sizes: Sizes) -> Iterator[Sequence[str]]:
     )
     head = ("format", "files", "all new, ms", "the same run again, ms", "all new, KiB")
     yield ["### Publication", "", about, "", *table(head, lines)]
+    yield followed
+
+
+def _followed(site: BenchSite, sizes: Sizes) -> Iterator[str]:
+    """What merges cost with and without the changelog that versions follow, and what these versions cost."""
+    rows, records = sizes.rows(BASE_ROWS), sizes.rows(MERGED)
+    merges: dict[str, list[float]] = {"none": [], "lookup": []}
+    versions: dict[Format, list[float]] = {form: [] for form in Format}
+    made = {producer: _filled(site, producer, rows) for producer in merges}
+    Publisher(site.merges.database, site.merges.warehouse).publish()
+    for number in range(1, MERGES + 1):
+        for producer, of_table in made.items():
+            site.stage(of_table, _some_records(rows, records, number))
+            merges[producer].append(seconds(partial(site.merge, of_table)))
+        follow_merges(site.merges.database)
+        with site.merges.database.reading() as repository:
+            pending = repository.published.pending()
+        assert {one.as_of for one in pending} == {number + 1}, "each merge is followed"
+        for version in pending:
+            write = partial(write_version, site.merges.database, site.merges.warehouse, version)
+            versions[version.format].append(seconds(write))
+    yield "### Versions after merges"
+    yield ""
+    yield (
+        f"Merges of {records:,} records into {rows:,} rows of 12 columns, of keys at random, without a compaction "
+        f"between. Milliseconds, medians of ten: the first ten of {MERGES}, and the last."
+    )
+    yield ""
+    costs = [(f"a merge, changelog-producer = {one}", *_ends(times)) for one, times in merges.items()]
+    costs += [(f"a version of {form.value.title()}", *_ends(times)) for form, times in versions.items()]
+    yield from table(("", "first", "last"), costs)
+
+
+def _ends(times: Sequence[float]) -> tuple[str, str]:
+    return f"{1000 * median(times[:10]):,.0f}", f"{1000 * median(times[-10:]):,.0f}"
+
+
+def _filled(site: BenchSite, producer: str, rows: int) -> Table:
+    published = {form.publish: "true" for form in Format} if producer == "lookup" else {}
+    options = {**NO_COMPACTION, **published, "sequence.field": "at", "changelog-producer": producer}
+    made = site.create(f"followed_{producer}", _schema(options))
+    site.stage(made, _records(rows))
+    site.merge(made)
+    return made
+
+
+def _some_records(rows: int, count: int, number: int) -> pa.Table:
+    records = _records(rows).take(pa.array(Random(number).sample(range(rows), count)))
+    later = pa.array([10**15 + number] * count, pa.timestamp("us"))
+    return records.set_column(records.schema.get_field_index("at"), "at", later)
+
+
+def _schema(options: dict[str, str]) -> TableSchema:
+    fields = [{"name": column, "type": kind} for column, kind in _COLUMNS.items()]
+    described: dict[str, Any] = {"fields": fields, "primaryKeys": ["id"], "options": options}
+    return TableSchema.from_json(described)
 
 
 def _figures(site: BenchSite, form: Format, count: int, rounds: int) -> tuple[float, float, float]:
@@ -64,11 +124,9 @@ def _figures(site: BenchSite, form: Format, count: int, rounds: int) -> tuple[fl
 def _table(site: BenchSite, name: str, form: Format, count: int) -> Table:
     """A table whose run has ``count`` files: one that Spark has written, by many names."""
     options = {**NO_COMPACTION, "sequence.field": "at"}
-    fields = [{"name": column, "type": kind} for column, kind in _COLUMNS.items()]
-    described: dict[str, Any] = {"fields": fields, "primaryKeys": ["id"], "options": options}
-    made = site.create(name, TableSchema.from_json(described))
+    made = site.create(name, _schema(options))
     kinds = [RowKind.INSERT if one % 10 else RowKind.DELETE for one in range(ROWS)]
-    site.stage(made, _records(), kinds=kinds)
+    site.stage(made, _records(ROWS), kinds=kinds)
     site.merge(made)
     snapshot = site.snapshot(made)
     [run] = snapshot.runs
@@ -84,8 +142,8 @@ def _table(site: BenchSite, name: str, form: Format, count: int) -> Table:
     return made
 
 
-def _records() -> pa.Table:
-    ids = list(range(ROWS))
+def _records(rows: int) -> pa.Table:
+    ids = list(range(rows))
     texts = [f"{number:08}" if number % 3 else None for number in ids]
     columns: dict[str, Any] = {"id": ids, "at": pa.array([1_000_000 * one for one in ids], pa.timestamp("us"))}
     return pa.table(columns | {name: texts for name in _COLUMNS if name.startswith("v")})

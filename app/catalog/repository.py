@@ -54,6 +54,7 @@ class Repository:
     commits: Commits
     tags: Tags
     published: PublishedVersions
+    changes: MergedChanges
     rewrites: Rewrites
     new_snapshots: NewSnapshots
     tasks: Tasks
@@ -78,7 +79,8 @@ class Repository:
         databases = Databases(transaction)
         tables = Tables(transaction, databases)
         batches = Batches(transaction, tables)
-        published = PublishedVersions(transaction, tables, MergedChanges(transaction, tables))
+        changes = MergedChanges(transaction, tables)
+        published = PublishedVersions(transaction, tables, changes)
         rewrites = Rewrites(transaction)
         new_snapshots = NewSnapshots(transaction, published)
         snapshots = Snapshots(transaction, tables, published, new_snapshots, rewrites)
@@ -94,6 +96,7 @@ class Repository:
             Commits(transaction),
             Tags(transaction, tables, snapshots),
             published,
+            changes,
             rewrites,
             new_snapshots,
             tasks,

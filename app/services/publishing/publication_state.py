@@ -9,11 +9,11 @@ from datetime import datetime
 from typing import Final
 
 from app.catalog.repository import Repository
-from app.catalog.snapshots.published_versions import Behind
+from app.catalog.snapshots.published_versions import Behind, Next
 from app.core.table.history import Table
 from app.core.table.published import Format, PublishedVersion
 from app.files.layout import Warehouse, table_folder
-from app.services.publishing.publications import lags
+from app.services.publishing.publications import follows_merges, lags
 from app.storage.iceberg.metadata import metadata_file
 
 _TOKEN: Final = "KEYFOLD_TOKEN"  # noqa: S105  # where the reader puts the token
@@ -81,11 +81,23 @@ def _waiting(repository: Repository, table: Table, form: Format, kept: list[Publ
     pending = [version.version for version in kept if version.written_at is None]
     if pending:
         return f"a worker is about to write version {pending[0]}; if it stays so, its log says why"
+    if kept and follows_merges(table, form):
+        return _FOLLOWING[repository.published.next_of(kept[-1])](repository.stats.staged(table.id).batches)
     if lags(repository, table, form):
         return f"the next full compaction publishes what was merged: POST …/compact, or set {form.interval}"
     if repository.stats.staged(table.id).batches:
         return "batches are staged: once they are merged, the next full compaction publishes them"
     return None
+
+
+_FOLLOWING: Mapping[Next, Callable[[int], str | None]] = {
+    Next.NOTHING: lambda staged: (
+        "batches are staged: once they are merged, the next version has them" if staged else None
+    ),
+    Next.VERSION: lambda _: "a worker is about to publish what was merged, or waits until the interval is over",
+    Next.COMPACTION: lambda _: "changelogs do not say all that changed, or it is much: a full compaction is asked for",
+}
+"""Why batches are not in the newest version of a table whose versions follow its merges, by what comes next."""
 
 
 def _delta(warehouse: Warehouse, table: Table, _: PublishedVersion, __: Asked) -> dict[str, str]:

@@ -62,7 +62,7 @@ class Publisher:
         written = 0
         try:
             for version in versions:
-                _write(self._database, self._warehouse, version)
+                write_version(self._database, self._warehouse, version)
                 written += 1
         except NotFound:
             pass  # dropped meanwhile
@@ -75,7 +75,10 @@ class Publisher:
         return written
 
 
-def _write(database: CatalogDatabase, warehouse: Warehouse, pending: PublishedVersion) -> None:
+def write_version(database: CatalogDatabase, warehouse: Warehouse, pending: PublishedVersion) -> None:
+    """Write the files of a version that the catalog has, if they are not there. Raise ``DamagedFile``, ``OSError``,
+    ``Conflict`` where somebody else has written in their place, and ``NotFound`` when the table is gone.
+    """
     table_id, form, number = pending.table_id, pending.format, pending.version
     with database.reading() as repository:
         version = repository.published.get(table_id, form, number)

@@ -10,22 +10,20 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 from pyroaring import BitMap
 
 _MAGIC = 1681511377
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-_PAIRS = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
+_DIGITS = np.frombuffer(_ALPHABET.encode(), np.uint8)
+_PLACES = len(_ALPHABET) ** np.arange(4, -1, -1)
 
 
 def z85(content: bytes) -> str:
     """ZeroMQ's Base85 of ``content``, filled up with zero bytes to a multiple of four."""
-    filled = content + bytes(-len(content) % 4)
-    texts = []
-    for (word,) in struct.iter_unpack(">I", filled):
-        rest, low = divmod(word, 85**2)
-        high, middle = divmod(rest, 85**2)
-        texts.append(_ALPHABET[high] + _PAIRS[middle] + _PAIRS[low])
-    return "".join(texts)
+    words = np.frombuffer(content + bytes(-len(content) % 4), ">u4").astype(np.int64)
+    digits = words[:, None] // _PLACES % len(_ALPHABET)
+    return bytes(_DIGITS[digits]).decode()
 
 
 def deletion_vector(places: Iterable[int]) -> dict[str, Any] | None:

@@ -37,6 +37,7 @@ from app.storage.published.replaced_rows import hidden_rows
 _ADDED: Final = 1  # status of an entry
 _PATH_ID, _PLACE_ID = 2147483546, 2147483545  # Iceberg's reserved field ids
 _EPOCH: Final = date(1970, 1, 1)
+_ENDS: Final[Mapping[str, Callable[[Iterable[str]], str]]] = {"lower": min, "upper": max}
 _DELETES: Final = pa.schema(
     [
         pa.field("file_path", pa.string(), nullable=False, metadata={b"PARQUET:field_id": str(_PATH_ID).encode()}),
@@ -83,12 +84,9 @@ def write_manifests(warehouse: Warehouse, published: Published, run: Run) -> lis
         _entry(Content.DATA, path, file.rows, file.size_bytes, _stats(written, file.rows, known))
         for path, file, known in zip(paths, run.files, facts, strict=True)
     ]
-    dead = {file.name: known.dead for file, known in zip(run.files, facts, strict=True) if known.dead}
-    deletes = [
-        _deletes(warehouse, iceberg_file(table_id, "runs", run.id, f"{name}.deletes"), path, dead[name])
-        for name, path in zip((file.name for file in run.files), paths, strict=True)
-        if name in dead
-    ]
+    dead = {path: known.dead for path, known in zip(paths, facts, strict=True) if known.dead}
+    own = iceberg_file(table_id, "runs", run.id, "deletes.parquet")
+    deletes = [_deletes(warehouse, own, dead)] if dead else []
     segments = {content: run_manifest(table_id, run.id, content) for content in Content}
     return _write_all(warehouse, segments, (run.schema_id, written), {Content.DATA: data, Content.DELETES: deletes})
 
@@ -119,7 +117,7 @@ def write_change_manifests(
         if there is None or there["data_file"]["record_count"] != len(hidden):
             *_, folder, name = segments
             own = iceberg_file(version.table_id, "runs", folder, f"{name}.{version.version}.hidden")
-            there = _deletes(warehouse, own, path, hidden)
+            there = _deletes(warehouse, own, {path: hidden})
         deletes.append(there)
     places = {content: change_manifest(version, content) for content in Content}
     return _write_all(
@@ -207,17 +205,21 @@ def _entry(content: Content, path: str, rows: int, size: int, more: Mapping[str,
     return {"status": _ADDED, "data_file": file}
 
 
-def _deletes(warehouse: Warehouse, segments: tuple[str, ...], path: str, dead: BitMap | FrozenBitMap) -> dict[str, Any]:
-    """Write the file that names the dead rows of the data file at the URI ``path``; returns its entry. It names one
-    data file only: Polars refuses others.
+def _deletes(
+    warehouse: Warehouse, segments: tuple[str, ...], dead: Mapping[str, BitMap | FrozenBitMap]
+) -> dict[str, Any]:
+    """Write the file that names the dead rows by data file; returns its entry. Each data file has a row group, so that
+    who reads one of them passes over the others.
     """
-    places = pa.array(dead, pa.int64())
     sink = io.BytesIO()
     with pq.ParquetWriter(sink, _DELETES, compression="zstd", store_schema=False) as writer:
-        writer.write_table(pa.table([pa.repeat(path, len(places)), places], schema=_DELETES))
+        for path in sorted(dead):
+            places = pa.array(dead[path], pa.int64())
+            writer.write_table(pa.table([pa.repeat(path, len(places)), places], schema=_DELETES))
     replace_file(warehouse, segments, sink.getvalue())
-    more = {f"{end}_bounds": [{"key": _PATH_ID, "value": path.encode()}] for end in ("lower", "upper")}
-    return _entry(Content.DELETES, warehouse.uri(*segments), len(places), sink.getbuffer().nbytes, more)
+    more = {f"{end}_bounds": [{"key": _PATH_ID, "value": of(dead).encode()}] for end, of in _ENDS.items()}
+    rows, size = sum(map(len, dead.values())), sink.getbuffer().nbytes
+    return _entry(Content.DELETES, warehouse.uri(*segments), rows, size, more)
 
 
 def _stats(written: TableSchema, rows: int, facts: FileFacts) -> dict[str, Any]:

@@ -7,7 +7,6 @@ another change of its key came later.
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -42,7 +41,7 @@ class _Known:
 
     files: list[str] = field(default_factory=list)
     keys: list[pa.Table] = field(default_factory=list)
-    hits: dict[str, list[tuple[Places, Places]]] = field(default_factory=lambda: defaultdict(list))
+    hits: dict[str, tuple[Places, Places]] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -83,8 +82,11 @@ def _read_new(warehouse: Warehouse, published: Published, known: _Known, files: 
     for run in published.runs:
         for file in run.files:
             named = file_of_run(table_id, run.id, file)
-            for places, first in _hits(warehouse, schema, named, together, numbers):
-                known.hits[named.path].append((places, first))
+            found = [*_hits(warehouse, schema, named, together, numbers)]
+            if found:
+                before = [known.hits[named.path]] if named.path in known.hits else []
+                places, first = (np.concatenate(arrays) for arrays in zip(*before, *found, strict=True))
+                known.hits[named.path] = (places, first)
     known.files += [file.path for file in files]
     known.keys += new
 
@@ -147,21 +149,21 @@ def _plain(rows: pa.Table) -> pa.Table:
 def _hidden(schema: TableSchema, known: _Known, count: int) -> Hidden:
     """Return what the first ``count`` files of changes hide."""
     hidden: dict[str, BitMap] = {}
-    for path, hits in known.hits.items():
-        bits = BitMap()
-        for places, first in hits:
-            bits.update(BitMap(places[first < count]))
-        hidden[path] = bits
+    for path, (hit, first) in known.hits.items():
+        hidden[path] = _bits(hit[first < count])
     keys = known.keys[:count]
     rows = pa.concat_tables([_plain(one) for one in keys]).combine_chunks()
     numbers = np.repeat(np.arange(count), [len(one) for one in keys])
-    places = np.concatenate([np.arange(len(one)) for one in keys])
     gone = np.asarray(pc.is_in(rows.column(KIND_COLUMN), pa.array(_GONE, rows.schema.field(KIND_COLUMN).type)))
     gone |= _followed(schema, rows, numbers)
-    for number in range(count):
-        bits = BitMap(places[(numbers == number) & gone])
-        hidden[known.files[number]] = bits
+    ends = np.cumsum([len(one) for one in keys])
+    for path, of_file in zip(known.files, np.split(gone, ends[:-1]), strict=False):
+        hidden[path] = _bits(np.flatnonzero(of_file))
     return {path: bits for path, bits in hidden.items() if bits}
+
+
+def _bits(places: Places) -> BitMap:
+    return BitMap(places.astype(np.uint32))
 
 
 def _followed(schema: TableSchema, rows: pa.Table, numbers: Places) -> Truths:

@@ -152,6 +152,34 @@ def test_a_published_version_goes_after_its_time_and_the_snapshot_it_kept_loses_
     assert traces(tmp_path, ADA, STREET) == []
 
 
+@pytest.mark.parametrize("form", Format)
+def test_the_changelogs_of_a_published_version_lose_the_key_once_it_is_gone(
+    form: Format, site: MergeSite, images: Images, tmp_path: Path
+) -> None:
+    def mails() -> list[str]:
+        return sorted(found["mail"] for found in PUBLISHED_READERS[form](site, table))
+
+    table = people(site, {**DEDUPLICATE, form.publish: "true", "changelog-producer": "lookup"})
+    merged(site, table, person(BOB, 1))
+    publish(site.database, site.warehouse)
+    merged(site, table, person(ADA, 1, STREET))
+    merged(site, table, person(CYD, 1))
+    publish(site.database, site.warehouse)
+    assert mails() == sorted([ADA, BOB, CYD])
+    one = forgotten(site, table)
+    assert mails() == sorted([ADA, BOB, CYD])  # the files of a version stay as they are
+    compact(site, table)
+    publish(site.database, site.warehouse)
+    assert mails() == [BOB, CYD]
+    [remnant] = gone(site, one, images).remnants
+    assert remnant.until is not None
+    keep_versions(site.database, site.warehouse, table.id, form, remnant.until + timedelta(seconds=1))
+    assert gone(site, one, images).held == []
+    assert gone(site, one, images).state is ForgettingState.GONE
+    assert mails() == [BOB, CYD]
+    assert traces(tmp_path, ADA, STREET) == []
+
+
 def test_a_process_that_has_staged_records_in_memory_forgets_them(
     site: MergeSite, images: Images, warehouse: Warehouse, database: CatalogDatabase
 ) -> None:

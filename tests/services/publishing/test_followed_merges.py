@@ -1,0 +1,248 @@
+"""Versions of a table whose merges have their changes looked up: one after each merge, without a compaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import app.catalog.snapshots.published_versions as bounds
+from app.catalog.database import CatalogDatabase
+from app.core.table.history import SnapshotKind, Table, TaskKind, TaskState
+from app.core.table.published import Format, PublishedVersion
+from app.files.layout import iceberg_file
+from app.services.publishing.publications import COMPACTION_PAUSE, follow_merges, keep_versions
+from app.services.shared.executor import MergeSite
+from app.services.snapshots.snapshots import roll_back
+from app.services.tables.tables import alter_table
+from app.services.upkeep.sweeps import sweep
+from tests.delta_readers import READERS as OF_DELTA
+from tests.delta_readers import Rows
+from tests.iceberg_readers import READERS as OF_ICEBERG
+from tests.services.builders import SUM, compact, create_table
+from tests.services.executor import InterruptedExecutor
+from tests.services.publishing.delta_logs import actions, folder_of, merge, publish
+from tests.services.publishing.test_iceberg import metadata
+
+FOLLOWED = SUM | {
+    **{one.publish: "true" for one in Format},
+    "changelog-producer": "lookup",
+    "num-sorted-run.compaction-trigger": "99",
+}
+
+
+@pytest.fixture
+def table(database: CatalogDatabase) -> Table:
+    return create_table(database, FOLLOWED)
+
+
+def versions(site: MergeSite, table: Table, form: Format = Format.DELTA) -> list[PublishedVersion]:
+    with site.database.reading() as repository:
+        return repository.published.page(table.id, form)
+
+
+def shown(site: MergeSite, table: Table) -> list[int]:
+    return [one.as_of for one in versions(site, table)]
+
+
+def read(site: MergeSite, table: Table) -> Rows:
+    """What two engines read, which is the same."""
+    delta = OF_DELTA["deltalake"](folder_of(site.warehouse, table))
+    iceberg = OF_ICEBERG["duckdb"](metadata(site, table), "id IS NOT NULL")
+    found = [sorted(rows, key=lambda row: str(row["id"])) for rows in (delta, iceberg)]
+    assert found[0] == found[1]
+    return found[0]
+
+
+def later(site: MergeSite, by: timedelta) -> Any:
+    with site.database.reading() as repository:
+        return repository.now() + by
+
+
+def compactions(site: MergeSite, table: Table) -> list[TaskState]:
+    with site.database.reading() as repository:
+        return [one.state for one in repository.tasks.page(table.id, limit=9, kind=TaskKind.COMPACTION)]
+
+
+def test_each_merge_is_published_and_no_run_is_written_for_it(site: MergeSite, database: CatalogDatabase) -> None:
+    table = create_table(database, FOLLOWED | {"aggregation.remove-record-on-delete": "true"})
+    merge(site, table, {"id": 1, "n": 1}, {"id": 2, "n": 1}, {"id": 3, "n": 1})
+    assert publish(site.database, site.warehouse) == 2
+    merge(site, table, {"id": 1, "n": 2}, {"id": 4, "n": 1})
+    assert publish(site.database, site.warehouse) == 2
+    merge(site, table, {"id": 1, "n": 4}, {"_kind": "-D", "id": 2, "n": None})
+    assert publish(site.database, site.warehouse) == 2
+    assert publish(site.database, site.warehouse) == 0  # nothing new
+    assert read(site, table) == [{"id": 1, "n": 7}, {"id": 3, "n": 1}, {"id": 4, "n": 1}]
+    assert shown(site, table) == [1, 2, 3]
+    [base] = {one["add"]["path"] for one in actions(site.warehouse, table, 0) if "add" in one}
+    added = [one["add"]["path"] for one in actions(site.warehouse, table, 2) if "add" in one]
+    assert [path for path in added if path.startswith("runs/")] == [base]  # the same file, with more rows hidden
+    assert compactions(site, table) == []
+
+
+def test_a_compaction_begins_anew_and_one_of_some_runs_changes_nothing(site: MergeSite, table: Table) -> None:
+    for n in range(3):
+        merge(site, table, {"id": n, "n": n})
+        publish(site.database, site.warehouse)
+    compact(site, table)
+    assert publish(site.database, site.warehouse) == 2
+    newest = versions(site, table)[-1]
+    assert (newest.base_id, newest.as_of) == (4, 4)
+    merge(site, table, {"id": 0, "n": 5})
+    publish(site.database, site.warehouse)
+    newest = versions(site, table)[-1]
+    assert (newest.base_id, newest.as_of) == (4, 5)
+    assert read(site, table) == [{"id": 0, "n": 5}, {"id": 1, "n": 1}, {"id": 2, "n": 2}]
+
+
+def test_merges_during_a_compaction_are_in_its_version(site: MergeSite, table: Table) -> None:
+    merge(site, table, {"id": 1, "n": 1})
+    merge(site, table, {"id": 1, "n": 2})
+
+    def meanwhile() -> None:
+        merge(site, table, {"id": 1, "n": 100})
+        publish(site.database, site.warehouse)
+
+    busy = InterruptedExecutor(meanwhile, in_compaction=True)
+    compact(MergeSite(site.database, site.warehouse, busy, 600), table)
+    publish(site.database, site.warehouse)
+    newest = versions(site, table)[-1]
+    assert (newest.base_id, newest.as_of, newest.snapshot_id) == (2, 4, 4)
+    assert read(site, table) == [{"id": 1, "n": 103}]
+
+
+def test_a_version_takes_the_merges_of_its_interval_together(site: MergeSite, database: CatalogDatabase) -> None:
+    table = create_table(database, FOLLOWED | {f"{one}.publish.interval": "1 h" for one in Format})
+    for n in range(4):
+        merge(site, table, {"id": n % 2, "n": 1})
+        publish(site.database, site.warehouse)
+    assert shown(site, table) == [1]
+    follow_merges(database, later(site, timedelta(hours=1)))
+    assert shown(site, table) == [1, 4]
+    publish(site.database, site.warehouse)
+    assert read(site, table) == [{"id": 0, "n": 2}, {"id": 1, "n": 2}]
+
+
+def rolled_back(site: MergeSite, table: Table) -> None:
+    with site.database.transaction() as repository:
+        roll_back(repository, repository.tables.existing(table.id), number=2)
+    merge(site, table, {"id": 9, "n": 1})
+
+
+def renamed(site: MergeSite, table: Table) -> None:
+    change = {"action": "renameColumn", "fieldNames": ["n"], "newName": "m"}
+    alter_table(site.database, (table.database, table.name), [change])
+
+
+def without_lookups(site: MergeSite, table: Table) -> None:
+    for value in ("none", "lookup"):
+        change = {"action": "setOption", "key": "changelog-producer", "value": value}
+        alter_table(site.database, (table.database, table.name), [change])
+        merge(site, table, {"id": 9, "n": 1})
+
+
+@pytest.mark.parametrize("broken", [rolled_back, renamed, without_lookups])
+def test_what_changelogs_do_not_say_waits_for_a_compaction_that_is_asked_for(
+    broken: Any, site: MergeSite, table: Table
+) -> None:
+    for n in range(3):
+        merge(site, table, {"id": n, "n": 1})
+        publish(site.database, site.warehouse)
+    broken(site, table)
+    publish(site.database, site.warehouse)
+    assert shown(site, table) == [1, 2, 3]
+    follow_merges(site.database, later(site, COMPACTION_PAUSE))
+    assert compactions(site, table) == [TaskState.PENDING]
+    compact(site, table)
+    publish(site.database, site.warehouse)
+    assert versions(site, table)[-1].base_id > 3
+    rows: Mapping[Any, list[Mapping[str, int]]] = {
+        rolled_back: [{"id": 0, "n": 1}, {"id": 1, "n": 1}, {"id": 9, "n": 1}],
+        renamed: [{"id": 0, "m": 1}, {"id": 1, "m": 1}, {"id": 2, "m": 1}],
+        without_lookups: [{"id": 0, "n": 1}, {"id": 1, "n": 1}, {"id": 2, "n": 1}, {"id": 9, "n": 2}],
+    }
+    assert read(site, table) == rows[broken]
+
+
+def test_a_new_column_is_shown_over_the_same_files(site: MergeSite, table: Table) -> None:
+    merge(site, table, {"id": 1, "n": 1})
+    merge(site, table, {"id": 2, "n": 1})
+    publish(site.database, site.warehouse)
+    change = {"action": "addColumn", "fieldNames": ["t"], "dataType": "STRING"}
+    alter_table(site.database, (table.database, table.name), [change])
+    publish(site.database, site.warehouse)
+    assert read(site, table) == [{"id": 1, "n": 1, "t": None}, {"id": 2, "n": 1, "t": None}]
+    assert compactions(site, table) == []
+
+
+@pytest.mark.parametrize("bound", ["MOST_MERGES", "MOST_CHANGES"])
+def test_after_many_changes_a_compaction_is_asked_for(
+    bound: str, site: MergeSite, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, bound, 2)
+    for n in range(4):
+        merge(site, table, {"id": n, "n": 1})
+        publish(site.database, site.warehouse)
+    assert shown(site, table) == [1, 2, 3]
+    follow_merges(site.database, later(site, COMPACTION_PAUSE))
+    assert compactions(site, table) == [TaskState.PENDING]
+
+
+def test_kept_versions_keep_their_changelogs_and_forgotten_ones_leave_nothing(
+    site: MergeSite, database: CatalogDatabase
+) -> None:
+    table = create_table(database, FOLLOWED | {"snapshot.num-retained.min": "1", "snapshot.time-retained": "0 s"})
+    for n in range(4):
+        merge(site, table, {"id": 1, "n": 1}, {"id": 5 + n, "n": 1})
+        publish(site.database, site.warehouse)
+    sweep(database, site.warehouse, timedelta(0))
+    with database.reading() as repository:
+        kinds = {one.snapshot_id: one.kind for one in repository.commits.every(table.id)}
+    assert kinds == dict.fromkeys(range(1, 5), SnapshotKind.MERGE)
+    compact(site, table)
+    publish(site.database, site.warehouse)
+    afterwards = later(site, timedelta(hours=2))
+    for form in Format:
+        assert keep_versions(database, site.warehouse, table.id, form, afterwards) == 4
+    sweep(database, site.warehouse, timedelta(0))
+    for form in Format:
+        keep_versions(database, site.warehouse, table.id, form, afterwards)
+    with database.reading() as repository:
+        assert [one.snapshot_id for one in repository.commits.every(table.id)] == [5]
+    root = Path(site.warehouse.path(*iceberg_file(table.id)))
+    left = [path.name for path in root.rglob("*") if path.is_file()]
+    assert [name for name in left if "changes" in name or "hidden" in name] == []
+    assert read(site, table)[0] == {"id": 1, "n": 4}
+
+
+def test_of_a_file_only_the_places_are_kept_that_a_version_names(site: MergeSite, table: Table) -> None:
+    merge(site, table, *({"id": n, "n": 1} for n in range(5)))
+    publish(site.database, site.warehouse)
+    for n in range(4):
+        merge(site, table, {"id": n, "n": 1})
+        publish(site.database, site.warehouse)
+    merge(site, table, {"id": 9, "n": 1})  # hides nothing: what is named of the base stays
+    publish(site.database, site.warehouse)
+    [base] = [one.id for one in _current_runs(site, table) if one.rows == 5]
+    folder = Path(site.warehouse.path(*iceberg_file(table.id, "runs", base)))
+
+    def numbers() -> list[int]:
+        return sorted(int(path.name.split(".")[-2]) for path in folder.glob("*.hidden"))
+
+    assert numbers() == [1, 2, 3, 4]
+    [second] = [one for one in versions(site, table, Format.ICEBERG) if one.version == 5]
+    assert second.as_of == 6
+    keep_versions(site.database, site.warehouse, table.id, Format.ICEBERG, later(site, timedelta(hours=2)))
+    assert numbers() == [4]
+    assert [row["n"] for row in read(site, table)] == [2, 2, 2, 2, 1, 1]
+
+
+def _current_runs(site: MergeSite, table: Table) -> Any:
+    with site.database.reading() as repository:
+        snapshot = repository.snapshots.current(table.id)
+    assert snapshot is not None
+    return snapshot.runs
