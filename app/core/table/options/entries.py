@@ -263,32 +263,24 @@ _TABLE_OPTIONS = (
     ),
     Option("tombstone.time-retained", duration, None, "how long a deleted row is remembered, for late records"),
     Option("tag.default-time-retained", duration, None, "how long a tag is kept that does not say so itself"),
-    Option(
-        "delta.publish",
-        boolean,
-        False,
-        "write a Delta log: with each full compaction, or each merge whose changes are looked up",
-    ),
+    Option("delta.publish", boolean, False, "write a Delta log: full compactions, or merges with looked-up changes"),
     Option(
         "delta.publish.interval",
         duration,
         None,
-        "how far the Delta log may lag: versions of merges wait for it, else it asks for a full compaction",
+        "how far the Delta log may lag until a merge or a full compaction is published",
     ),
     Option(
         "delta.log-retained", duration, timedelta(hours=1), "how long a version of the Delta log is kept after the next"
     ),
     Option(
-        "iceberg.publish",
-        boolean,
-        False,
-        "write Iceberg snapshots: with each full compaction, or each merge whose changes are looked up",
+        "iceberg.publish", boolean, False, "write Iceberg snapshots: full compactions, or merges with looked-up changes"
     ),
     Option(
         "iceberg.publish.interval",
         duration,
         None,
-        "how far Iceberg's may lag: versions of merges wait for it, else it asks for a full compaction",
+        "how far Iceberg's may lag until a merge or a full compaction is published",
     ),
     Option(
         "iceberg.snapshots-retained", duration, timedelta(hours=1), "how long Iceberg's snapshot is kept after the next"
