@@ -18,7 +18,7 @@ from app.core.table.published import Format
 from app.core.table.records import RowKind
 from app.core.table.schema import TableSchema
 from app.files.layout import delta_log, iceberg_file, run_folder
-from app.services.publishing.publications import Publisher, follow_merges, write_version
+from app.services.publishing.publications import Publisher, write_version
 from app.services.tables.tables import alter_table
 from app.storage.published import facts
 from bench.figures import seconds, table
@@ -57,12 +57,13 @@ def _followed(site: BenchSite, sizes: Sizes) -> Iterator[str]:
     merges: dict[str, list[float]] = {"none": [], "lookup": []}
     versions: dict[Format, list[float]] = {form: [] for form in Format}
     made = {producer: _filled(site, producer, rows) for producer in merges}
-    Publisher(site.merges.database, site.merges.warehouse).publish()
+    publisher = Publisher(site.merges.database, site.merges.warehouse)
+    publisher.publish()
     for number in range(1, MERGES + 1):
         for producer, of_table in made.items():
             site.stage(of_table, _some_records(rows, records, number))
             merges[producer].append(seconds(partial(site.merge, of_table)))
-        follow_merges(site.merges.database)
+        publisher.follow_merges()
         with site.merges.database.reading() as repository:
             pending = repository.published.pending()
         assert {one.as_of for one in pending} == {number + 1}, "each merge is followed"

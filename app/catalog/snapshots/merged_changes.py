@@ -35,8 +35,8 @@ class MergedChanges:
         kinds = {row.id: row.kind for row in self.transaction.execute(query)}
         if len(kinds) != last - base or any(kind not in _FOLLOWED for kind in kinds.values()):
             return None
-        merges = [number for number, kind in kinds.items() if kind is SnapshotKind.MERGE]
-        written = self._written_under(table_id, base, last)
+        written = self._written_under(table_id, base, last)  # none of a merge of records that leave no row
+        merges = [number for number, kind in kinds.items() if kind is SnapshotKind.MERGE and number in written]
         if not all(says_all_changes(self.tables.schema_at(table_id, one)) for one in {written[n] for n in merges}):
             return None
         files = self._files(table_id, base, last)

@@ -18,7 +18,7 @@ from app.catalog.snapshots.merged_changes import MergedChanges
 from app.catalog.tables.tables import Tables
 from app.core.errors import Resource, not_found
 from app.core.plan.columns.published_schemas import SCHEMAS
-from app.core.plan.merging.published_runs import full_runs, readable_as, says_all_changes, whole_runs
+from app.core.plan.merging.published_runs import follows_merges, full_runs, readable_as, says_all_changes, whole_runs
 from app.core.table.history import BatchState, Run, Snapshot
 from app.core.table.published import Changes, Format, PublishedVersion, formats_of
 from app.core.table.schema import TableSchema
@@ -202,6 +202,13 @@ class PublishedVersions:
         query = sa.select(*_COLUMNS).where(published_versions.c.table_id == table_id)
         return {number for row in self.transaction.execute(query) for number in _version(row).keeps}
 
+    def awaits(self, table_id: str) -> set[int]:
+        """Return the snapshots that the next version of the table will name, if it is one of merges."""
+        table = self.tables.existing(table_id)
+        newest = [self.newest(table_id, form) for form in Format if follows_merges(table.schema, form)]
+        since = [range(one.as_of + 1, (table.snapshot_id or 0) + 1) for one in newest if one is not None]
+        return {number for numbers in since if len(numbers) <= MOST_MERGES for number in numbers}
+
     def shows_other_columns(self, version: PublishedVersion, schema: TableSchema) -> bool:
         """Return whether the columns that a version shows are not those of ``schema``."""
         shown = SCHEMAS[version.format]
@@ -253,16 +260,18 @@ class PublishedVersions:
         earlier = _of(version.table_id, version.format) & (published_versions.c.version < version.version)
         self.transaction.execute(published_versions.delete().where(earlier))
 
-    def behind(self) -> list[PublishedVersion]:
-        """Return the newest versions that are not of their table's current snapshot, or of another schema."""
+    def behind(self) -> list[tuple[PublishedVersion, int]]:
+        """Return the newest versions that are not of their table's current snapshot, or of another schema, each with
+        the id of the table's schema.
+        """
         newest = _newest()
         query = (
-            sa.select(*newest.c)
+            sa.select(*newest.c, tables.c.schema_id)
             .join(tables, tables.c.id == newest.c.table_id)
             .where((tables.c.snapshot_id != newest.c.as_of) | (tables.c.schema_id != newest.c.schema_id))
             .order_by(newest.c.table_id, newest.c.format)
         )
-        return [_version(row) for row in self.transaction.execute(query)]
+        return [(_version(row[:-1]), row[-1]) for row in self.transaction.execute(query)]
 
     def oldest_behind(self) -> list[tuple[PublishedVersion, datetime]]:
         """Return the newest versions that lack batches, with when the oldest of these was accepted."""

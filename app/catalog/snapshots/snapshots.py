@@ -242,7 +242,7 @@ class Snapshots:
         keeping = (tags, history_bases)
         kept = (sa.select(one.c.snapshot_id).where(one.c.table_id == table_id) for one in keeping)
         keep = {*keep_ids, current, *(number for query in kept for number in self.transaction.execute(query).scalars())}
-        keep |= self.published.keeps(table_id)
+        keep |= self.published.keeps(table_id) | self.published.awaits(table_id)
         every = sa.select(snapshots.c.id).where(snapshots.c.table_id == table_id).order_by(snapshots.c.id)
         expired = [number for number in self.transaction.execute(every).scalars() if number not in keep]
         forget = snapshots.delete().where(snapshots.c.table_id == table_id, snapshots.c.id == sa.bindparam("number"))

@@ -10,10 +10,11 @@ from typing import Final
 
 from app.catalog.repository import Repository
 from app.catalog.snapshots.published_versions import Behind, Next
+from app.core.plan.merging.published_runs import follows_merges
 from app.core.table.history import Table
 from app.core.table.published import Format, PublishedVersion
 from app.files.layout import Warehouse, table_folder
-from app.services.publishing.publications import follows_merges, lags
+from app.services.publishing.publications import lags
 from app.storage.iceberg.metadata import metadata_file
 
 _TOKEN: Final = "KEYFOLD_TOKEN"  # noqa: S105  # where the reader puts the token
@@ -81,7 +82,7 @@ def _waiting(repository: Repository, table: Table, form: Format, kept: list[Publ
     pending = [version.version for version in kept if version.written_at is None]
     if pending:
         return f"a worker is about to write version {pending[0]}; if it stays so, its log says why"
-    if kept and follows_merges(table, form):
+    if kept and follows_merges(table.schema, form):
         return _FOLLOWING[repository.published.next_of(kept[-1])](repository.stats.staged(table.id).batches)
     if lags(repository, table, form):
         return f"the next full compaction publishes what was merged: POST …/compact, or set {form.interval}"

@@ -7,14 +7,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
+
+from cachetools import LRUCache
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.catalog.snapshots.published_versions import Next
 from app.core.errors import KeyfoldError, NotFound
-from app.core.plan.merging.published_runs import says_all_changes
+from app.core.plan.merging.published_runs import follows_merges
 from app.core.table.history import Table, TaskKind, TaskTrigger
 from app.core.table.published import Format, PublishedVersion, formats_of
 from app.files.layout import Warehouse
@@ -28,6 +30,8 @@ logger = logging.getLogger(__name__)
 RETRY_SECONDS = 30.0
 # Between full compactions of a table whose versions follow its merges, where they are asked for because they could not.
 COMPACTION_PAUSE = timedelta(minutes=1)
+_NEVER = timedelta.max
+_SCHEMAS_REMEMBERED = 10_000
 _Place = tuple[str, Format]  # a table by its id, and a form that it is published in
 
 
@@ -43,36 +47,77 @@ class Publisher:
         self._warehouse = warehouse
         self._clock = clock
         self._not_before: dict[_Place, float] = {}
+        self._intervals: LRUCache[tuple[str, int, Format], timedelta] = LRUCache(_SCHEMAS_REMEMBERED)
 
     def publish(self) -> int:
         """Write the versions that the catalog has and whose files are not there, each table's in order; returns how
         many. Merges bring versions only once those before are written, so that what is slow to write has fewer.
         """
-        follow_merges(self._database)
+        self.follow_merges()
         with self._database.reading() as repository:
             pending = repository.published.pending()
         of_place: dict[_Place, list[PublishedVersion]] = {}
         for version in pending:
             of_place.setdefault((version.table_id, version.format), []).append(version)
-        return sum(self._publish(place, versions) for place, versions in of_place.items())
+        return sum(self._trying(place, partial(self._publish, versions)) for place, versions in of_place.items())
 
-    def _publish(self, place: _Place, versions: Sequence[PublishedVersion]) -> int:
+    def follow_merges(self, now: datetime | None = None) -> None:
+        """Add the versions of tables whose merges have their changes looked up: what was merged since the newest is in
+        the next, as soon as the interval of the format allows it. Where it cannot be, ask for a full compaction.
+        """
+        with self._database.reading() as repository:
+            behind = repository.published.behind()
+            moment = now or repository.now()
+        for newest, schema_id in behind:
+            if newest.written_at is not None:
+                self._trying((newest.table_id, newest.format), partial(self._follow, newest, schema_id, moment))
+
+    def _trying(self, place: _Place, act: Callable[[], int]) -> int:
+        """Return what ``act`` does; 0 where it failed, now or a moment ago."""
         if self._clock() < self._not_before.get(place, float("-inf")):
             return 0
-        written = 0
+        done = 0
         try:
-            for version in versions:
-                write_version(self._database, self._warehouse, version)
-                written += 1
+            done = act()
         except NotFound:
             pass  # dropped meanwhile
         except Exception as error:  # whatever it is, other tables do not wait for it
             self._database.metrics.count(Counted.UPKEEP_FAULTS, Upkeep(place[1].value))
             _tell(place, error)
             self._not_before[place] = self._clock() + RETRY_SECONDS
-            return written
+            return 0
         self._not_before.pop(place, None)
-        return written
+        return done
+
+    def _publish(self, versions: Sequence[PublishedVersion]) -> int:
+        for version in versions:
+            write_version(self._database, self._warehouse, version)
+        return len(versions)
+
+    def _follow(self, newest: PublishedVersion, schema_id: int, now: datetime) -> int:
+        """Return 0: nothing is written yet."""
+        if now - newest.committed_at < self._least_interval(newest, schema_id):
+            return 0
+        with self._database.reading() as repository:
+            step = repository.published.next_of(newest)
+        if step is Next.NOTHING:
+            return 0
+        with self._database.transaction() as repository:
+            if step is Next.VERSION:
+                repository.published.follow_merges(newest)
+            elif _may_compact(repository, newest, now, COMPACTION_PAUSE):
+                request_version(repository, newest.table_id, newest.format)
+        return 0
+
+    def _least_interval(self, newest: PublishedVersion, schema_id: int) -> timedelta:
+        """Return the least time between versions of merges; ``_NEVER`` where the table has none under this schema."""
+        place = (newest.table_id, schema_id, newest.format)
+        if place not in self._intervals:
+            with self._database.reading() as repository:
+                schema = repository.tables.schema_at(newest.table_id, schema_id)
+            wanted = schema.parsed[newest.format.interval] or timedelta(0)
+            self._intervals[place] = wanted if follows_merges(schema, newest.format) else _NEVER
+        return self._intervals[place]
 
 
 def write_version(database: CatalogDatabase, warehouse: Warehouse, pending: PublishedVersion) -> None:
@@ -159,40 +204,6 @@ def request_version(repository: Repository, table_id: str, form: Format) -> None
     repository.tasks.request(table_id, TaskTrigger(form.value), TaskKind.COMPACTION, full=True)
 
 
-def follow_merges(database: CatalogDatabase, now: datetime | None = None) -> None:
-    """Add the versions of tables whose merges have their changes looked up: what was merged since the newest is in the
-    next, as soon as the interval of the format allows it. Where it cannot be, ask for a full compaction.
-    """
-    with database.reading() as repository:
-        moment = now or repository.now()
-        behind = [one for one in repository.published.behind() if _may_follow(repository, one, moment)]
-        following = [(one, repository.published.next_of(one)) for one in behind]
-    for newest, step in following:
-        if step is not Next.NOTHING:
-            _follow(database, newest, step, moment)
-
-
-def _follow(database: CatalogDatabase, newest: PublishedVersion, step: Next, now: datetime) -> None:
-    with suppress(NotFound), database.transaction() as repository:  # dropped meanwhile
-        if step is Next.VERSION:
-            repository.published.follow_merges(newest)
-        elif _may_compact(repository, newest, now, COMPACTION_PAUSE):
-            request_version(repository, newest.table_id, newest.format)
-
-
-def _may_follow(repository: Repository, newest: PublishedVersion, now: datetime) -> bool:
-    table, form = repository.tables.find(newest.table_id), newest.format
-    if newest.written_at is None or table is None or not follows_merges(table, form):
-        return False
-    interval = table.schema.parsed[form.interval]
-    return interval is None or bool(now - newest.committed_at >= interval)
-
-
-def follows_merges(table: Table, form: Format) -> bool:
-    """Return whether versions come of merges, not of full compactions alone."""
-    return bool(table.schema.parsed[form.publish]) and says_all_changes(table.schema)
-
-
 def lags(repository: Repository, table: Table, form: Format) -> bool:
     """Return whether the newest version shows another snapshot than the current one, or other columns."""
     newest = repository.published.newest(table.id, form)
@@ -212,7 +223,7 @@ def request_due_publications(database: CatalogDatabase, now: datetime | None = N
     """Ask for a full compaction of the tables whose versions lag by the interval of their format; returns how many."""
     with database.reading() as repository:
         moment = now or repository.now()
-        due = [version for version in repository.published.behind() if _is_due(repository, version, moment)]
+        due = [version for version, _ in repository.published.behind() if _is_due(repository, version, moment)]
     for version in due:
         with database.transaction() as repository:
             request_version(repository, version.table_id, version.format)
@@ -234,7 +245,7 @@ def _is_due(repository: Repository, newest: PublishedVersion, now: datetime) -> 
     if table is None or not table.schema.parsed[form.publish]:
         return False
     interval = table.schema.parsed[form.interval]
-    if interval is None or follows_merges(table, form) or not lags(repository, table, form):
+    if interval is None or follows_merges(table.schema, form) or not lags(repository, table, form):
         return False
     return _may_compact(repository, newest, now, interval)
 

@@ -107,13 +107,14 @@ def write_change_manifests(
             stats = _stats(published.written[changes.schema_id], file.rows, known)
             path = warehouse.uri(*changelog_file(version.table_id, file.name))
             data.append(_entry(Content.DATA, path, file.rows, file.size_bytes, stats))
-    earlier = {} if before is None else _read_deletes(warehouse, before)
+    same_base = before is not None and before.base_id == version.base_id
+    earlier = _read_deletes(warehouse, before) if before is not None and same_base else {}
     deletes = []
     for place, hidden in sorted(hidden_rows(warehouse, published).items()):
         segments = place.split("/")
         path = warehouse.uri(*segments)
         there = earlier.get(path)
-        # Of one file ever more rows are hidden: as many are the same.
+        # On the same base ever more rows of a file are hidden: as many are the same.
         if there is None or there["data_file"]["record_count"] != len(hidden):
             *_, folder, name = segments
             own = iceberg_file(version.table_id, "runs", folder, f"{name}.{version.version}.hidden")

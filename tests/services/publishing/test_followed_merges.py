@@ -14,7 +14,7 @@ from app.catalog.database import CatalogDatabase
 from app.core.table.history import SnapshotKind, Table, TaskKind, TaskState
 from app.core.table.published import Format, PublishedVersion
 from app.files.layout import iceberg_file
-from app.services.publishing.publications import COMPACTION_PAUSE, follow_merges, keep_versions
+from app.services.publishing.publications import COMPACTION_PAUSE, Publisher, keep_versions
 from app.services.shared.executor import MergeSite
 from app.services.snapshots.snapshots import roll_back
 from app.services.tables.tables import alter_table
@@ -116,15 +116,32 @@ def test_merges_during_a_compaction_are_in_its_version(site: MergeSite, table: T
 
 
 def test_a_version_takes_the_merges_of_its_interval_together(site: MergeSite, database: CatalogDatabase) -> None:
-    table = create_table(database, FOLLOWED | {f"{one}.publish.interval": "1 h" for one in Format})
+    options = {"snapshot.num-retained.min": "1", "snapshot.time-retained": "0 s"}
+    table = create_table(database, FOLLOWED | options | {f"{one}.publish.interval": "1 h" for one in Format})
     for n in range(4):
         merge(site, table, {"id": n % 2, "n": 1})
         publish(site.database, site.warehouse)
+        sweep(database, site.warehouse, timedelta(0))  # what the next version will name stays
     assert shown(site, table) == [1]
-    follow_merges(database, later(site, timedelta(hours=1)))
+    Publisher(database, site.warehouse).follow_merges(later(site, timedelta(hours=1)))
     assert shown(site, table) == [1, 4]
     publish(site.database, site.warehouse)
     assert read(site, table) == [{"id": 0, "n": 2}, {"id": 1, "n": 2}]
+
+
+def test_a_merge_that_leaves_no_row_changes_nothing(site: MergeSite, database: CatalogDatabase) -> None:
+    options = {name: text for name, text in FOLLOWED.items() if name not in SUM}
+    table = create_table(database, options | {"ignore-delete": "true"})
+    merge(site, table, {"_kind": "-D", "id": 1})
+    publish(site.database, site.warehouse)
+    merge(site, table, {"id": 1, "n": 1})
+    publish(site.database, site.warehouse)
+    merge(site, table, {"_kind": "-D", "id": 1})
+    publish(site.database, site.warehouse)
+    merge(site, table, {"id": 2, "n": 1})
+    publish(site.database, site.warehouse)
+    assert read(site, table) == [{"id": 1, "n": 1}, {"id": 2, "n": 1}]
+    assert shown(site, table) == [1, 2]  # the others are no snapshots
 
 
 def rolled_back(site: MergeSite, table: Table) -> None:
@@ -155,7 +172,7 @@ def test_what_changelogs_do_not_say_waits_for_a_compaction_that_is_asked_for(
     broken(site, table)
     publish(site.database, site.warehouse)
     assert shown(site, table) == [1, 2, 3]
-    follow_merges(site.database, later(site, COMPACTION_PAUSE))
+    Publisher(site.database, site.warehouse).follow_merges(later(site, COMPACTION_PAUSE))
     assert compactions(site, table) == [TaskState.PENDING]
     compact(site, table)
     publish(site.database, site.warehouse)
@@ -188,7 +205,7 @@ def test_after_many_changes_a_compaction_is_asked_for(
         merge(site, table, {"id": n, "n": 1})
         publish(site.database, site.warehouse)
     assert shown(site, table) == [1, 2, 3]
-    follow_merges(site.database, later(site, COMPACTION_PAUSE))
+    Publisher(site.database, site.warehouse).follow_merges(later(site, COMPACTION_PAUSE))
     assert compactions(site, table) == [TaskState.PENDING]
 
 

@@ -8,6 +8,7 @@ from app.core.plan.merging.evolution import same_fold
 from app.core.rules.widening import same_type
 from app.core.table.history import Run
 from app.core.table.options.entries import ChangelogProducer
+from app.core.table.published import Format
 from app.core.table.schema import Column, TableSchema
 
 
@@ -50,3 +51,8 @@ def says_all_changes(written: TableSchema) -> bool:
     options = written.parsed
     ignored = options["changelog-producer.row-deduplicate-ignore-fields"]
     return options["changelog-producer"] is ChangelogProducer.LOOKUP and not ignored
+
+
+def follows_merges(schema: TableSchema, form: Format) -> bool:
+    """Return whether versions in this form come of merges, not of full compactions alone."""
+    return bool(schema.parsed[form.publish]) and says_all_changes(schema)
