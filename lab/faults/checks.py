@@ -126,7 +126,7 @@ class Auditor:
         self._look_up(generation, name, rows, found)
         check_explained(operator, path, TABLES[name], rows, found)
         if TABLES[name].publishes:
-            check_published(operator, path, rows, found)
+            check_published(operator, path, TABLES[name], rows, found)
         return found
 
     def _settled(self, operator: Operator, generation: Generation, name: str, *, damages: bool) -> list[Listed]:
