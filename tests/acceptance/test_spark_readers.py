@@ -84,13 +84,13 @@ def has_java() -> bool:
     return "jdk.incubator.vector" in listed.stdout
 
 
-@pytest.fixture
-def spark(client: Client, tmp_path: Path) -> Iterator[SparkReader]:
+@pytest.fixture(scope="module")
+def spark(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkReader]:
     if not has_java():
         pytest.skip("there is no JDK on this machine: Debian's openjdk-17-jdk-headless has what Spark 4.1 asks for")
-    environment = ".venv-spark-readers"
+    environment, folder = ".venv-spark-readers", tmp_path_factory.mktemp("spark")
     subprocess.run(["make", "--silent", f"{environment}/.installed", f"PYTHON={sys.executable}"], cwd=ROOT, check=True)
-    reader = SparkReader(ROOT / environment / "bin" / "python", str(client.base_url).rstrip("/"), tmp_path)
+    reader = SparkReader(ROOT / environment / "bin" / "python", str(client.base_url).rstrip("/"), folder)
     try:
         answer = reader.answer()
         if "unresolved dependency" in answer.get("error", ""):
@@ -151,3 +151,24 @@ def test_spark_reads_what_lookups_answer_of_deleted_rows_every_type_and_after_an
     until(lambda: published(typed), "the publication")
     for form in Format:
         assert read(spark, form, typed, schema) == lookups(typed, 3, schema), form
+
+
+def test_spark_reads_every_merge_of_a_table_whose_changes_are_looked_up(spark: SparkReader, client: Client) -> None:
+    options = {**ASSEMBLED["options"], "changelog-producer": "lookup", "num-sorted-run.compaction-trigger": "99"}
+    schema = {**ASSEMBLED, "options": options}
+    table, random = created(client, "followed_by_spark", schema), Random(8)
+    for _ in range(3):
+        table.post_batch([record(random) for _ in range(60)], wait=60).raise_for_status()
+        until(lambda: published(table), "the publication")
+        wanted = lookups(table, KEYS, schema)
+        for form in Format:
+            assert read(spark, form, table, schema) == wanted, form
+    added = {"action": "addColumn", "fieldNames": ["more"], "dataType": "DOUBLE"}
+    client.post(table.path, json={"changes": [added]}).raise_for_status()
+    table.post_batch([{"id": 0, "at": "2027-01-01T00:00:00", "status": "late", "more": 0.5}], wait=60)
+    until(lambda: published(table), "the publication")
+    altered = {**schema, "fields": [*schema["fields"], {"name": "more", "type": "DOUBLE"}]}
+    for form in Format:
+        assert read(spark, form, table, altered) == lookups(table, KEYS, altered), form
+    kinds = [one["kind"] for one in client.get(f"{table.path}/snapshots").json()["snapshots"]]
+    assert set(kinds) == {"merge"}
