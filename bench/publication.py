@@ -18,7 +18,7 @@ from app.core.table.published import Format
 from app.core.table.records import RowKind
 from app.core.table.schema import TableSchema
 from app.files.layout import delta_log, iceberg_file, run_folder
-from app.services.publishing.publications import Publisher, write_version
+from app.services.publishing.publications import LEAST_INTERVAL, Publisher, write_version
 from app.services.tables.tables import alter_table
 from app.storage.published import facts
 from bench.figures import seconds, table
@@ -63,7 +63,9 @@ def _followed(site: BenchSite, sizes: Sizes) -> Iterator[str]:
         for producer, of_table in made.items():
             site.stage(of_table, _some_records(rows, records, number))
             merges[producer].append(seconds(partial(site.merge, of_table)))
-        publisher.follow_merges()
+        with site.merges.database.reading() as repository:
+            later = repository.now() + LEAST_INTERVAL
+        publisher.follow_merges(later)
         with site.merges.database.reading() as repository:
             pending = repository.published.pending()
         assert {one.as_of for one in pending} == {number + 1}, "each merge is followed"

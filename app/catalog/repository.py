@@ -18,8 +18,8 @@ from app.catalog.batches.lateness import LateMerges
 from app.catalog.batches.set_aside import SetAside
 from app.catalog.batches.set_aside_events import SetAsideEvents
 from app.catalog.shared.transaction import Transaction
+from app.catalog.snapshots.changelogs import Changelogs
 from app.catalog.snapshots.commits import Commit, Commits
-from app.catalog.snapshots.merged_changes import MergedChanges
 from app.catalog.snapshots.new_snapshots import NewSnapshots
 from app.catalog.snapshots.published_versions import PublishedVersions
 from app.catalog.snapshots.rewrites import Rewrites
@@ -54,7 +54,7 @@ class Repository:
     commits: Commits
     tags: Tags
     published: PublishedVersions
-    changes: MergedChanges
+    changelogs: Changelogs
     rewrites: Rewrites
     new_snapshots: NewSnapshots
     tasks: Tasks
@@ -79,8 +79,8 @@ class Repository:
         databases = Databases(transaction)
         tables = Tables(transaction, databases)
         batches = Batches(transaction, tables)
-        changes = MergedChanges(transaction, tables)
-        published = PublishedVersions(transaction, tables, changes)
+        changelogs = Changelogs(transaction, tables)
+        published = PublishedVersions(transaction, tables, changelogs)
         rewrites = Rewrites(transaction)
         new_snapshots = NewSnapshots(transaction, published)
         snapshots = Snapshots(transaction, tables, published, new_snapshots, rewrites)
@@ -96,7 +96,7 @@ class Repository:
             Commits(transaction),
             Tags(transaction, tables, snapshots),
             published,
-            changes,
+            changelogs,
             rewrites,
             new_snapshots,
             tasks,

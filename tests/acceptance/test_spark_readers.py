@@ -155,6 +155,7 @@ def test_spark_reads_what_lookups_answer_of_deleted_rows_every_type_and_after_an
 
 def test_spark_reads_every_merge_of_a_table_whose_changes_are_looked_up(spark: SparkReader, client: Client) -> None:
     options = {**ASSEMBLED["options"], "changelog-producer": "lookup", "num-sorted-run.compaction-trigger": "99"}
+    options |= {one.interval: "1 s" for one in Format}
     schema = {**ASSEMBLED, "options": options}
     table, random = created(client, "followed_by_spark", schema), Random(8)
     for _ in range(3):

@@ -14,13 +14,13 @@ import sqlalchemy as sa
 
 from app.catalog.shared.models import batches, published_versions, runs, snapshot_runs, snapshots, tables
 from app.catalog.shared.transaction import Transaction
-from app.catalog.snapshots.merged_changes import MergedChanges
+from app.catalog.snapshots.changelogs import Changelogs
 from app.catalog.tables.tables import Tables
-from app.core.errors import Resource, not_found
+from app.core.errors import DamagedCatalog
 from app.core.plan.columns.published_schemas import SCHEMAS
 from app.core.plan.merging.published_runs import follows_merges, full_runs, readable_as, says_all_changes, whole_runs
 from app.core.table.history import BatchState, Run, Snapshot
-from app.core.table.published import Changes, Format, PublishedVersion, formats_of
+from app.core.table.published import Changes, Format, PublishedVersion, formats_of, named_snapshots
 from app.core.table.schema import TableSchema
 
 _COLUMNS = (
@@ -36,8 +36,9 @@ _COLUMNS = (
 )
 _FORMATS = {one.value: one for one in Format}
 _PENDING = published_versions.c.written_at.is_(None)
-# Of what a version may be made besides its runs. Readers look into each file, and a worker knows the keys of all rows.
-MOST_MERGES = 300
+# Of what a version may be made besides its runs. Readers look into each file, a worker knows the keys of all rows, and
+# each version says again which rows are hidden (decision 54).
+MOST_MERGES = 100
 MOST_CHANGES = 1_000_000  # rows
 
 
@@ -86,7 +87,7 @@ class PublishedVersions:
 
     transaction: Transaction
     tables: Tables
-    changes: MergedChanges
+    changelogs: Changelogs
 
     def follow(self, snapshot: Snapshot, schema_id: int) -> None:
         """Add the versions of a snapshot that was just committed, or of the current one after an ALTER: one in each
@@ -145,7 +146,7 @@ class PublishedVersions:
         table = self.tables.existing(table_id)
         if table.snapshot_id is None or not says_all_changes(table.schema):
             return Next.NOTHING
-        changes = self.changes.between(table_id, newest.base_id, table.snapshot_id)
+        changes = self.changelogs.between(table_id, newest.base_id, table.snapshot_id)
         new_columns = self.shows_other_columns(newest, table.schema)
         if changes is not None and not new_columns and all(one.snapshot_id <= newest.as_of for one in changes):
             return Next.NOTHING
@@ -164,14 +165,17 @@ class PublishedVersions:
             self._insert(replace(newest, **following, committed_at=self.transaction.now(), written_at=None))
 
     def changes_of(self, version: PublishedVersion) -> list[Changes]:
-        """Return what a version shows on top of its runs, oldest first. Raise ``NotFound`` when the table is gone."""
-        changes = self.changes.between(version.table_id, version.base_id, version.as_of)
+        """Return what a version shows on top of its runs, oldest first. Raise ``DamagedCatalog`` where it is gone, for
+        a version keeps it.
+        """
+        changes = self.changelogs.between(version.table_id, version.base_id, version.as_of)
         if changes is None:
-            raise not_found(Resource.TABLE, version.table_id)
+            what = f"changelogs of {version.format} version {version.version} of table {version.table_id}"
+            raise DamagedCatalog(f"{what} are gone")
         return changes
 
     def _says_all(self, table_id: str, base_id: int, current: int, schema: TableSchema) -> bool:
-        changes = self.changes.between(table_id, base_id, current) if says_all_changes(schema) else None
+        changes = self.changelogs.between(table_id, base_id, current) if says_all_changes(schema) else None
         return changes is not None and self._fits(table_id, changes, schema)
 
     def _fits(self, table_id: str, changes: Sequence[Changes], schema: TableSchema) -> bool:
@@ -199,8 +203,13 @@ class PublishedVersions:
 
     def keeps(self, table_id: str) -> set[int]:
         """Return the snapshots whose files a version of the table names."""
-        query = sa.select(*_COLUMNS).where(published_versions.c.table_id == table_id)
-        return {number for row in self.transaction.execute(query) for number in _version(row).keeps}
+        columns = published_versions.c
+        query = (
+            sa.select(columns.snapshot_id, columns.base_id, sa.func.max(columns.as_of))
+            .where(columns.table_id == table_id)
+            .group_by(columns.snapshot_id, columns.base_id)
+        )
+        return {number for of_base in self.transaction.execute(query) for number in named_snapshots(*of_base)}
 
     def awaits(self, table_id: str) -> set[int]:
         """Return the snapshots that the next version of the table will name, if it is one of merges."""

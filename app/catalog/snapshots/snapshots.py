@@ -10,7 +10,6 @@ import sqlalchemy as sa
 
 from app.catalog.shared import checksums
 from app.catalog.shared.models import (
-    changelog_files,
     data_files,
     history_bases,
     runs,
@@ -28,7 +27,6 @@ from app.core.table.history import ChangelogFile, DataFile, Run, Snapshot, Snaps
 
 _DATA_FILE = tuple(data_files.c[one.name] for one in fields(DataFile))
 _RUNS_BY_NAME = 500  # whose files are asked for by name
-_CHANGELOG_FILE = tuple(changelog_files.c[one.name] for one in fields(ChangelogFile))
 
 
 def run_of(table_id: str, row: AnyRow, files: tuple[DataFile, ...]) -> Run:
@@ -179,28 +177,6 @@ class Snapshots:
         [made] = self.new_snapshots.commit({table_id: row}, [new])
         return made
 
-    def written_under(self, table_id: str, numbers: Collection[int]) -> dict[int, int]:
-        """Return the schema under which the newest run of each of the snapshots ``numbers`` was written, of those that
-        have not expired.
-        """
-        query = (
-            sa.select(snapshot_runs.c.snapshot_id, runs.c.schema_id)
-            .join(runs, _on(snapshot_runs, runs, run_id="id"))
-            .where(snapshot_runs.c.table_id == table_id, snapshot_runs.c.snapshot_id.in_(numbers))
-            .order_by(snapshot_runs.c.snapshot_id, snapshot_runs.c.position)
-        )
-        return {row.snapshot_id: row.schema_id for row in self.transaction.execute(query)}
-
-    def changelog_of(self, table_id: str, snapshot_id: int) -> list[ChangelogFile]:
-        """Return the files of the changes that a snapshot brought, in order."""
-        columns = changelog_files.c
-        query = (
-            sa.select(*_CHANGELOG_FILE)
-            .where(columns.table_id == table_id, columns.snapshot_id == snapshot_id)
-            .order_by(columns.position)
-        )
-        return [ChangelogFile(*row) for row in self.transaction.execute(query)]
-
     def every_run(self, table_id: str) -> list[Run]:
         """Return the runs that any snapshot of the table names, each once."""
         of_run = self.every_data_file(table_id)
@@ -210,18 +186,6 @@ class Snapshots:
     def every_data_file(self, table_id: str) -> dict[str, list[DataFile]]:
         """Return the files of the runs that any snapshot of the table names, in token order, by run."""
         return self._files(table_id, _named_by(snapshots.c.table_id == table_id))
-
-    def every_changelog_file(self, table_id: str) -> list[tuple[int, ChangelogFile]]:
-        """Return the changelog files of the table, each with the number of its snapshot."""
-        columns = changelog_files.c
-        query = sa.select(columns.snapshot_id, *_CHANGELOG_FILE).where(columns.table_id == table_id)
-        ordered = query.order_by(columns.snapshot_id, columns.position)
-        return [(number, ChangelogFile(*values)) for number, *values in self.transaction.execute(ordered)]
-
-    def live_changelog_files(self, table_id: str) -> set[str]:
-        """Return the names of the changelog files that a snapshot of the table names; all others are garbage."""
-        query = sa.select(changelog_files.c.name).where(changelog_files.c.table_id == table_id)
-        return set(self.transaction.execute(query).scalars())
 
     def live_run_ids(self, table_id: str | None = None) -> set[tuple[str, str]]:
         """``(table id, run id)`` of every run (of one table) that some snapshot names; any other run's files are

@@ -62,7 +62,12 @@ class PublishedVersion:
     @property
     def keeps(self) -> set[int]:
         """The snapshots whose files it names."""
-        return {self.snapshot_id, *range(self.base_id + 1, self.as_of + 1)}
+        return named_snapshots(self.snapshot_id, self.base_id, self.as_of)
+
+
+def named_snapshots(snapshot_id: int, base_id: int, as_of: int) -> set[int]:
+    """Return the snapshots whose files versions up to ``as_of`` on a base name."""
+    return {snapshot_id, *range(base_id + 1, as_of + 1)}
 
 
 @dataclass(frozen=True)

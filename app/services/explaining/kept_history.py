@@ -187,7 +187,7 @@ class KeptHistory:
         found: dict[int, TableSchema] = {}
         last = 0
         with self._asking() as repository:
-            known = repository.snapshots.written_under(table.id, numbers)
+            known = repository.changelogs.written_under(table.id, numbers)
             for number in numbers:
                 last = known.get(number, max(last, accepted[number]))
                 found[number] = repository.tables.schema_at(table.id, last)

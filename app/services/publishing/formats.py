@@ -118,7 +118,7 @@ class _IcebergFiles(VersionFiles):
 
             def forget(repository: Repository, _: Sequence[PublishedVersion]) -> None:
                 live = {run for _, run in repository.snapshots.live_run_ids(first.table_id)}
-                live |= {name.partition("/")[0] for name in repository.snapshots.live_changelog_files(first.table_id)}
+                live |= {name.partition("/")[0] for name in repository.changelogs.live_files(first.table_id)}
                 forget_files(warehouse, found, first.version, live)
 
             return forget

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
-from functools import partial
 
 from cachetools import LRUCache
 
@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 RETRY_SECONDS = 30.0
 # Between full compactions of a table whose versions follow its merges, where they are asked for because they could not.
 COMPACTION_PAUSE = timedelta(minutes=1)
+# Between versions of merges where the table says nothing: each names again which rows its changes hide.
+LEAST_INTERVAL = timedelta(seconds=10)
 _NEVER = timedelta.max
 _SCHEMAS_REMEMBERED = 10_000
 _Place = tuple[str, Format]  # a table by its id, and a form that it is published in
@@ -59,7 +61,14 @@ class Publisher:
         of_place: dict[_Place, list[PublishedVersion]] = {}
         for version in pending:
             of_place.setdefault((version.table_id, version.format), []).append(version)
-        return sum(self._trying(place, partial(self._publish, versions)) for place, versions in of_place.items())
+        written = 0
+        for place, versions in of_place.items():
+            if not self._waits(place):
+                with self._trying(place):
+                    for version in versions:
+                        write_version(self._database, self._warehouse, version)
+                        written += 1
+        return written
 
     def follow_merges(self, now: datetime | None = None) -> None:
         """Add the versions of tables whose merges have their changes looked up: what was merged since the newest is in
@@ -69,45 +78,40 @@ class Publisher:
             behind = repository.published.behind()
             moment = now or repository.now()
         for newest, schema_id in behind:
-            if newest.written_at is not None:
-                self._trying((newest.table_id, newest.format), partial(self._follow, newest, schema_id, moment))
+            place = (newest.table_id, newest.format)
+            if newest.written_at is not None and not self._waits(place):
+                with self._trying(place):
+                    self._follow(newest, schema_id, moment)
 
-    def _trying(self, place: _Place, act: Callable[[], int]) -> int:
-        """Return what ``act`` does; 0 where it failed, now or a moment ago."""
-        if self._clock() < self._not_before.get(place, float("-inf")):
-            return 0
-        done = 0
+    def _waits(self, place: _Place) -> bool:
+        """Return whether what was tried a moment ago has failed."""
+        return self._clock() < self._not_before.get(place, float("-inf"))
+
+    @contextmanager
+    def _trying(self, place: _Place) -> Iterator[None]:
+        """What fails within the block is told and tried again later; it is no failure that the table is gone."""
         try:
-            done = act()
-        except NotFound:
-            pass  # dropped meanwhile
+            with suppress(NotFound):
+                yield
         except Exception as error:  # whatever it is, other tables do not wait for it
             self._database.metrics.count(Counted.UPKEEP_FAULTS, Upkeep(place[1].value))
             _tell(place, error)
             self._not_before[place] = self._clock() + RETRY_SECONDS
-            return 0
-        self._not_before.pop(place, None)
-        return done
+        else:
+            self._not_before.pop(place, None)
 
-    def _publish(self, versions: Sequence[PublishedVersion]) -> int:
-        for version in versions:
-            write_version(self._database, self._warehouse, version)
-        return len(versions)
-
-    def _follow(self, newest: PublishedVersion, schema_id: int, now: datetime) -> int:
-        """Return 0: nothing is written yet."""
+    def _follow(self, newest: PublishedVersion, schema_id: int, now: datetime) -> None:
         if now - newest.committed_at < self._least_interval(newest, schema_id):
-            return 0
+            return
         with self._database.reading() as repository:
             step = repository.published.next_of(newest)
         if step is Next.NOTHING:
-            return 0
+            return
         with self._database.transaction() as repository:
             if step is Next.VERSION:
                 repository.published.follow_merges(newest)
             elif _may_compact(repository, newest, now, COMPACTION_PAUSE):
                 request_version(repository, newest.table_id, newest.format)
-        return 0
 
     def _least_interval(self, newest: PublishedVersion, schema_id: int) -> timedelta:
         """Return the least time between versions of merges; ``_NEVER`` where the table has none under this schema."""
@@ -115,7 +119,7 @@ class Publisher:
         if place not in self._intervals:
             with self._database.reading() as repository:
                 schema = repository.tables.schema_at(newest.table_id, schema_id)
-            wanted = schema.parsed[newest.format.interval] or timedelta(0)
+            wanted = schema.parsed[newest.format.interval] or LEAST_INTERVAL
             self._intervals[place] = wanted if follows_merges(schema, newest.format) else _NEVER
         return self._intervals[place]
 

@@ -84,10 +84,7 @@ def named_files(repository: Repository, table_id: str) -> list[NamedFile]:
         *map(file_of_batch, repository.batches.unmerged(table_id)),
         *_history(repository, table_id),
         *(file for run in repository.snapshots.every_run(table_id) for file in files_of_run(table_id, run)),
-        *(
-            file_of_changelog(table_id, number, file)
-            for number, file in repository.snapshots.every_changelog_file(table_id)
-        ),
+        *(file_of_changelog(table_id, number, file) for number, file in repository.changelogs.every_file(table_id)),
     ]
 
 

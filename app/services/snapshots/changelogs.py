@@ -290,7 +290,7 @@ def _written(repository: Repository, table: Table, number: int) -> _Written:
         runs = repository.snapshots.get(table.id, number).runs
         files = files_of_runs(table.id, [run for run in runs if run.changed_at == commit.committed_at])
     else:
-        files = files_of_changelog(table.id, number, repository.snapshots.changelog_of(table.id, number))
+        files = files_of_changelog(table.id, number, repository.changelogs.of(table.id, number))
     under = _written_under(repository, table, commit, schema)
     return _Written(commit, schema, under, files, producer is not ChangelogProducer.INPUT)
 

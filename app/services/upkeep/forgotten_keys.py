@@ -114,7 +114,7 @@ def _named(repository: Repository, table_id: str) -> _Named:
     batches = [one for one in (*repository.batches.unmerged(table_id), *unfiled) if one.records]
     history = repository.history.files(table_id)
     changelogs: dict[int, list[ChangelogFile]] = {}
-    for number, file in repository.snapshots.every_changelog_file(table_id):
+    for number, file in repository.changelogs.every_file(table_id):
         changelogs.setdefault(number, []).append(file)
     under = {
         one.snapshot_id: one.schema_id for one in repository.commits.every(table_id) if one.snapshot_id in changelogs
@@ -280,7 +280,7 @@ def release(
         runs = {run.id: run for snapshot in free for run in snapshot.runs}
         written = {run.schema_id for run in runs.values()} | {there[one.id].schema_id for one in free}
         schemas = {number: repository.tables.schema_at(table_id, number) for number in written}
-        changelogs = {one.id: repository.snapshots.changelog_of(table_id, one.id) for one in free}
+        changelogs = {one.id: repository.changelogs.of(table_id, one.id) for one in free}
     found = {
         run.id: new.run
         for run in runs.values()

@@ -180,7 +180,7 @@ def named_of_table(database: CatalogDatabase, table_id: str) -> NamedOfTable:
         return NamedOfTable(
             repository.batches.live_staging_files(table_id),
             {run for _, run in repository.snapshots.live_run_ids(table_id)},
-            {name.split("/", 1)[0] for name in repository.snapshots.live_changelog_files(table_id)},
+            {name.split("/", 1)[0] for name in repository.changelogs.live_files(table_id)},
             {file.name for file in repository.history.files(table_id)},
             min(
                 filter(

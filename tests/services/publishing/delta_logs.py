@@ -12,7 +12,7 @@ from app.core.table.history import Table
 from app.core.table.published import Format, PublishedVersion
 from app.files.layout import Warehouse, delta_log, table_folder
 from app.services.merging.merges import request_merge, run_next_merge
-from app.services.publishing.publications import Publisher
+from app.services.publishing.publications import LEAST_INTERVAL, Publisher
 from app.services.shared.executor import MergeSite
 from tests.delta_readers import READERS, Rows
 from tests.services.builders import SUM, post
@@ -22,6 +22,15 @@ PUBLISHED = SUM | {"delta.publish": "true", "num-sorted-run.compaction-trigger":
 
 def publish(database: CatalogDatabase, warehouse: Warehouse) -> int:
     return Publisher(database, warehouse).publish()
+
+
+def publish_merges(database: CatalogDatabase, warehouse: Warehouse) -> int:
+    """As ``publish``, when the least interval between versions of merges is over."""
+    publisher = Publisher(database, warehouse)
+    with database.reading() as repository:
+        later = repository.now() + LEAST_INTERVAL
+    publisher.follow_merges(later)
+    return publisher.publish()
 
 
 def folder_of(warehouse: Warehouse, table: Table) -> str:

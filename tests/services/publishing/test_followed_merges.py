@@ -14,6 +14,7 @@ from app.catalog.database import CatalogDatabase
 from app.core.table.history import SnapshotKind, Table, TaskKind, TaskState
 from app.core.table.published import Format, PublishedVersion
 from app.files.layout import iceberg_file
+from app.services.merging.compactions import run_next_compaction
 from app.services.publishing.publications import COMPACTION_PAUSE, Publisher, keep_versions
 from app.services.shared.executor import MergeSite
 from app.services.snapshots.snapshots import roll_back
@@ -24,7 +25,7 @@ from tests.delta_readers import Rows
 from tests.iceberg_readers import READERS as OF_ICEBERG
 from tests.services.builders import SUM, compact, create_table
 from tests.services.executor import InterruptedExecutor
-from tests.services.publishing.delta_logs import actions, folder_of, merge, publish
+from tests.services.publishing.delta_logs import actions, folder_of, merge, publish, publish_merges
 from tests.services.publishing.test_iceberg import metadata
 
 FOLLOWED = SUM | {
@@ -70,12 +71,12 @@ def compactions(site: MergeSite, table: Table) -> list[TaskState]:
 def test_each_merge_is_published_and_no_run_is_written_for_it(site: MergeSite, database: CatalogDatabase) -> None:
     table = create_table(database, FOLLOWED | {"aggregation.remove-record-on-delete": "true"})
     merge(site, table, {"id": 1, "n": 1}, {"id": 2, "n": 1}, {"id": 3, "n": 1})
-    assert publish(site.database, site.warehouse) == 2
+    assert publish_merges(site.database, site.warehouse) == 2
     merge(site, table, {"id": 1, "n": 2}, {"id": 4, "n": 1})
-    assert publish(site.database, site.warehouse) == 2
+    assert publish_merges(site.database, site.warehouse) == 2
     merge(site, table, {"id": 1, "n": 4}, {"_kind": "-D", "id": 2, "n": None})
-    assert publish(site.database, site.warehouse) == 2
-    assert publish(site.database, site.warehouse) == 0  # nothing new
+    assert publish_merges(site.database, site.warehouse) == 2
+    assert publish_merges(site.database, site.warehouse) == 0  # nothing new
     assert read(site, table) == [{"id": 1, "n": 7}, {"id": 3, "n": 1}, {"id": 4, "n": 1}]
     assert shown(site, table) == [1, 2, 3]
     [base] = {one["add"]["path"] for one in actions(site.warehouse, table, 0) if "add" in one}
@@ -84,16 +85,44 @@ def test_each_merge_is_published_and_no_run_is_written_for_it(site: MergeSite, d
     assert compactions(site, table) == []
 
 
-def test_a_compaction_begins_anew_and_one_of_some_runs_changes_nothing(site: MergeSite, table: Table) -> None:
+def test_merges_at_once_are_one_version(site: MergeSite, table: Table) -> None:
+    merge(site, table, {"id": 1, "n": 1})
+    publish(site.database, site.warehouse)
+    for _ in range(2):
+        merge(site, table, {"id": 1, "n": 1})
+        publish(site.database, site.warehouse)
+    assert shown(site, table) == [1]
+    publish_merges(site.database, site.warehouse)
+    assert shown(site, table) == [1, 3]
+    assert read(site, table) == [{"id": 1, "n": 3}]
+
+
+def test_a_compaction_of_some_runs_changes_nothing(site: MergeSite, database: CatalogDatabase) -> None:
+    table = create_table(database, FOLLOWED | {"num-sorted-run.compaction-trigger": "3"})
+    merge(site, table, *({"id": n, "n": 1} for n in range(1000)))
+    for n in range(3):
+        merge(site, table, {"id": n, "n": 1})
+        publish_merges(site.database, site.warehouse)
+    assert run_next_compaction(site, "worker")
+    assert len(_current_runs(site, table)) == 2
+    assert publish_merges(site.database, site.warehouse) == 0
+    merge(site, table, {"id": 0, "n": 1})
+    publish_merges(site.database, site.warehouse)
+    newest = versions(site, table)[-1]
+    assert (newest.base_id, newest.as_of) == (1, 6)
+    assert [row["n"] for row in read(site, table) if row["n"] > 1] == [3, 2, 2]
+
+
+def test_a_compaction_begins_anew(site: MergeSite, table: Table) -> None:
     for n in range(3):
         merge(site, table, {"id": n, "n": n})
-        publish(site.database, site.warehouse)
+        publish_merges(site.database, site.warehouse)
     compact(site, table)
-    assert publish(site.database, site.warehouse) == 2
+    assert publish_merges(site.database, site.warehouse) == 2
     newest = versions(site, table)[-1]
     assert (newest.base_id, newest.as_of) == (4, 4)
     merge(site, table, {"id": 0, "n": 5})
-    publish(site.database, site.warehouse)
+    publish_merges(site.database, site.warehouse)
     newest = versions(site, table)[-1]
     assert (newest.base_id, newest.as_of) == (4, 5)
     assert read(site, table) == [{"id": 0, "n": 5}, {"id": 1, "n": 1}, {"id": 2, "n": 2}]
@@ -105,11 +134,11 @@ def test_merges_during_a_compaction_are_in_its_version(site: MergeSite, table: T
 
     def meanwhile() -> None:
         merge(site, table, {"id": 1, "n": 100})
-        publish(site.database, site.warehouse)
+        publish_merges(site.database, site.warehouse)
 
     busy = InterruptedExecutor(meanwhile, in_compaction=True)
     compact(MergeSite(site.database, site.warehouse, busy, 600), table)
-    publish(site.database, site.warehouse)
+    publish_merges(site.database, site.warehouse)
     newest = versions(site, table)[-1]
     assert (newest.base_id, newest.as_of, newest.snapshot_id) == (2, 4, 4)
     assert read(site, table) == [{"id": 1, "n": 103}]
@@ -120,12 +149,12 @@ def test_a_version_takes_the_merges_of_its_interval_together(site: MergeSite, da
     table = create_table(database, FOLLOWED | options | {f"{one}.publish.interval": "1 h" for one in Format})
     for n in range(4):
         merge(site, table, {"id": n % 2, "n": 1})
-        publish(site.database, site.warehouse)
+        publish_merges(site.database, site.warehouse)
         sweep(database, site.warehouse, timedelta(0))  # what the next version will name stays
     assert shown(site, table) == [1]
     Publisher(database, site.warehouse).follow_merges(later(site, timedelta(hours=1)))
     assert shown(site, table) == [1, 4]
-    publish(site.database, site.warehouse)
+    publish_merges(site.database, site.warehouse)
     assert read(site, table) == [{"id": 0, "n": 2}, {"id": 1, "n": 2}]
 
 
@@ -133,13 +162,13 @@ def test_a_merge_that_leaves_no_row_changes_nothing(site: MergeSite, database: C
     options = {name: text for name, text in FOLLOWED.items() if name not in SUM}
     table = create_table(database, options | {"ignore-delete": "true"})
     merge(site, table, {"_kind": "-D", "id": 1})
-    publish(site.database, site.warehouse)
+    publish_merges(site.database, site.warehouse)
     merge(site, table, {"id": 1, "n": 1})
-    publish(site.database, site.warehouse)
+    publish_merges(site.database, site.warehouse)
     merge(site, table, {"_kind": "-D", "id": 1})
-    publish(site.database, site.warehouse)
+    publish_merges(site.database, site.warehouse)
     merge(site, table, {"id": 2, "n": 1})
-    publish(site.database, site.warehouse)
+    publish_merges(site.database, site.warehouse)
     assert read(site, table) == [{"id": 1, "n": 1}, {"id": 2, "n": 1}]
     assert shown(site, table) == [1, 2]  # the others are no snapshots
 
@@ -168,14 +197,14 @@ def test_what_changelogs_do_not_say_waits_for_a_compaction_that_is_asked_for(
 ) -> None:
     for n in range(3):
         merge(site, table, {"id": n, "n": 1})
-        publish(site.database, site.warehouse)
+        publish_merges(site.database, site.warehouse)
     broken(site, table)
-    publish(site.database, site.warehouse)
+    publish_merges(site.database, site.warehouse)
     assert shown(site, table) == [1, 2, 3]
     Publisher(site.database, site.warehouse).follow_merges(later(site, COMPACTION_PAUSE))
     assert compactions(site, table) == [TaskState.PENDING]
     compact(site, table)
-    publish(site.database, site.warehouse)
+    publish_merges(site.database, site.warehouse)
     assert versions(site, table)[-1].base_id > 3
     rows: Mapping[Any, list[Mapping[str, int]]] = {
         rolled_back: [{"id": 0, "n": 1}, {"id": 1, "n": 1}, {"id": 9, "n": 1}],
@@ -188,10 +217,10 @@ def test_what_changelogs_do_not_say_waits_for_a_compaction_that_is_asked_for(
 def test_a_new_column_is_shown_over_the_same_files(site: MergeSite, table: Table) -> None:
     merge(site, table, {"id": 1, "n": 1})
     merge(site, table, {"id": 2, "n": 1})
-    publish(site.database, site.warehouse)
+    publish_merges(site.database, site.warehouse)
     change = {"action": "addColumn", "fieldNames": ["t"], "dataType": "STRING"}
     alter_table(site.database, (table.database, table.name), [change])
-    publish(site.database, site.warehouse)
+    publish_merges(site.database, site.warehouse)
     assert read(site, table) == [{"id": 1, "n": 1, "t": None}, {"id": 2, "n": 1, "t": None}]
     assert compactions(site, table) == []
 
@@ -203,7 +232,7 @@ def test_after_many_changes_a_compaction_is_asked_for(
     monkeypatch.setattr(bounds, bound, 2)
     for n in range(4):
         merge(site, table, {"id": n, "n": 1})
-        publish(site.database, site.warehouse)
+        publish_merges(site.database, site.warehouse)
     assert shown(site, table) == [1, 2, 3]
     Publisher(site.database, site.warehouse).follow_merges(later(site, COMPACTION_PAUSE))
     assert compactions(site, table) == [TaskState.PENDING]
@@ -215,13 +244,13 @@ def test_kept_versions_keep_their_changelogs_and_forgotten_ones_leave_nothing(
     table = create_table(database, FOLLOWED | {"snapshot.num-retained.min": "1", "snapshot.time-retained": "0 s"})
     for n in range(4):
         merge(site, table, {"id": 1, "n": 1}, {"id": 5 + n, "n": 1})
-        publish(site.database, site.warehouse)
+        publish_merges(site.database, site.warehouse)
     sweep(database, site.warehouse, timedelta(0))
     with database.reading() as repository:
         kinds = {one.snapshot_id: one.kind for one in repository.commits.every(table.id)}
     assert kinds == dict.fromkeys(range(1, 5), SnapshotKind.MERGE)
     compact(site, table)
-    publish(site.database, site.warehouse)
+    publish_merges(site.database, site.warehouse)
     afterwards = later(site, timedelta(hours=2))
     for form in Format:
         assert keep_versions(database, site.warehouse, table.id, form, afterwards) == 4
@@ -238,12 +267,12 @@ def test_kept_versions_keep_their_changelogs_and_forgotten_ones_leave_nothing(
 
 def test_of_a_file_only_the_places_are_kept_that_a_version_names(site: MergeSite, table: Table) -> None:
     merge(site, table, *({"id": n, "n": 1} for n in range(5)))
-    publish(site.database, site.warehouse)
+    publish_merges(site.database, site.warehouse)
     for n in range(4):
         merge(site, table, {"id": n, "n": 1})
-        publish(site.database, site.warehouse)
+        publish_merges(site.database, site.warehouse)
     merge(site, table, {"id": 9, "n": 1})  # hides nothing: what is named of the base stays
-    publish(site.database, site.warehouse)
+    publish_merges(site.database, site.warehouse)
     [base] = [one.id for one in _current_runs(site, table) if one.rows == 5]
     folder = Path(site.warehouse.path(*iceberg_file(table.id, "runs", base)))
 

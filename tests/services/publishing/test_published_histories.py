@@ -30,7 +30,7 @@ from tests.delta_readers import as_answered
 from tests.histories import ENGINES, KEYS, random_history, random_table
 from tests.oracle import Change, TableCase
 from tests.services.builders import compact, merge_staged, post
-from tests.services.publishing.delta_logs import publish
+from tests.services.publishing.delta_logs import publish, publish_merges
 
 STEPS = 8
 OPTIONS = {
@@ -102,7 +102,7 @@ class Play:
 
     def check(self) -> int:
         """The snapshot whose rows all engines read."""
-        publish(self.site.database, self.site.warehouse)
+        publish_merges(self.site.database, self.site.warehouse)
         for form, readers in READERS.items():
             newest = newest_of(self.site.database, self.table, form)
             for name, reader in readers.items():
@@ -151,7 +151,7 @@ def test_engines_read_what_lookups_answer(
     assert seen
 
 
-LOOKED_UP = {**OPTIONS, "changelog-producer": "lookup"}
+LOOKED_UP = {**OPTIONS, "changelog-producer": "lookup", "num-sorted-run.compaction-trigger": "3"}
 
 
 @pytest.mark.slow(reason="plays histories, read by three engines")

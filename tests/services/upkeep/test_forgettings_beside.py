@@ -38,7 +38,7 @@ from app.services.upkeep.sweeps import mark_run
 from app.storage.history.history import write_history
 from tests import delta_readers, iceberg_readers
 from tests.services.builders import compact, snapshot_of
-from tests.services.publishing.delta_logs import folder_of, publish
+from tests.services.publishing.delta_logs import folder_of, publish, publish_merges
 from tests.services.publishing.test_iceberg import metadata
 from tests.services.upkeep.forgetting import (
     ADA,
@@ -161,15 +161,15 @@ def test_the_changelogs_of_a_published_version_lose_the_key_once_it_is_gone(
 
     table = people(site, {**DEDUPLICATE, form.publish: "true", "changelog-producer": "lookup"})
     merged(site, table, person(BOB, 1))
-    publish(site.database, site.warehouse)
+    publish_merges(site.database, site.warehouse)
     merged(site, table, person(ADA, 1, STREET))
     merged(site, table, person(CYD, 1))
-    publish(site.database, site.warehouse)
+    publish_merges(site.database, site.warehouse)
     assert mails() == sorted([ADA, BOB, CYD])
     one = forgotten(site, table)
     assert mails() == sorted([ADA, BOB, CYD])  # the files of a version stay as they are
     compact(site, table)
-    publish(site.database, site.warehouse)
+    publish_merges(site.database, site.warehouse)
     assert mails() == [BOB, CYD]
     [remnant] = gone(site, one, images).remnants
     assert remnant.until is not None

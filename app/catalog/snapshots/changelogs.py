@@ -1,0 +1,78 @@
+"""Files of changelogs: which a snapshot has, and what merges changed since one (docs/decisions/0054)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass, fields
+
+import sqlalchemy as sa
+
+from app.catalog.shared.models import changelog_files, runs, snapshot_runs, snapshots
+from app.catalog.shared.transaction import Transaction
+from app.catalog.tables.tables import Tables
+from app.core.plan.merging.published_runs import says_all_changes
+from app.core.table.history import ChangelogFile, SnapshotKind
+from app.core.table.published import Changes
+
+_NUMBER = changelog_files.c.snapshot_id
+_FILE = tuple(changelog_files.c[one.name] for one in fields(ChangelogFile))
+_FOLLOWED = (SnapshotKind.MERGE, SnapshotKind.COMPACTION)  # which change no rows, or rows that a changelog names
+
+
+@dataclass(frozen=True)
+class Changelogs:
+    """What the repository knows about changelogs."""
+
+    transaction: Transaction
+    tables: Tables
+
+    def of(self, table_id: str, snapshot_id: int) -> list[ChangelogFile]:
+        """Return the files of the changes that a snapshot brought, in order."""
+        return [file for _, file in self._files(table_id, snapshot_id == _NUMBER)]
+
+    def every_file(self, table_id: str) -> list[tuple[int, ChangelogFile]]:
+        """Return the files of the table, each with the number of its snapshot."""
+        return self._files(table_id, _NUMBER > 0)
+
+    def live_files(self, table_id: str) -> set[str]:
+        """Return the names of the files that a snapshot of the table names; all others are garbage."""
+        query = sa.select(changelog_files.c.name).where(changelog_files.c.table_id == table_id)
+        return set(self.transaction.execute(query).scalars())
+
+    def written_under(self, table_id: str, numbers: Collection[int]) -> dict[int, int]:
+        """Return the schema under which the newest run of each of the snapshots ``numbers`` was written, of those that
+        have not expired: of a merge the one that its changes have, too.
+        """
+        same_run = (runs.c.table_id == snapshot_runs.c.table_id) & (runs.c.id == snapshot_runs.c.run_id)
+        query = (
+            sa.select(snapshot_runs.c.snapshot_id, runs.c.schema_id)
+            .join(runs, same_run)
+            .where(snapshot_runs.c.table_id == table_id, snapshot_runs.c.snapshot_id.in_(numbers))
+            .order_by(snapshot_runs.c.snapshot_id, snapshot_runs.c.position)
+        )
+        return {row.snapshot_id: row.schema_id for row in self.transaction.execute(query)}
+
+    def between(self, table_id: str, base: int, last: int) -> list[Changes] | None:
+        """Return the changes of the merges after snapshot ``base`` up to ``last``, in order. None where they do not
+        say all: snapshots are gone, rows changed by something else than a merge, or a merge wrote no changelog of
+        rows.
+        """
+        mine = (snapshots.c.table_id == table_id) & snapshots.c.id.between(base + 1, last)
+        query = sa.select(snapshots.c.id, snapshots.c.kind).where(mine).order_by(snapshots.c.id)
+        kinds = {row.id: row.kind for row in self.transaction.execute(query)}
+        if len(kinds) != last - base or any(kind not in _FOLLOWED for kind in kinds.values()):
+            return None
+        written = self.written_under(table_id, [one for one, kind in kinds.items() if kind is SnapshotKind.MERGE])
+        if not all(says_all_changes(self.tables.schema_at(table_id, one)) for one in set(written.values())):
+            return None
+        files: dict[int, list[ChangelogFile]] = defaultdict(list)
+        for number, file in self._files(table_id, _NUMBER.between(base + 1, last)):
+            files[number].append(file)
+        # A merge without any run has changed nothing.
+        return [Changes(number, schema_id, tuple(files[number])) for number, schema_id in written.items()]
+
+    def _files(self, table_id: str, which: sa.ColumnElement[bool]) -> list[tuple[int, ChangelogFile]]:
+        query = sa.select(_NUMBER, *_FILE).where(changelog_files.c.table_id == table_id, which)
+        ordered = query.order_by(_NUMBER, changelog_files.c.position)
+        return [(number, ChangelogFile(*values)) for number, *values in self.transaction.execute(ordered)]
