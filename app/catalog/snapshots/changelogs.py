@@ -15,8 +15,8 @@ from app.core.plan.merging.published_runs import says_all_changes
 from app.core.table.history import ChangelogFile, SnapshotKind
 from app.core.table.published import Changes
 
-_NUMBER = changelog_files.c.snapshot_id
-_FILE = tuple(changelog_files.c[one.name] for one in fields(ChangelogFile))
+_columns = changelog_files.c
+_FILE = tuple(_columns[one.name] for one in fields(ChangelogFile))
 _FOLLOWED = (SnapshotKind.MERGE, SnapshotKind.COMPACTION)  # which change no rows, or rows that a changelog names
 
 
@@ -29,15 +29,15 @@ class Changelogs:
 
     def of(self, table_id: str, snapshot_id: int) -> list[ChangelogFile]:
         """Return the files of the changes that a snapshot brought, in order."""
-        return [file for _, file in self._files(table_id, snapshot_id == _NUMBER)]
+        return [file for _, file in self._files(table_id, _columns.snapshot_id == snapshot_id)]
 
     def every_file(self, table_id: str) -> list[tuple[int, ChangelogFile]]:
         """Return the files of the table, each with the number of its snapshot."""
-        return self._files(table_id, _NUMBER > 0)
+        return self._files(table_id, _columns.snapshot_id > 0)
 
     def live_files(self, table_id: str) -> set[str]:
         """Return the names of the files that a snapshot of the table names; all others are garbage."""
-        query = sa.select(changelog_files.c.name).where(changelog_files.c.table_id == table_id)
+        query = sa.select(_columns.name).where(_columns.table_id == table_id)
         return set(self.transaction.execute(query).scalars())
 
     def written_under(self, table_id: str, numbers: Collection[int]) -> dict[int, int]:
@@ -67,12 +67,12 @@ class Changelogs:
         if not all(says_all_changes(self.tables.schema_at(table_id, one)) for one in set(written.values())):
             return None
         files: dict[int, list[ChangelogFile]] = defaultdict(list)
-        for number, file in self._files(table_id, _NUMBER.between(base + 1, last)):
+        for number, file in self._files(table_id, _columns.snapshot_id.between(base + 1, last)):
             files[number].append(file)
         # A merge without any run has changed nothing.
         return [Changes(number, schema_id, tuple(files[number])) for number, schema_id in written.items()]
 
     def _files(self, table_id: str, which: sa.ColumnElement[bool]) -> list[tuple[int, ChangelogFile]]:
-        query = sa.select(_NUMBER, *_FILE).where(changelog_files.c.table_id == table_id, which)
-        ordered = query.order_by(_NUMBER, changelog_files.c.position)
+        query = sa.select(_columns.snapshot_id, *_FILE).where(_columns.table_id == table_id, which)
+        ordered = query.order_by(_columns.snapshot_id, _columns.position)
         return [(number, ChangelogFile(*values)) for number, *values in self.transaction.execute(ordered)]
