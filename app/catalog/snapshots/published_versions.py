@@ -139,12 +139,12 @@ class PublishedVersions:
         self.transaction.execute(published_versions.insert().values(values))
 
     def next_of(self, newest: PublishedVersion) -> Next:
-        """Return what comes after ``newest``, the newest version, of a table whose merges have their changes looked
-        up. Raise ``NotFound`` when the table is gone.
+        """Return what comes after ``newest``, the newest version, where versions follow the table's merges; nothing
+        where they do not. Raise ``NotFound`` when the table is gone.
         """
         table_id = newest.table_id
         table = self.tables.existing(table_id)
-        if table.snapshot_id is None or not says_all_changes(table.schema):
+        if table.snapshot_id is None or not follows_merges(table.schema, newest.format):
             return Next.NOTHING
         changes = self.changelogs.between(table_id, newest.base_id, table.snapshot_id)
         new_columns = self.shows_other_columns(newest, table.schema)

@@ -101,7 +101,7 @@ class Publisher:
             self._not_before.pop(place, None)
 
     def _follow(self, newest: PublishedVersion, schema_id: int, now: datetime) -> None:
-        if now - newest.committed_at < self._least_interval(newest, schema_id):
+        if not _is_over(self._least_interval(newest, schema_id), newest.committed_at, now):
             return
         with self._database.reading() as repository:
             step = repository.published.next_of(newest)
@@ -264,4 +264,9 @@ def _may_compact(repository: Repository, newest: PublishedVersion, now: datetime
         return False
     _, last = repository.stats.succeeded(newest.table_id, TaskKind.COMPACTION)
     tried_at = last.finished_at if last is not None and last.full else None
-    return bool(now - max(newest.committed_at, tried_at or newest.committed_at) >= pause)
+    return all(_is_over(pause, at, now) for at in (newest.committed_at, tried_at) if at is not None)
+
+
+def _is_over(pause: timedelta, since: datetime, now: datetime) -> bool:
+    """Return whether a pause is over; one that began in the future did so before the clock was set back."""
+    return since > now or now - since >= pause

@@ -276,6 +276,15 @@ def test_a_log_that_lags_less_than_the_interval_waits(site: MergeSite, database:
     assert request_due_publications(database) == 0
 
 
+def test_a_version_of_before_the_clock_was_set_back_does_not_keep_the_log_behind(
+    site: MergeSite, database: CatalogDatabase
+) -> None:
+    table = create_table(database, PUBLISHED | {"delta.publish.interval": "1 h"})
+    merge(site, table, {"id": 1, "n": 1})
+    merge(site, table, {"id": 1, "n": 1})
+    assert request_due_publications(database, datetime.now(UTC) - timedelta(hours=2)) == 1
+
+
 @pytest.mark.slow(reason="writes logs that are read by three engines")
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("more", [{}, {"sequence.field": "n"}], ids=["by arrival", "by a sequence"])

@@ -97,6 +97,15 @@ def test_merges_at_once_are_one_version(site: MergeSite, table: Table) -> None:
     assert read(site, table) == [{"id": 1, "n": 3}]
 
 
+def test_a_version_of_before_the_clock_was_set_back_makes_no_merge_wait(site: MergeSite, table: Table) -> None:
+    for _ in range(2):
+        merge(site, table, {"id": 1, "n": 1})
+        publish(site.database, site.warehouse)
+    assert shown(site, table) == [1]
+    Publisher(site.database, site.warehouse).follow_merges(later(site, -timedelta(hours=1)))
+    assert shown(site, table) == [1, 2]
+
+
 def test_a_compaction_of_some_runs_changes_nothing(site: MergeSite, database: CatalogDatabase) -> None:
     table = create_table(database, FOLLOWED | {"num-sorted-run.compaction-trigger": "3"})
     merge(site, table, *({"id": n, "n": 1} for n in range(1000)))
