@@ -6,6 +6,7 @@ tokens    int64, one a row, ascending
 places    int64, where each entry begins, then where the last one ends
 checks    uint64, xxh3 of the entries of each block
 meta      bytes, for anyone who wrote the file
+words     the dictionary that each entry is compressed with; none where entries are as they are
 footer    numbers and xxh3 of all that is not in a block
 ```
 A block is ``BLOCK_ROWS`` rows, or one entry that has more. A block is checked when it is first read, all else when the
@@ -27,12 +28,15 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from app.storage.images.packing import unpacking
 from app.storage.images.read_bytes import ReadBytes
 
 BLOCK_ROWS = 256
-_MAGIC = b"KFIMAGE1"
-# Rows, rows of an entry, places, blocks, bytes of meta, where the tokens begin; checksum; magic.
-_FOOTER = struct.Struct("<6qQ8s")
+_MAGIC = b"KFIMAGE2"
+_EARLIER_MAGIC = b"KFIMAGE1"
+# Rows, rows of an entry, places, blocks, bytes of meta and of the dictionary, where the tokens begin; checksum; magic.
+_NUMBERS = struct.Struct("<7q")
+_FOOTER = struct.Struct("<7qQ8s")
 
 Int64s = npt.NDArray[np.int64]
 
@@ -41,8 +45,15 @@ class Damaged(ValueError):
     """A file of an image does not hold what was written."""
 
 
-def write_container(path: Path, tokens: Int64s, places: Int64s, rows_per_entry: int, meta: bytes = b"") -> None:
-    """Complete the file at ``path``, which holds the entries: ``places`` says where, one more than there are entries.
+class Earlier(Damaged):
+    """The file is of an earlier release."""
+
+
+def write_container(
+    path: Path, tokens: Int64s, places: Int64s, rows_per_entry: int, meta: bytes = b"", dictionary: bytes = b""
+) -> None:
+    """Complete the file at ``path``, which holds the entries: ``places`` says where, one more than there are entries;
+    they are compressed with the ``dictionary``, unless it is empty.
 
     An entry is of ``rows_per_entry`` rows: 1, or ``BLOCK_ROWS`` times a whole number. The file is durable afterwards.
     """
@@ -52,10 +63,11 @@ def write_container(path: Path, tokens: Int64s, places: Int64s, rows_per_entry: 
         start = file.tell()
         file.flush()
         checks = np.fromiter(_checks(file, places, len(tokens), rows_per_entry), dtype=np.uint64)
-        parts = [np.ascontiguousarray(tokens).tobytes(), np.ascontiguousarray(places).tobytes(), checks.tobytes(), meta]
-        numbers = (len(tokens), rows_per_entry, len(places), len(checks), len(meta), start)
+        columns = [np.ascontiguousarray(column).tobytes() for column in (tokens, places, checks)]
+        parts = [*columns, meta, dictionary]
+        numbers = (len(tokens), rows_per_entry, len(places), len(checks), len(meta), len(dictionary), start)
         hashed = xxhash.xxh3_64()
-        for part in (*parts, struct.pack("<6q", *numbers)):
+        for part in (*parts, _NUMBERS.pack(*numbers)):
             hashed.update(part)
         file.writelines(parts)
         file.write(_FOOTER.pack(*numbers, hashed.intdigest(), _MAGIC))
@@ -84,19 +96,23 @@ class Container:
     """A file of an image, memory-mapped: rows by token, entries by row."""
 
     def __init__(self, path: Path) -> None:
-        """Raise ``FileNotFoundError``, and ``Damaged`` when anything but the blocks is not what was written."""
+        """Raise ``FileNotFoundError``, ``Earlier``, and ``Damaged`` when anything but the blocks is not what was
+        written.
+        """
         with open(path, "rb") as file:
             self.size_bytes = os.fstat(file.fileno()).st_size
             if self.size_bytes < _FOOTER.size:
                 raise Damaged(f"{path} is cut off")
             self._mapped = mmap.mmap(file.fileno(), self.size_bytes, access=mmap.ACCESS_READ)
         *numbers, checksum, magic = _FOOTER.unpack(self._mapped[-_FOOTER.size :])
-        self.rows, self.rows_per_entry, places, blocks, meta, start = numbers
-        lengths = (8 * self.rows, 8 * places, 8 * blocks, meta)
+        if magic == _EARLIER_MAGIC:
+            raise Earlier(f"{path} is of an earlier release")
+        self.rows, self.rows_per_entry, places, blocks, meta, dictionary, start = numbers
+        lengths = (8 * self.rows, 8 * places, 8 * blocks, meta, dictionary)
         if magic != _MAGIC or start < 0 or start + sum(lengths) + _FOOTER.size != self.size_bytes:
             raise Damaged(f"{path} is cut off")
         hashed = xxhash.xxh3_64(memoryview(self._mapped)[start : start + sum(lengths)])
-        hashed.update(struct.pack("<6q", *numbers))
+        hashed.update(_NUMBERS.pack(*numbers))
         if hashed.intdigest() != checksum:
             raise Damaged(f"{path} is damaged")
         edges = np.cumsum([start, *lengths]).tolist()
@@ -105,6 +121,7 @@ class Container:
         self._places = view[edges[1] : edges[2]].cast("q")
         self._checks = view[edges[2] : edges[3]].cast("Q")
         self.meta = self._mapped[edges[3] : edges[4]]
+        self._unpack = unpacking(self._mapped[edges[4] : edges[5]])
         self.tokens: Int64s = np.frombuffer(self._tokens, dtype=np.int64)
         self._block_rows = max(BLOCK_ROWS, self.rows_per_entry)
         self._checked = bytearray(blocks)
@@ -149,10 +166,10 @@ class Container:
         if not self._checked[block]:
             self._check(block)
         place = row // self.rows_per_entry
-        return self._mapped[self._places[place] : self._places[place + 1]]
+        return self._unpack(self._mapped[self._places[place] : self._places[place + 1]])
 
     def mapped_entry(self, place: int) -> memoryview:
-        """As ``entry``, of an entry by its place, where it lies: nothing is copied."""
+        """As ``entry``, of an entry by its place, where it lies: nothing is copied, and none is compressed."""
         block = place * self.rows_per_entry // self._block_rows
         if not self._checked[block]:
             self._check(block)
@@ -166,15 +183,14 @@ class Container:
             if not self._checked[block]:
                 self._check(block)
         places = rows // self.rows_per_entry
-        mapped, edges = self._mapped, np.frombuffer(self._places, dtype=np.int64)
-        if read is not None:
-            read.add(int((edges[places + 1] - edges[places]).sum()))
-        starts, ends = edges[places].tolist(), edges[places + 1].tolist()
-        # All that is copied of a row are the bytes that are answered: no entry, no object for it.
-        return [
-            mapped[after:end] if mapped[start : (after := start + len(head))] == head else None
-            for start, end, head in zip(starts, ends, heads, strict=True)
-        ]
+        mapped, edges, unpack = self._mapped, np.frombuffer(self._places, dtype=np.int64), self._unpack
+        found: list[bytes | None] = []
+        for start, end, head in zip(edges[places].tolist(), edges[places + 1].tolist(), heads, strict=True):
+            entry = unpack(mapped[start:end])
+            if read is not None:
+                read.add(len(entry))
+            found.append(entry[len(head) :] if entry.startswith(head) else None)
+        return found
 
     def _check(self, block: int) -> None:
         step = self._block_rows // self.rows_per_entry

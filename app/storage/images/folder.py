@@ -26,7 +26,7 @@ from app.files.reading import Rows, rows_in
 from app.files.tokens import Tokens, files_with, files_with_any
 from app.storage.images.answers import STANDING, Known
 from app.storage.images.asking import Asking
-from app.storage.images.container import Container, Damaged, Int64s
+from app.storage.images.container import Container, Damaged, Earlier, Int64s
 from app.storage.images.read_bytes import ReadBytes
 from app.storage.images.requests import STATES, ImageName, ImageRequest, request_of
 from app.storage.images.room import stored_images, touch
@@ -375,8 +375,9 @@ def _read(path: Path) -> Container | None:
         return Container(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except Damaged:
-        logger.warning("the image %s is damaged and is made again", path, exc_info=True)
+    except Damaged as error:
+        if not isinstance(error, Earlier):
+            logger.warning("the image %s is damaged and is made again", path, exc_info=True)
         path.unlink(missing_ok=True)
         return None
     except OSError:

@@ -13,6 +13,7 @@ from app.core.plan.merging.merge_plan import MergePlan
 from app.core.table.records import TOKEN_COLUMN
 from app.storage.images.answers import entries_but_odd
 from app.storage.images.container import BLOCK_ROWS, Damaged, Int64s, write_container
+from app.storage.images.packing import dictionary_of, packing
 
 _BATCH_ROWS = 64 * BLOCK_ROWS  # a few megabytes: the texts of a batch stay in the processor's cache
 _BATCH_BYTES = 32 * 2**20
@@ -23,17 +24,21 @@ _NO_ROWS = np.empty(0, dtype=np.int64)
 
 def write_answers(source: pq.ParquetFile, path: Path, written: MergePlan, shown: MergePlan) -> None:
     """The image of what lookups answer of the rows of a data file. Raise ``Damaged`` where they are not in order."""
-    tokens, places, end, most_odd = [_NO_ROWS], [np.zeros(1, dtype=np.int64)], 0, _MOST_ODD
+    tokens, sizes, most_odd = [_NO_ROWS], [np.zeros(1, dtype=np.int64)], _MOST_ODD
+    dictionary: bytes | None = None
     with open(path, "wb") as file:
         for batch in _batches(source):
             texts, most_odd = entries_but_odd(batch, written, shown, most_odd)
-            _, starts, content = texts.buffers()
-            edges = np.frombuffer(starts, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
-            file.write(memoryview(content)[edges[0] : edges[-1]])
-            places.append(edges[1:] - edges[0] + end)
+            texts = texts.cast(pa.large_binary()).to_pylist()
+            if dictionary is None:  # rows are in the order of their tokens: the first are like all
+                dictionary = dictionary_of(texts)
+                pack = packing(dictionary)
+            packed = [pack(text) for text in texts]
+            file.writelines(packed)
+            sizes.append(np.fromiter(map(len, packed), dtype=np.int64, count=len(packed)))
             tokens.append(_tokens(batch))
-            end = int(places[-1][-1])
-    write_container(path, _in_order(np.concatenate(tokens)), np.concatenate(places), 1)
+    places = np.cumsum(np.concatenate(sizes))
+    write_container(path, _in_order(np.concatenate(tokens)), places, 1, dictionary=dictionary or b"")
 
 
 def write_states(source: pq.ParquetFile, path: Path) -> None:
