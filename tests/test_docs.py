@@ -238,7 +238,7 @@ def test_cli_commands_that_the_documents_name_exist() -> None:
     paths = command_paths()
     for document in OF_NOW:
         for words in re.findall(
-            r"\bkeyfold ((?:token |table |database )?[a-z][a-z-]*)\b(?=[^\n]*)", _code_of(document.read_text())
+            r"\bkeyfold ((?:token |tag |table |database )?[a-z][a-z-]*)\b(?=[^\n]*)", _code_of(document.read_text())
         ):
             assert words in paths, f"{document}: keyfold {words}"
     assert {path.split()[0] for path in paths} <= set(re.findall(r"\bkeyfold ([\w-]+)", CLI))

@@ -32,10 +32,17 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "explain": (
         "Say why a row shows what it shows: its records, what each did to each column, where each value came from."
     ),
+    "simulate": "Fold records without storing them: each row before and after, and what every record did.",
     "forget": "Take keys out of rows, snapshots, history and changelogs, for good.",
     "forgettings": "List what was forgotten of a table and what is to be, newest first.",
     "scan": "Write the rows of a table, all of one moment.",
     "count": "Count the rows of a table.",
+    "export": (
+        "Write the rows of a table to a file, all of one moment. Run the same command again after a break: it goes on."
+    ),
+    "sql": (
+        "Query tables with DuckDB, on this machine: each table is read once, whole, as it is now. Nothing is written."
+    ),
     "snapshots": "List the snapshots of a table, newest first.",
     "rollback": (
         "Show what going back to a snapshot changes, ask, and go back. The snapshots between stay: it can be undone."
@@ -47,8 +54,10 @@ SUMMARIES: Final[Mapping[str, str]] = {
         "Write the changes of a table as they are merged, a line of JSON each. A connection that breaks "
         "is made again, and nothing is missing or twice."
     ),
+    "open": "Open the console in a browser: its home, the page of a table, or of a row.",
     "database": "Databases of a service: made, listed, dropped.",
     "table": "Tables of a service: made of SQL, shown, explained, dropped.",
+    "tag": "Tags of a table: names that keep a snapshot.",
     "token": "API tokens: made, listed, revoked.",
 }
 

@@ -21,7 +21,7 @@ cli.add_typer(tokens.commands, name="token")
 def run() -> None:
     """What the caller must know is one line, not a traceback."""
     try:
-        cli()
+        client.carry_out(cli)
     except KeyfoldError as error:
         typer.echo(f"keyfold: {error.message}", err=True)
         raise SystemExit(1) from error

@@ -10,11 +10,16 @@ from typing import Annotated
 import typer
 
 from app.cli.catalog import migrated, there
+from app.cli.client import tokens as over_http
+from app.cli.client.settings import TokenFile
 from app.cli.settings import DataFolder, settings_of
 from app.core.access import EVERYTHING, Role
 from app.services.access.tokens import Wish, make_token, told_of
 from app.services.operating.audit_log import AuditLog
 
+Url = Annotated[
+    str | None, typer.Option("--url", help="of a service elsewhere, over HTTP, with a token whose role is admin")
+]
 commands = typer.Typer(help="API tokens: made, listed, revoked.", no_args_is_help=True)
 
 
@@ -33,8 +38,15 @@ def token_create(
         bool, typer.Option("--webhook", help="a secret that signs requests (Standard Webhooks), as Debezium can")
     ] = False,
     data: DataFolder = None,
+    url: Url = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Make a token; it is shown only now."""
+    if url is not None:
+        patterns = on or [EVERYTHING]
+        wish = {"name": name, "role": role, "on": patterns, "expires": expires, "webhook": webhook}
+        over_http.make(url, token_file, wish)
+        return
     database, audit = migrated(data), _audit_log(data)
     with database.transaction() as repository:
         made = make_token(repository, Wish(name, role, on or [EVERYTHING], expires, webhook))
@@ -44,8 +56,11 @@ def token_create(
 
 
 @commands.command("list")
-def token_list(data: DataFolder = None) -> None:
+def token_list(data: DataFolder = None, url: Url = None, token_file: TokenFile = None) -> None:
     """List tokens by name: role, what for, and when they were made, expire and were last used."""
+    if url is not None:
+        over_http.show(url, token_file)
+        return
     database = there(data)
     typer.echo("name\trole\ton\tcreated\texpires\tlast used")
     with database.reading() as repository:
@@ -57,8 +72,11 @@ def token_list(data: DataFolder = None) -> None:
 
 
 @commands.command("revoke")
-def token_revoke(name: str, data: DataFolder = None) -> None:
+def token_revoke(name: str, data: DataFolder = None, url: Url = None, token_file: TokenFile = None) -> None:
     """Take a token back; running servers follow at once."""
+    if url is not None:
+        over_http.revoke(url, token_file, name)
+        return
     database, audit = there(data), _audit_log(data)
     with database.transaction() as repository:
         repository.tokens.revoke(name)

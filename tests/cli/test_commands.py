@@ -217,7 +217,7 @@ def test_no_option_takes_a_token_for_every_user_sees_the_arguments_of_a_process(
 def test_who_is_busy_is_asked_again_when_it_said(terminal: Terminal) -> None:
     busy = told("503 Service Unavailable", '{"detail": "the catalog does not answer"}', "Retry-After: 0")
     full = told("429 Too Many Requests", '{"detail": "too much is staged"}', "Retry-After: 0")
-    with answering([busy, full, told("200 OK", '{"databases": ["a"], "nextPageToken": null}')]) as url:
+    with answering([busy, busy, full, full, told("200 OK", '{"databases": ["a"], "nextPageToken": null}')]) as url:
         done = terminal.run("database", "list", "--url", url)
     assert (done.returncode, done.stdout) == (0, "a\n")
     assert done.stderr == (
@@ -276,7 +276,7 @@ def test_a_shell_is_told_how_to_complete_and_completes() -> None:
     assert "complete -o default -F" in script
     own |= {"_KEYFOLD_COMPLETE": "complete_bash", "COMP_WORDS": "keyfold ta", "COMP_CWORD": "1"}
     found = subprocess.run([SCRIPT], env=own, capture_output=True, text=True, check=True).stdout.split()
-    assert {*found} == {"table", "tail"}
+    assert {*found} == {"table", "tag", "tail"}
 
 
 def test_a_command_that_asks_a_service_loads_none() -> None:

@@ -1,10 +1,12 @@
-"""Parquet and Arrow files cut into batches: whole rows, each batch a file of the same kind."""
+"""Parquet and Arrow files: cut into batches, whole rows each, and made of pages."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from hashlib import blake2b
+from pathlib import Path
 from typing import IO, Final
 
 import pyarrow as pa
@@ -87,3 +89,14 @@ def _mark(file: IO[bytes], salt: str) -> str:
         digest.update(part)
     file.seek(0)
     return digest.hexdigest()
+
+
+def write_parquet(pages: Iterable[Path], into: Path) -> None:
+    """Write the rows of Arrow streams as one Parquet file, a row group of each."""
+    with ExitStack() as opened:
+        writer: pq.ParquetWriter | None = None
+        for page in pages:
+            with pa.OSFile(str(page)) as file, pa.ipc.open_stream(file) as rows:
+                if writer is None:
+                    writer = opened.enter_context(pq.ParquetWriter(into, rows.schema, compression="zstd"))
+                writer.write_table(rows.read_all())

@@ -10,11 +10,15 @@ import typer
 from pydantic import ValidationError
 
 from app.cli.client.commands import (
+    alterations,
     changelog,
     databases,
     explain,
+    exports,
     forget,
     loads,
+    pages,
+    queries,
     rows,
     scans,
     snapshots,
@@ -27,10 +31,13 @@ from app.cli.client.shown import as_line, tell
 from keyfold_client import KeyfoldError
 
 commands = typer.Typer(no_args_is_help=True)
-for noun in (loads, rows, explain, forget, scans, snapshots, tasks, status, changelog):
+for noun in (loads, rows, explain, forget, scans, exports, queries, snapshots, tasks, status, changelog, pages):
     commands.add_typer(noun.commands)
 commands.add_typer(databases.commands, name="database")
+tables.commands.command("alter")(alterations.alter)
+tables.commands.command("copy")(alterations.copy)
 commands.add_typer(tables.commands, name="table")
+commands.add_typer(snapshots.tags, name="tag")
 
 
 def knows(words: Sequence[str]) -> bool:
@@ -48,16 +55,22 @@ def _end(failure: Failure) -> NoReturn:
     raise SystemExit(failure.end) from failure
 
 
-def run() -> None:
-    """Carry out the command line. What went wrong is reported in lines, with ``--json`` in JSON, on standard error, and
-    by the exit status: an ``Exit``.
+def carry_out(program: typer.Typer) -> None:
+    """Carry out the command line. What went wrong with the service is reported in lines, with ``--json`` in JSON, on
+    standard error, and by the exit status: an ``Exit``.
     """
     try:
-        commands(prog_name="keyfold")
+        program(prog_name="keyfold")
     except Failure as failure:
         _end(failure)
     except KeyfoldError as error:
         _end(failure_of(error))
+
+
+def run() -> None:
+    """Carry out a command that asks a service."""
+    try:
+        carry_out(commands)
     except ValidationError as error:  # of the settings, the only thing that is read so
         for line in settings_faults(error):
             tell(f"keyfold: {line}")

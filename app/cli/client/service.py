@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from app import __version__
 from app.cli.client.endings import failure_of, usage
@@ -15,6 +16,7 @@ from keyfold_client.names import CATALOG, named, path_of_table
 from keyfold_client.sync.transport import Transport
 
 __all__ = ["CATALOG", "Service", "named", "path_of"]
+_SAID_SECONDS: Final = 10.0
 
 
 class Service(Transport):
@@ -25,7 +27,7 @@ class Service(Transport):
         """That of the settings, or of the command line. Raises ``Failure``."""
         settings = client_settings(url, token_file)
         try:
-            return cls(settings.url, settings.shown_token, agent=f"keyfold/{__version__}", paused=_tell_of_pause)
+            return cls(settings.url, settings.shown_token, agent=f"keyfold/{__version__}", paused=_Pauses().tell)
         except Misuse as error:
             raise usage(f"{error}: KEYFOLD_TOKEN, --token-file") from error
 
@@ -36,10 +38,20 @@ class Service(Transport):
         self.close()
 
 
-def _tell_of_pause(error: Exception, seconds: float) -> None:
-    """No one waits without knowing what for."""
-    if isinstance(error, KeyfoldError):
-        tell(f"{failure_of(error).lines[0]}; asking again in {seconds:.0f} s")
+class _Pauses:
+    """No one waits without knowing what for: a reason is said once, and again when it has lasted."""
+
+    def __init__(self) -> None:
+        self._said, self._again = "", 0.0
+
+    def tell(self, error: Exception, seconds: float) -> None:
+        """Say why the service is asked again, and when."""
+        if not isinstance(error, KeyfoldError):
+            return
+        why = failure_of(error).lines[0]
+        if why != self._said or time.monotonic() >= self._again:
+            self._said, self._again = why, time.monotonic() + _SAID_SECONDS
+            tell(f"{why}; asking again in {seconds:.0f} s")
 
 
 def path_of(table: str, rest: str = "") -> str:

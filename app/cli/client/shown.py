@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from app.core import quantities
+
 _CONTROLS: Final = {number: repr(chr(number))[1:-1] for number in (*range(9), *range(11, 32), *range(127, 160))}
 _WIDE = 100_000  # of what is no terminal: nothing is cut off there
 
@@ -60,6 +62,11 @@ def say_pairs(pairs: Sequence[tuple[str, object]]) -> None:
     width = max((len(name) for name, _ in pairs), default=0)
     for name, value in pairs:
         say(f"{name:<{width}}  {plain(value)}".rstrip())
+
+
+def many(number: int, noun: str) -> str:
+    """So many of something; spaces that any terminal has part the digits."""
+    return quantities.many(number, noun).replace("\u2009", " ")
 
 
 def moment(millis: int | None) -> str:

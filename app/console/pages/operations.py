@@ -13,9 +13,9 @@ from starlette.responses import Response
 
 from app.console.pages.home import service_parts
 from app.console.parts.plots import Line, Plot, Says, Scale, by_powers, from_nothing, of_bytes
-from app.console.parts.words import briefly, numbered, sized
 from app.console.site.visits import Page, Visit
 from app.core.access import Role
+from app.core.quantities import briefly, numbered, sized
 from app.telemetry.entries import NO_OPERATION, Asked, Counted, SparkState, TaskOutcome
 from app.telemetry.exposition import Told, told_of_processes
 from app.telemetry.hour import Hour, Step, quantile

@@ -9,9 +9,9 @@ from typing import Final
 from starlette.responses import Response
 
 from app.console.parts.courses import Course, course
-from app.console.parts.words import counted, many, numbered, sized
 from app.console.site.visits import Page, Visit
 from app.console.table_pages.table import TABLE_PAGE, table_name, table_page
+from app.core.quantities import counted, many, numbered, sized
 from app.core.table.history import Run
 from app.core.table.published import Format
 from app.services.operating.stats import Amplified, TableStats, amplified, image_progress, table_stats

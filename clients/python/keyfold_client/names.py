@@ -9,6 +9,7 @@ from urllib.parse import quote
 from keyfold_client.errors import Misuse
 
 CATALOG: Final = "/v1/catalog/databases"
+QUOTED: Final = "what has more than letters, digits, _ and - stands in backticks"
 _NAME: Final = re.compile(r"(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<plain>[\w-]+))")
 
 
@@ -17,16 +18,22 @@ def named(table: str) -> tuple[str, str]:
 
     Raise ``Misuse``.
     """
-    database = _NAME.match(table)
-    name = _NAME.fullmatch(table, database.end() + 1) if database else None
-    if database is None or name is None or table[database.end()] != ".":
-        how = "what has more than letters, digits, _ and - stands in backticks"
-        raise Misuse(f"{table[:100]!r}: a table's name is DATABASE.TABLE; {how}")
-    return _text(database), _text(name)
+    names, rest = leading_names(table)
+    if len(names) != 2 or rest:
+        raise Misuse(f"{table[:100]!r}: a table's name is DATABASE.TABLE; {QUOTED}")
+    return names[0], names[1]
 
 
-def _text(found: re.Match[str]) -> str:
-    return found["plain"] or found["quoted"].replace("``", "`")
+def leading_names(text: str) -> tuple[list[str], str]:
+    """Return the names, with dots between them, that ``text`` begins with, and what follows them."""
+    names, end = [], 0
+    while found := _NAME.match(text, end):
+        names.append(found["plain"] or found["quoted"].replace("``", "`"))
+        end = found.end()
+        if not text.startswith(".", end) or _NAME.match(text, end + 1) is None:
+            break
+        end += 1
+    return names, text[end:]
 
 
 def path_of_database(database: str, rest: str = "") -> str:

@@ -11,8 +11,8 @@ import pytest
 from fastapi import FastAPI
 
 from app.console.parts.plots import Line, Plot, by_powers, nice, of_bytes
-from app.console.parts.words import briefly, numbered
 from app.core.access import Role
+from app.core.quantities import briefly, numbered
 from app.core.table.history import TaskTrigger
 from app.http.parts import Parts
 from app.services.shared.polled import Refreshed

@@ -1,17 +1,20 @@
-"""``keyfold explain``: why a row shows what it shows."""
+"""``keyfold explain`` and ``simulate``: why a row shows what it shows, and what records would do to it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from app.cli.client.commands.rows import Keys
-from app.cli.client.commands.tables import TableName
-from app.cli.client.service import Service, path_of
+from app.cli.client.commands.tables import TableName, read_text
+from app.cli.client.endings import usage
+from app.cli.client.service import CATALOG, Service, path_of
 from app.cli.client.settings import AsJson, TokenFile, Url
-from app.cli.client.shown import moment, say, say_table
+from app.cli.client.shown import moment, plain, say, say_table
 
 commands = typer.Typer()
 Told = Mapping[str, Any]
@@ -91,3 +94,79 @@ def _sources(column: Told) -> str:
     older = [f"{column['leftOut']} older ones"] if column["leftOut"] else []
     start = ["the start"] if column["start"] else []
     return ", ".join([*start, *older, *map(_place, column["records"])])
+
+
+@commands.command()
+def simulate(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[DATABASE.TABLE] FILE", help="records, a JSON list or one a line; - for standard input"
+        ),
+    ],
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="a CREATE TABLE in place of the table")] = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fold records without storing them: each row before and after, and what every record did."""
+    if len(words) != (2 if file is None else 1):
+        raise usage("give DATABASE.TABLE and FILE; or --file with a CREATE TABLE, and FILE")
+    if file is None:
+        path, members = path_of(words[0], "/rows:simulate"), {}
+    else:
+        path, members = f"{CATALOG.rpartition('/')[0]}/merges:simulate", {"schema": _declared(file)}
+    with Service.at(url, token_file) as service:
+        body = _body(Path(words[-1]), members)
+        headers = {"Content-Type": "application/json"}
+        answer = service.ask("POST", path, content=body, headers=headers, again=True)
+        found = service.read(answer)
+    if as_json:
+        say(answer.text)
+        return
+    for place, row in enumerate(found["rows"]):
+        if place:
+            say("")
+        _say_row(row)
+
+
+def _body(records: Path, members: Mapping[str, Any]) -> bytes:
+    """Return the request. Numbers stay as they are written: none is read here."""
+    text = read_text(records).strip()
+    if not text.startswith("["):
+        text = f"[{','.join(line for line in text.splitlines() if line.strip())}]"
+    opened = json.dumps(members)[:-1]
+    return f'{opened}{", " if members else ""}"records": {text}}}'.encode()
+
+
+def _declared(file: Path) -> Any:
+    """Return the schema of the one statement in a file."""
+    from app.core.ddl.reader import read_tables  # noqa: PLC0415  # the grammar of statements takes long to load
+    from app.core.errors import KeyfoldError  # noqa: PLC0415  # the same
+
+    try:
+        statements = read_tables(read_text(file))
+    except KeyfoldError as error:
+        raise usage(f"{file}: {error.message}") from error
+    if len(statements) != 1:
+        raise usage(f"{file} has {len(statements)} statements: one CREATE TABLE is expected")
+    return statements[0].body
+
+
+def _say_row(row: Mapping[str, Any]) -> None:
+    say(f"key {plain(row['key'])}")
+    say_table(("record", "kind", "column", "before", "after", "why"), _changes(row["steps"]))
+    say(f"before  {plain(row['before']) or 'no row'}")
+    say(f"after   {plain(row['after']) or 'no row'}")
+
+
+def _changes(steps: list[Any]) -> Iterator[list[object]]:
+    """A line for each column that a record changed, and one at least. Records count from 1."""
+    for step in steps:
+        head: list[object] = [step["record"] + 1, step["kind"]]
+        changed = [one for one in step["columns"] if one["before"] != one["after"]]
+        for one in changed:
+            yield [*head, one["column"], one["before"], one["after"], one["reason"]]
+            head = ["", ""]
+        if not changed:
+            yield [*head, "", "", "", step["ignored"] or "changes nothing"]

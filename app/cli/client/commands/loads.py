@@ -22,7 +22,7 @@ from app.cli.client.endings import Exit, Failure, exit_of, usage
 from app.cli.client.pieces import Piece, text_pieces
 from app.cli.client.service import Service, path_of
 from app.cli.client.settings import AsJson, TokenFile, Url
-from app.cli.client.shown import say_json, tell
+from app.cli.client.shown import many, say_json, tell
 from keyfold_client import Refused
 from keyfold_client.errors import MOST_FAULTS
 
@@ -140,8 +140,8 @@ def _load(service: Service, table: str, file: Path, form: FileFormat, absent: bo
             _count(loaded, service.read(answer), replayed=answer.headers.get("Idempotency-Replayed") == "true")
             show(opened, loaded)
     ignored = f", {loaded.ignored} ignored" if loaded.ignored else ""
-    known = f" ({loaded.replayed} of them were there already)" if loaded.replayed else ""
-    tell(f"{file}: {loaded.records} records{ignored} in {loaded.batches} batches{known}")
+    known = f" ({loaded.replayed} of them there already)" if loaded.replayed else ""
+    tell(f"{file}: {many(loaded.records, 'record')}{ignored} in {many(loaded.batches, 'batch')}{known}")
     return loaded
 
 
@@ -219,10 +219,10 @@ def _progress(file: Path) -> Iterator[Callable[[IO[bytes], _Loaded], None]]:
     """A bar at a terminal: how much of the file is read, and posted but for what is read ahead."""
     size = _size(file)
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
-        shown = bar.add_task(file.name, total=size)
+        shown = bar.add_task(f"{file.name}: reading …", total=size)
 
         def show(opened: IO[bytes], loaded: _Loaded) -> None:
             done = None if size is None else min(opened.tell(), size)
-            bar.update(shown, completed=done, description=f"{file.name}: {loaded.records} records")
+            bar.update(shown, completed=done, description=f"{file.name}: {many(loaded.records, 'record')}")
 
         yield show

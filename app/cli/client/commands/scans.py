@@ -14,7 +14,7 @@ from app.cli.client.commands.tables import TableName
 from app.cli.client.endings import usage
 from app.cli.client.service import Service, path_of
 from app.cli.client.settings import AsJson, TokenFile, Url
-from app.cli.client.shown import say, say_json, say_table, tell
+from app.cli.client.shown import many, say, say_json, say_table, tell
 
 commands = typer.Typer()
 SHOWN_ROWS: Final = 100  # of a table that people look at, unless they say how many
@@ -54,7 +54,7 @@ def scan(
 ) -> None:
     """Write the rows of a table, all of one moment."""
     shown = form or (ScanFormat.TABLE if sys.stdout.isatty() else ScanFormat.NDJSON)
-    params = _params(filters, columns=columns, snapshot=snapshot, consistency="merged" if merged else None)
+    params = asked_params(filters, columns=columns, snapshot=snapshot, consistency="merged" if merged else None)
     with Service.at(url, token_file) as service:
         path = path_of(table, "/rows:scan")
         if shown is ScanFormat.TABLE:
@@ -65,7 +65,8 @@ def scan(
             _page(service, path, params, shown, limit)
 
 
-def _params(filters: list[str] | None, **optional: str | None) -> Params:
+def asked_params(filters: list[str] | None, **optional: str | None) -> Params:
+    """Return what a scan asks for, without what is not given."""
     given = [(name, one) for name, one in optional.items() if one is not None]
     return [*given, *(("filter", one) for one in filters or ())]
 
@@ -81,7 +82,7 @@ def count(
     as_json: AsJson = False,
 ) -> None:
     """Count the rows of a table."""
-    params = _params(filters, exact="true", snapshot=snapshot, consistency="merged" if merged else None)
+    params = asked_params(filters, exact="true", snapshot=snapshot, consistency="merged" if merged else None)
     with Service.at(url, token_file) as service:
         found = service.json("GET", path_of(table, "/rows:count"), params=params)
     if as_json:
@@ -115,7 +116,7 @@ def _show(service: Service, path: str, params: Params, limit: int) -> None:
     if rows:
         say_table(list(rows[0]), [list(row.values()) for row in rows])
     more = "Keyfold-Next-Page" in answer.headers
-    tell(f"{len(rows)} rows{'; there are more: --limit' if more else ''}")
+    tell(f"{many(len(rows), 'row')}{'; there are more: --limit' if more else ''}")
 
 
 def _rows(text: str) -> Iterator[dict[str, object]]:

@@ -1,4 +1,4 @@
-"""``keyfold snapshots`` and ``keyfold rollback``: what a table was, and how it becomes that again."""
+"""``keyfold snapshots``, ``tag`` and ``rollback``: what a table was, what keeps that, and how it becomes it again."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from app.cli.client.settings import AsJson, TokenFile, Url
 from app.cli.client.shown import moment, say_json, say_table, tell
 
 commands = typer.Typer()
+tags = typer.Typer(help="Tags of a table: names that keep a snapshot.", no_args_is_help=True)
+TagName = Annotated[str, typer.Argument(metavar="NAME", help="of the tag")]
 _COLUMNS = ("snapshot", "made by", "committed", "rows", "bytes", "tags")
 
 
@@ -66,3 +68,50 @@ def rollback(
         say_json(made)
         return
     tell(f"it is snapshot {made['snapshot']['id']} now; batches that are undone: {made['undoneBatches']}")
+
+
+@tags.command("create")
+def create_tag(
+    table: TableName,
+    name: TagName,
+    snapshot: Annotated[int | None, typer.Option(help="which is named  [default: the current one]")] = None,
+    keep: Annotated[str | None, typer.Option(metavar="SPAN", help="how long: '30 d'  [default: the table's]")] = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Name a snapshot: it is kept, with all that it shows, while the tag is there."""
+    wanted = {"tagName": name, "snapshotId": snapshot, "timeRetained": keep}
+    with Service.at(url, token_file) as service:
+        body = {member: value for member, value in wanted.items() if value is not None}
+        made = service.json("POST", path_of(table, "/tags"), json=body)
+    if as_json:
+        say_json(made)
+        return
+    until = "" if made["expiresAt"] is None else f" until {moment(made['expiresAt'])}"
+    tell(f"snapshot {made['snapshot']['id']} of {table} is kept as {name}{until}")
+
+
+@tags.command("list")
+def list_tags(table: TableName, url: Url = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
+    """List the tags of a table, and the snapshots that they keep."""
+    with Service.at(url, token_file) as service:
+        names = list(service.listed(path_of(table, "/tags"), "tags"))
+        tags = [service.json("GET", path_of(table, f"/tags/{quote(name, safe='')}")) for name in names]
+    if as_json:
+        say_json(tags)
+        return
+    columns = ("tag", "snapshot", "committed", "rows", "kept until")
+    say_table(columns, [_tag(tag["tagName"], tag["snapshot"], tag["expiresAt"]) for tag in tags])
+
+
+def _tag(name: str, kept: dict[str, object], until: int | None) -> tuple[object, ...]:
+    return name, kept["id"], moment(kept["committedAt"]), kept["rows"], moment(until)  # type: ignore[arg-type]
+
+
+@tags.command("delete")
+def delete_tag(table: TableName, name: TagName, url: Url = None, token_file: TokenFile = None) -> None:
+    """Forget a tag; its snapshot expires by the table's options again."""
+    with Service.at(url, token_file) as service:
+        service.ask("DELETE", path_of(table, f"/tags/{quote(name, safe='')}"))
+    tell(f"tag {name} of {table} is gone")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
 from typing import Annotated, Any
 
+import httpx
 import typer
 
 from app.cli.client.endings import Exit, Failure
 from app.cli.client.service import Service, path_of
 from app.cli.client.settings import AsJson, TokenFile, Url
-from app.cli.client.shown import say_json, say_pairs
+from app.cli.client.shown import many, moment, plain, say, say_json, say_pairs
+from app.core.quantities import sized, spanned
 from keyfold_client import Refused
 
 commands = typer.Typer()
+Stats = dict[str, Any]
 _PARTS = ("catalog", "warehouse", "spark")
 
 
@@ -31,11 +36,60 @@ def status(
         if table is None:
             _of_service(service, as_json)
         else:
-            stats = service.json("GET", path_of(table, "/stats"))
+            answer = service.ask("GET", path_of(table, "/stats"))
+            stats = service.read(answer)
             if as_json:
                 say_json(stats)
             else:
-                say_pairs(list(stats.items()))
+                _of_table(table, stats, _clock(answer))
+
+
+def _clock(answer: httpx.Response) -> float:
+    """Return the seconds since 1970 of the service, which may have another clock than this machine."""
+    return parsedate_to_datetime(answer.headers["Date"]).timestamp()
+
+
+def _of_table(table: str, stats: Stats, now: float) -> None:
+    """Say what it holds in one line, then only what is not as it should be."""
+    rows = stats["storedRows"] if stats["rows"] is None else stats["rows"]
+    about = "at most " if stats["rows"] is None else ""
+    held = f"{about}{many(rows, 'row')} in {many(stats['runs'], 'run')}, {sized(stats['sizeBytes'])}"
+    say(f"{table}: {held}, {_staged(stats['staged'], now)}, {_merged(stats['lastMerge'], now)}")
+    say_pairs([(name, line) for name, line in _odd(stats, now) if line])
+
+
+def _staged(staged: Stats, now: float) -> str:
+    if not staged["batches"]:
+        return "nothing staged"
+    since = _ago(staged["oldestAcceptedAt"], now)
+    return f"{many(staged['records'], 'record')} in {many(staged['batches'], 'batch')} staged, the oldest {since}"
+
+
+def _merged(job: Stats | None, now: float) -> str:
+    return "never merged" if job is None else f"merged {_ago(job['finishedAt'], now)}"
+
+
+def _ago(millis: int, now: float) -> str:
+    return f"{spanned(now - millis / 1000)} ago"
+
+
+def _odd(stats: Stats, now: float) -> Iterator[tuple[str, str]]:
+    """Yield what to look at, and what to do about it."""
+    overdue, waits, failure = stats["overdue"], stats["mergesWait"], stats["compactionFailure"]
+    if overdue is not None:
+        yield "overdue", f"by {spanned(overdue['byMillis'] / 1000)}: {plain(overdue['detail'])}"
+    if waits is not None:
+        until = f"until the compaction {waits['compactionId']} ends, or {moment(waits['until'])}"
+        yield "merges wait", f"for fewer than {many(waits['stopTrigger'], 'run')}: {until}"
+    if failure is not None:
+        last = f"the last {_ago(failure['lastAt'], now)}: {plain(failure['error'])}"
+        yield "compactions fail", f"{failure['inARow']} in a row, {last}"
+    if stats["setAside"]:
+        yield "set aside", f"{many(stats['setAside'], 'batch')} in no merge: GET …/batches?state=poisoned says why"
+    if stats["setAsideEvents"]:
+        yield "set aside", f"{many(stats['setAsideEvents'], 'event')} with faults: GET …/set-aside-events"
+    for one in stats["ignoredColumns"]:
+        yield "ignored column", f"{one['name']}, in {many(one['records'], 'record')}"
 
 
 def _of_service(service: Service, as_json: bool) -> None:

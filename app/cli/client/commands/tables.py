@@ -81,11 +81,15 @@ def create(
 @commands.command("list")
 def list_all(
     database: Annotated[str | None, typer.Argument(help="of one database; else of all")] = None,
+    also: Annotated[str | None, typer.Option("--database", "-d", help="the same")] = None,
     url: Url = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Name the tables, each as DATABASE.TABLE."""
+    if database is not None and also is not None:
+        raise usage("name the database once")
+    database = database or also
     with Service.at(url, token_file) as service:
         names = list(_names(service, database))
     if as_json:
@@ -126,7 +130,16 @@ def _column(field: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[object
     name = field["name"]
     key = "primary" if name in schema["primaryKeys"] else ""
     partition = "partition" if name in schema["partitionKeys"] else ""
-    return name, field["type"], " ".join(filter(None, (key, partition))), field.get("description")
+    return name, _in_sql(field["type"]), " ".join(filter(None, (key, partition))), field.get("description")
+
+
+def _in_sql(data_type: str | Mapping[str, Any]) -> str:
+    """Return a type as a statement has it; nested ones are JSON in the answer."""
+    if isinstance(data_type, str):
+        return data_type
+    from app.core.types.parser import parse_type  # noqa: PLC0415  # the grammar of types takes long to load
+
+    return parse_type(data_type).sql
 
 
 @commands.command("rules")

@@ -6,13 +6,14 @@ As in SQL, a null meets no condition but ``is.null``.
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from app.core.errors import FaultCode, Invalid, Violation
-from app.core.hints import nearest, some_of
+from app.core.hints import cut, nearest, some_of
 from app.core.table.schema import Column, TableSchema
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Family
@@ -85,6 +86,11 @@ def _split(schema: TableSchema, text: str) -> tuple[Column, Operator, str]:
         said = text[len(starts[0].name) + 1 :].partition(".")[0]
         message = f"{said[:50]!r} is no operator"
         raise ValueFault(FaultCode.ENUM, message, f"column.operator.value, where operator is one of: {_LISTED}")
+    if sign := _SIGN.search(text):
+        name, value = text[: sign.start()].strip(), text[sign.end() :].strip()
+        if name in schema.by_name:
+            written = f"{name}.{_SIGNS[sign[0]]}.{value}"
+            raise ValueFault(FaultCode.ENUM, f"{sign[0]} is no operator", f"write {cut(written)}")
     said = text.partition(".")[0]
     near = nearest(said, schema.by_name)
     known = f"did you mean {near}?" if near else f"columns: {some_of(schema.by_name)}"
@@ -93,6 +99,8 @@ def _split(schema: TableSchema, text: str) -> tuple[Column, Operator, str]:
 
 _WORDS = frozenset(one.value for one in Operator)
 _LISTED = ", ".join(one.value for one in Operator)
+_SIGNS = {"=": "eq", "==": "eq", "!=": "ne", "<>": "ne", "<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
+_SIGN = re.compile("==?|!=|<>|<=|>=|<|>")
 
 
 def _scalar(data_type: DataType, text: str) -> Any:

@@ -1,0 +1,198 @@
+"""``keyfold export``: all rows of one moment in a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import httpx
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from app.cli.client.commands.scans import PAGE_ROWS, Filters, Merged, Params, Version, asked_params
+from app.cli.client.commands.tables import TableName
+from app.cli.client.endings import Failure, failure_of, usage
+from app.cli.client.service import Service, path_of
+from app.cli.client.settings import TokenFile, Url
+from app.cli.client.shown import tell
+from app.core.quantities import sized
+from keyfold_client import Refused
+
+commands = typer.Typer()
+PATIENCE_SECONDS: Final = 600.0
+_STATE, _WHOLE = "export.json", "whole"
+
+
+class ExportFormat(StrEnum):
+    """What a file is written as."""
+
+    CSV = "csv"
+    NDJSON = "ndjson"
+    PARQUET = "parquet"
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A format: what the service is asked for, by which names it is told, and how pages become one file."""
+
+    media_type: str
+    suffixes: tuple[str, ...]
+    join: Callable[[list[Path], Path], None]
+
+
+def _join_lines(pages: list[Path], into: Path) -> None:
+    with into.open("wb") as whole:
+        for page in pages:
+            with page.open("rb") as rows:
+                shutil.copyfileobj(rows, whole)
+
+
+def _join_csv(pages: list[Path], into: Path) -> None:
+    """Each page has the header: that of the first one stays."""
+    with into.open("wb") as whole:
+        for place, page in enumerate(pages):
+            with page.open("rb") as rows:
+                header = rows.readline()
+                while header.count(b'"') % 2:  # the name of a column holds a line break
+                    header += rows.readline()
+                whole.write(b"" if place else header)
+                shutil.copyfileobj(rows, whole)
+
+
+def _join_parquet(pages: list[Path], into: Path) -> None:
+    from app.cli.client.columnar import write_parquet  # noqa: PLC0415  # PyArrow takes as long to load as the rest
+
+    write_parquet(pages, into)
+
+
+_ENTRIES: Final[Mapping[ExportFormat, _Entry]] = {
+    ExportFormat.CSV: _Entry("text/csv", (".csv",), _join_csv),
+    ExportFormat.NDJSON: _Entry("application/x-ndjson", (".ndjson", ".jsonl"), _join_lines),
+    ExportFormat.PARQUET: _Entry("application/vnd.apache.arrow.stream", (".parquet",), _join_parquet),
+}
+
+
+@commands.command()
+def export(
+    table: TableName,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="its name tells the format: .csv, .ndjson, .parquet")],
+    form: Annotated[ExportFormat | None, typer.Option("--format", help="[default: told by the file's name]")] = None,
+    columns: Annotated[str | None, typer.Option(help="those to write, with commas")] = None,
+    filters: Filters = None,
+    snapshot: Version = None,
+    merged: Merged = False,
+    force: Annotated[bool, typer.Option("--force", help="replace the file if it is there")] = False,
+    url: Url = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Write the rows of a table to a file, all of one moment. Run the same command again after a break: it goes on."""
+    chosen = form or _form_of(file)
+    if file.exists() and not force:
+        raise usage(f"{file} is there already", "  → --force replaces it")
+    params = asked_params(filters, columns=columns, snapshot=snapshot, consistency="merged" if merged else None)
+    entry = _ENTRIES[chosen]
+    with Service.at(url, token_file) as service:
+        service.patience_seconds = PATIENCE_SECONDS
+        pages = Pages(file, Asked(service.url, table, entry.media_type, params))
+        with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+            shown = bar.add_task(file.name, total=_pages_in_all(service, pages.asked))
+            for count in pages.read(service):
+                bar.update(shown, completed=count)
+    entry.join(pages.paths, pages.folder / _WHOLE)
+    (pages.folder / _WHOLE).replace(file)
+    shutil.rmtree(pages.folder)
+    tell(f"{file}: {sized(file.stat().st_size)}")
+
+
+def _form_of(file: Path) -> ExportFormat:
+    for form, entry in _ENTRIES.items():
+        if file.suffix.lower() in entry.suffixes:
+            return form
+    raise usage(f"{file}: its name does not tell its format", f"  → --format {'|'.join(ExportFormat)}")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an export is of."""
+
+    url: str
+    table: str
+    media_type: str
+    params: Params
+
+    @property
+    def as_json(self) -> list[Any]:
+        """Return it as JSON has it."""
+        return [self.url, self.table, self.media_type, *([name, value] for name, value in self.params)]
+
+
+class Pages:
+    """The pages that have come, in a folder beside the file, and where the next begins: all are of one moment."""
+
+    def __init__(self, file: Path, asked: Asked) -> None:
+        """Raise ``Failure`` where the folder has the pages of another export."""
+        self.folder, self.asked = file.with_name(f"{file.name}.part"), asked
+        self.count, self.following = 0, None
+        if (self.folder / _STATE).exists():
+            begun = json.loads((self.folder / _STATE).read_text())
+            if begun["asked"] != asked.as_json:
+                how = "  → remove it, or write to another file"
+                raise usage(f"{self.folder} is what another export has begun", how)
+            self.count, self.following = begun["count"], begun["following"]
+
+    @property
+    def paths(self) -> list[Path]:
+        """The pages, in order."""
+        return [self.folder / f"page-{number}" for number in range(self.count)]
+
+    def read(self, service: Service) -> Iterator[int]:
+        """Ask for the pages that have not come, and yield how many have after each. Raise as ``Service.ask``."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        while not self.count or self.following is not None:
+            self._keep(self._next(service))
+            yield self.count
+
+    def _next(self, service: Service) -> httpx.Response:
+        """Raise ``Failure`` where the moment of the first page is not kept any more."""
+        path, headers = path_of(self.asked.table, "/rows:scan"), {"Accept": self.asked.media_type}
+        params = [*self.asked.params, ("limit", str(PAGE_ROWS))]
+        if self.following is None:
+            return service.ask("GET", path, params=params, headers=headers)
+        params = [one for one in params if one[0] not in ("snapshot", "consistency")]
+        try:
+            return service.ask("GET", path, params=[*params, ("pageToken", self.following)], headers=headers)
+        except Refused as refused:
+            failure = failure_of(refused)
+            how = f"  → remove {self.folder} to begin again: what it holds cannot be completed"
+            raise Failure(failure.end, *failure.lines, how, told=failure.told) from refused
+
+    def _keep(self, answer: httpx.Response) -> None:
+        """Store a page, then that it is there."""
+        self._write(f"page-{self.count}", answer.content)
+        self.count, self.following = self.count + 1, answer.headers.get("Keyfold-Next-Page")
+        begun = {"asked": self.asked.as_json, "count": self.count, "following": self.following}
+        self._write(f"{_STATE}.new", json.dumps(begun).encode())
+        (self.folder / f"{_STATE}.new").replace(self.folder / _STATE)
+
+    def _write(self, name: str, content: bytes) -> None:
+        with (self.folder / name).open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _pages_in_all(service: Service, asked: Asked) -> float | None:
+    """Return about how many pages there are; with filters it would take as long to know as to read them."""
+    if any(name == "filter" for name, _ in asked.params):
+        return None
+    params = [one for one in asked.params if one[0] != "columns"]
+    count = service.json("GET", path_of(asked.table, "/rows:count"), params=params)["count"]
+    return max(1.0, float(count) / PAGE_ROWS)

@@ -1,0 +1,32 @@
+"""Numbers, sizes and spans of time as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.core.quantities import counted, many, sized, spanned
+
+
+@pytest.mark.parametrize(("number", "told"), [(0, "0"), (1234567, "1\u2009234\u2009567"), (None, "–")])
+def test_numbers_are_in_groups(number: int | None, told: str) -> None:
+    assert counted(number) == told
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "told"), [(1, "batch", "1 batch"), (2, "batch", "2 batches"), (0, "row", "0 rows")]
+)
+def test_nouns_follow_their_number(number: int, noun: str, told: str) -> None:
+    assert many(number, noun) == told
+
+
+@pytest.mark.parametrize(("size", "told"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (2**60, "1024.0 PiB")])
+def test_sizes_have_units(size: int, told: str) -> None:
+    assert sized(size) == told
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(-5, "0 s"), (59.9, "59 s"), (60, "1 min"), (3_700, "1 h 1 min"), (90_000, "1 d")],
+)
+def test_spans_are_told_in_their_unit(seconds: float, told: str) -> None:
+    assert spanned(seconds) == told
