@@ -27,6 +27,7 @@ from app.console.table_pages import (
     merges,
     row,
     row_form,
+    rows,
     set_aside_events,
     snapshots,
     table,
@@ -39,7 +40,7 @@ from app.http.uploads import ROOM, SPOOLED
 from app.services.bodies.sent_files import read_form
 
 _OF_TABLE: Final = (
-    *(table, batches, set_aside_events, merges, snapshots, changelog),
+    *(table, rows, batches, set_aside_events, merges, snapshots, changelog),
     *(files, table_settings, code, row, row_form, upload),
 )
 _MODULES: Final = (home, examples, new_table, *_OF_TABLE, playground, operations, tokens, audit, sign_in)

@@ -19,12 +19,13 @@ from tests.console.conftest import Browser
 from tests.console.test_browser import SHOWN
 
 CLOSED = [page for page in PAGES if page.role is not None]
-FRAGMENTS = {  # parts of pages, which those show
+FRAGMENTS = {  # parts of pages, which those show, and a file
     "/console/tables",
     "/console/operations/hour",
     "/console/tables/{database}/{table}/batches/list",
     "/console/tables/{database}/{table}/merges/list",
     "/console/tables/{database}/{table}/row/sent",
+    "/console/tables/{database}/{table}/rows/download",
     "/console/tables/{database}/{table}/changelog/live",
 }
 OWN = {"Origin": LOOPBACK, "Sec-Fetch-Site": "same-origin"}

@@ -16,6 +16,12 @@
     button.textContent = "Copied";
     setTimeout(() => { button.textContent = "Copy"; }, 1500);
   });
+  // A row leads where its key leads; who marks text in it, or takes a link, goes nowhere else.
+  document.addEventListener("click", (event) => {
+    const row = event.target instanceof Element ? event.target.closest("tr[data-row]") : null;
+    if (!row || event.target.closest("a") || String(getSelection())) return;
+    row.querySelector("a").click();
+  });
   // A fragment that somebody reads or works in with the keyboard waits: it would take the focus away.
   document.addEventListener("htmx:beforeSwap", (event) => {
     const target = event.detail.target;

@@ -30,7 +30,7 @@ POLICY: Final = (
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 # ``same-origin``: with no-referrer a browser would say that a form of ours comes from nowhere (Origin: null).
-_HEADERS: Final[Mapping[str, str]] = {
+HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
@@ -105,18 +105,18 @@ class Visit:
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """Return a whole page."""
-        return HTMLResponse(self._rendered(template, values), status, headers=_HEADERS)
+        return HTMLResponse(self._rendered(template, values), status, headers=HEADERS)
 
     def fragment(self, template: str, **values: Any) -> Response:
         """Return a part of a page, whose ``digest`` says what it shows; 204 where that is what the page has already."""
         digest = self.digest(template, **values)
         if self.asked(SEEN) == digest:
             return self.nothing_new()
-        return HTMLResponse(self._rendered(template, {**values, "digest": digest}), headers=_HEADERS)
+        return HTMLResponse(self._rendered(template, {**values, "digest": digest}), headers=HEADERS)
 
     def nothing_new(self) -> Response:
         """The page has the fragment already as it is."""
-        return Response(status_code=204, headers=_HEADERS)
+        return Response(status_code=204, headers=HEADERS)
 
     def digest(self, template: str, **values: Any) -> str:
         """Return what a fragment with these values is distinguished by, for the page that has it from the first."""
@@ -124,7 +124,7 @@ class Visit:
 
     def go(self, path: str) -> Response:
         """To another page, once a form has done what it should."""
-        return RedirectResponse(path, 303, headers=_HEADERS)
+        return RedirectResponse(path, 303, headers=HEADERS)
 
     def note(self, operation: str, **told: object) -> None:
         """Write the line of the audit log for a change that was made, as the API does for its own."""

@@ -11,7 +11,8 @@ from app.console.parts.curl import table_path
 from app.console.parts.snippets import LANGUAGES, Target
 from app.console.site.tabs import key_texts
 from app.console.site.visits import Page, Visit
-from app.console.table_pages.table import TABLE_PAGE, rows_of, table_name, table_page
+from app.console.table_pages.rows import RowsAsked, rows_of
+from app.console.table_pages.table import TABLE_PAGE, table_name, table_page
 from app.core.access import pattern_of
 from app.core.ddl.writer import table_ddl
 from app.core.errors import Invalid, KeyfoldError
@@ -56,7 +57,7 @@ def _statements(table: Table) -> list[tuple[Dialect, str, Invalid | None]]:
 def _key(visit: Visit, table: Table) -> list[str]:
     """A key that there is, so that what is pasted finds something; an example of one in a table without rows."""
     with suppress(KeyfoldError):  # the page is the same without it
-        found = rows_of(visit, [], None, most=1)
+        found = rows_of(visit, RowsAsked(), None, most=1)
         for row in found.rows:
             return key_texts(row[name] for name in found.keys)
     return key_texts(example_of(column.type, Integers.NUMBER) for column in table.schema.key_columns)

@@ -21,14 +21,16 @@ from app.services.rows.lookups import combined_state, wanted_columns
 from app.services.rows.views import View
 from app.storage.scans.merging import Part, Source, StoredStates, rows_of_partition
 from app.storage.scans.staged import StagedKeys, staged_keys
-from app.storage.scans.writers import NDJSON, WRITERS
+from app.storage.scans.writers import CSV, NDJSON, PARQUET, WRITERS
 
 __all__ = [
     "ALL_TOKENS",
     "BEGINNING",
+    "CSV",
     "LEAST_TOKEN",
     "MOST_TOKEN",
     "NDJSON",
+    "PARQUET",
     "WRITERS",
     "Part",
     "Place",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from app.core.plan.records.answers import to_json
 from app.core.table.options.entries import Integers
@@ -18,6 +19,8 @@ from app.storage.images.json_texts import TEXT, join, json_pieces, json_texts
 from app.storage.scans.shown import shown_schema
 
 NDJSON, CSV, ARROW = "application/x-ndjson", "text/csv", "application/vnd.apache.arrow.stream"
+PARQUET = "application/vnd.apache.parquet"
+_GROUP_BYTES = 16 * 2**20  # of a row group in memory
 PIECE_BYTES = 4 * 2**20  # of text that is made at a time
 _CELL = 12  # bytes of the text of a value beyond what it takes in memory
 Write = Callable[[Sequence[Column], Iterable[pa.RecordBatch], Integers], Iterator[bytes]]
@@ -126,9 +129,53 @@ def _arrow(columns: Sequence[Column], batches: Iterable[pa.RecordBatch], _: Inte
     yield sink.getvalue()
 
 
+class _Sink(io.RawIOBase):
+    """A file that is taken away while it is written."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def writable(self) -> bool:
+        """Return that it can be written."""
+        return True
+
+    def write(self, part: Any) -> int:
+        """Append a part."""
+        self._parts.append(bytes(part))
+        self._size += len(self._parts[-1])
+        return len(self._parts[-1])
+
+    def tell(self) -> int:
+        """Return how much was written."""
+        return self._size
+
+    def taken(self) -> bytes:
+        """Return what was written since it was last taken."""
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
+
+
+def _parquet(columns: Sequence[Column], batches: Iterable[pa.RecordBatch], _: Integers) -> Iterator[bytes]:
+    sink, waiting, size = _Sink(), list[pa.RecordBatch](), 0
+    with pq.ParquetWriter(sink, shown_schema(columns), compression="zstd") as writer:
+        for batch in pieces(batches):
+            waiting.append(batch)
+            size += batch.nbytes
+            if size >= _GROUP_BYTES:
+                writer.write_table(pa.Table.from_batches(waiting))
+                waiting, size = [], 0
+            yield sink.taken()
+        if waiting:
+            writer.write_table(pa.Table.from_batches(waiting))
+    yield sink.taken()
+
+
+_BINARY = {"type": "string", "format": "binary"}
 _TEXT = {"type": "string"}
 WRITERS: Mapping[str, Writer] = {
     NDJSON: Writer(_ndjson, _TEXT),
     CSV: Writer(_csv, _TEXT),
-    ARROW: Writer(_arrow, {"type": "string", "format": "binary"}),
+    ARROW: Writer(_arrow, _BINARY),
+    PARQUET: Writer(_parquet, _BINARY),
 }

@@ -16,9 +16,9 @@ from fastapi.responses import Response, StreamingResponse
 from fastapi.testclient import TestClient
 from starlette.types import Message
 
-from app.api.routes.rows.scans import whole_or_streamed
 from app.api.shared.deps import Parts
 from app.core.errors import StagingFull
+from app.http.streams import whole_or_streamed
 from app.main import create_app
 from app.services.rows.scan_pages import MOST_BYTES, MOST_SCANS, MOST_STAGED_BYTES, PageToken, loaded
 from app.services.rows.scans import BEGINNING, NDJSON, read_scan, written

@@ -47,28 +47,6 @@ def test_a_table_that_is_not_there_is_told(browser: Browser, tab: str) -> None:
     assert (page.status_code, "Not found" in page.text) == (404, True)
 
 
-def test_rows_are_shown_with_what_is_staged_and_paged(create: Callable[..., object], browser: Browser) -> None:
-    create("wide")
-    post(browser, *({"id": number, "note": f"n{number}"} for number in range(60)))
-    seen: list[str] = []
-    path: str | None = f"{WIDE}/rows"
-    while path is not None:
-        page = browser.get(path).text
-        seen += re.findall(r">n(\d+)<", page)
-        onward = re.search(r'href="([^"]+)">Next page', page)
-        path = unescape(onward[1]) if onward else None
-    assert sorted(map(int, seen)) == list(range(60))
-
-
-def test_rows_are_filtered_and_a_wrong_filter_is_told(create: Callable[..., object], browser: Browser) -> None:
-    create("wide")
-    post(browser, {"id": 1, "note": "a"}, {"id": 9007199254740993, "note": None})
-    assert "9007199254740993 null" in browser.text(f"{WIDE}/rows?filter=id.gt.1")
-    for wrong in ("filter=nope.eq.1", "filter=<b>", "after=x"):
-        refused = browser.get(f"{WIDE}/rows?{wrong}")
-        assert (refused.status_code, 'role="alert"' in refused.text, "<b>" in refused.text) == (400, True, False)
-
-
 def test_hostile_names_and_values_are_text(create: Callable[..., object], browser: Browser) -> None:
     fields = [{"id": 0, "name": "id", "type": "BIGINT NOT NULL"}, {"id": 1, "name": HOSTILE, "type": "STRING"}]
     create(HOSTILE, fields=fields, comment=HOSTILE)
@@ -89,7 +67,7 @@ def test_long_values_are_cut_and_many_columns_shown(create: Callable[..., object
     page = browser.get(f"{WIDE}/rows")
     assert "(1\u2009048\u2009576 characters)" in page.text
     assert len(page.content) < 100_000
-    assert words(page.text).count("c199") == 1
+    assert len(re.findall(r"<th[^>]*>c199<", page.text)) == 1
 
 
 def test_batches_are_listed_newest_first_in_pages(create: Callable[..., object], browser: Browser) -> None:

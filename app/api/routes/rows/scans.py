@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
-from itertools import chain
 from typing import Annotated
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Header, Query, Request, Response
-from fastapi.responses import StreamingResponse
 from pydantic import Field
-from starlette.types import Receive, Scope, Send
 
 from app.api.document.components import headers
 from app.api.middleware.negotiation import chosen
@@ -24,7 +19,7 @@ from app.api.shared.paths import TABLE_PATH, FullName, sent_path
 from app.api.shared.preferences import USUAL, SpellingDep
 from app.api.shared.problems import PROBLEM_RESPONSES
 from app.core.errors import FaultCode, Invalid, Violation
-from app.core.table.upkeep.damage import DamagedFile
+from app.http.streams import noted, whole_or_streamed
 from app.services.rows.scan_pages import MOST_ROWS, ScanPlace, check_filters, count_rows, loaded, pinned_view, read_page
 from app.services.rows.scans import (
     BEGINNING,
@@ -38,14 +33,11 @@ from app.services.rows.scans import (
     written,
 )
 from app.services.rows.views import View
-from app.services.shared.damage import read_again, told
+from app.services.shared.damage import read_again
 
 router = APIRouter(prefix=TABLE_PATH, tags=["rows"], responses=PROBLEM_RESPONSES)
-Clock = Callable[[], float]
 NEXT_PAGE_HEADER = "Keyfold-Next-Page"
 _TYPES = (NDJSON, *(name for name in WRITERS if name != NDJSON))
-_WHOLE_BYTES = 2**20  # a shorter answer goes out whole, with its length
-_WHOLE_SECONDS = 5.0  # unless it takes longer
 
 Filters = Annotated[
     list[str],
@@ -108,7 +100,7 @@ def scan_rows(
     spelling: SpellingDep = USUAL,
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """All rows of one snapshot, and of what is staged on top of it, as NDJSON, CSV or an Arrow stream."""
+    """All rows of one snapshot, and of what is staged on top of it, as NDJSON, CSV, Parquet or an Arrow stream."""
     _check(limit, page_token, consistency is not None or snapshot is not None)
     asked = Asked(name, (), names_in(columns), consistency, snapshot, spelling=spelling)
     with ExitStack() as held:
@@ -120,50 +112,12 @@ def scan_rows(
         kind = chosen(accept, _TYPES)
         headers = seen_headers(view, asked)
         if limit is None and page_token is None:
-            stream = _noted(parts_open, written(parts_open.warehouse, scan, kind))
+            stream = noted(parts_open, written(parts_open.warehouse, scan, kind))
             return whole_or_streamed(stream, kind, headers, held)
         if page_token is not None:
             check_filters(page_token, scan, filters)
         page = read_page(parts_open.warehouse, scan, filters, limit or MOST_ROWS, start)
         return Response(page.body(kind), media_type=kind, headers=headers | _next(request, page.next_token))
-
-
-class _Stream(StreamingResponse):
-    """An answer that holds its place until it has gone out, or no one reads on."""
-
-    def __init__(self, pieces: Iterator[bytes], media_type: str, headers: dict[str, str], held: ExitStack) -> None:
-        super().__init__(pieces, media_type=media_type, headers=headers)
-        self._held = held
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends it."""
-        with self._held:
-            await super().__call__(scope, receive, send)
-
-
-def whole_or_streamed(
-    stream: Generator[bytes], media_type: str, headers: dict[str, str], held: ExitStack, clock: Clock = time.monotonic
-) -> Response:
-    """The body, streamed if it is long or takes long; then it continues with what is ``held``, and is closed when the
-    client goes: not whenever its memory is collected. What is wrong before ``_WHOLE_BYTES`` are made is an error with
-    a status.
-    """
-    begun: list[bytes] = []
-    until = clock() + _WHOLE_SECONDS
-    while (piece := next(stream, None)) is not None:
-        begun.append(piece)
-        if sum(map(len, begun)) > _WHOLE_BYTES or clock() > until:
-            held.callback(stream.close)
-            return _Stream(chain(begun, stream), media_type, headers, held.pop_all())
-    return Response(b"".join(begun), media_type=media_type, headers=headers)
-
-
-def _noted(parts_open: Parts, stream: Iterator[bytes]) -> Generator[bytes]:
-    """The same; damage that ends an answer which goes out already would otherwise be reported to no one."""
-    try:
-        yield from stream
-    except DamagedFile as error:
-        raise told(parts_open.database, error) from error
 
 
 def _check(limit: int | None, page_token: str | None, versioned: bool) -> None:

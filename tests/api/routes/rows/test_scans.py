@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
@@ -55,6 +56,8 @@ def test_the_media_types_hold_the_same_rows(filled: TestClient) -> None:
     whole = rows(filled.get(SCAN))
     arrow = filled.get(SCAN, headers={"Accept": "application/vnd.apache.arrow.stream"})
     assert pa.ipc.open_stream(arrow.content).read_all().to_pylist() == whole
+    parquet = filled.get(SCAN, headers={"Accept": "application/vnd.apache.parquet"})
+    assert pq.read_table(io.BytesIO(parquet.content)).to_pylist() == whole
     text = filled.get(SCAN, headers={"Accept": "text/html, text/csv;q=0.5"})
     assert text.headers["content-type"].startswith("text/csv")
     read = list(csv.DictReader(io.StringIO(text.text)))
@@ -68,7 +71,9 @@ def test_an_empty_table_is_a_whole_answer(shop: TestClient) -> None:
     assert filled_lines(shop, "application/x-ndjson") == b""
     assert filled_lines(shop, "text/csv") == b"id,note\r\n"
     arrow = pa.ipc.open_stream(filled_lines(shop, "application/vnd.apache.arrow.stream")).read_all()
-    assert (arrow.num_rows, arrow.column_names) == (0, ["id", "note"])
+    parquet = pq.read_table(io.BytesIO(filled_lines(shop, "application/vnd.apache.parquet")))
+    assert arrow.schema == parquet.schema
+    assert (arrow.num_rows, parquet.num_rows, arrow.column_names) == (0, 0, ["id", "note"])
 
 
 def filled_lines(client: TestClient, kind: str) -> bytes:

@@ -1,0 +1,162 @@
+"""The rows of a table: a page at a time, those that meet filters, some of their columns, and all of them as a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import quote
+
+from starlette.responses import Response
+
+from app.console.parts.words import query
+from app.console.site.tabs import row_link
+from app.console.site.visits import HEADERS, Page, Visit
+from app.console.table_pages.table import TABLE_PAGE, table_name, table_page
+from app.core.errors import Invalid
+from app.core.plan.records.row_filters import Operator
+from app.core.table.options.entries import Consistency, Integers
+from app.core.table.schema import Column
+from app.core.types.kinds import Family
+from app.http.streams import noted, whole_or_streamed
+from app.services.rows.scan_pages import check_filters, loaded, pinned_view, read_page
+from app.services.rows.scans import BEGINNING, CSV, NDJSON, PARQUET, Place, read_scan, written
+from app.services.rows.views import View
+from app.services.shared.damage import read_again
+
+PAGE_ROWS: Final = 50
+_NUMBERS: Final = (Family.INTEGER, Family.FLOATING, Family.DECIMAL)
+_FILES: Final[Mapping[str, str]] = {"csv": CSV, "ndjson": NDJSON, "parquet": PARQUET}
+# What somebody may choose between a column and a value; ``is`` needs none.
+OPERATORS: Final[Mapping[str, str]] = {
+    Operator.EQ: "is",
+    Operator.NE: "is not",
+    Operator.LT: "is less than",
+    Operator.LTE: "is at most",
+    Operator.GT: "is more than",
+    Operator.GTE: "is at least",
+    Operator.LIKE: "is like (% any text)",
+    Operator.IN: "is one of (a,b)",
+    f"{Operator.IS}.null": "is null",
+    f"{Operator.IS}.not_null": "is not null",
+}
+
+
+@dataclass(frozen=True)
+class RowsAsked:
+    """Which rows are asked for: ``filters`` that each meets, and the columns, all where none is named."""
+
+    filters: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """As a query has it."""
+        return query({"filter": self.filters, "show": self.columns})
+
+    def without(self, text: str) -> RowsAsked:
+        """Return the same without one filter."""
+        return replace(self, filters=tuple(one for one in self.filters if one != text))
+
+
+@dataclass(frozen=True)
+class RowsShown:
+    """A page of rows as JSON, the columns, and where the next page begins."""
+
+    columns: tuple[Column, ...]
+    keys: tuple[str, ...]
+    rows: list[dict[str, Any]]
+    next_token: str | None
+
+    def address(self, row: Mapping[str, Any]) -> str:
+        """What asks for the page of one of the rows."""
+        return row_link([row[name] for name in self.keys])
+
+    def is_number(self, column: Column) -> bool:
+        """Whether the values of a column stand below each other by their last digit."""
+        return column.type.family in _NUMBERS
+
+
+def rows_asked(visit: Visit) -> RowsAsked:
+    """Return what the address asks for; of the three controls another filter is made."""
+    sent = visit.request.query_params
+    filters = [text for one in sent.getlist("filter") if (text := one.strip())]
+    column, operator = sent.get("column", ""), sent.get("operator", "")
+    if column and operator:
+        bare = operator.startswith(f"{Operator.IS}.")
+        value = sent.get("value", "")
+        listed = operator == Operator.IN and not value.startswith("(")
+        filters.append(f"{column}.{operator}" if bare else f"{column}.{operator}.{f'({value})' if listed else value}")
+    return RowsAsked(tuple(dict.fromkeys(filters)), tuple(dict.fromkeys(sent.getlist("show"))))
+
+
+def show_rows(visit: Visit) -> Response:
+    """Its rows, staged records included, a page at a time."""
+    asked, error, found = rows_asked(visit), None, None
+    try:
+        found = rows_of(visit, asked, visit.asked("after") or None)
+    except Invalid as invalid:
+        error = invalid
+    status = HTTPStatus.OK if error is None else HTTPStatus.BAD_REQUEST
+    schema = visit.parts.views.current(table_name(visit), Consistency.LATEST).table.schema
+    values = {"found": found, "asked": asked, "error": error, "schema": schema, "operators": OPERATORS}
+    return table_page(visit, "rows", status=status, files=tuple(_FILES), **values)
+
+
+def rows_of(visit: Visit, asked: RowsAsked, token: str | None, most: int = PAGE_ROWS) -> RowsShown:
+    """A page of ``most`` of the table's rows. Raises ``Invalid`` for a filter, column or token that is none."""
+    parts = visit.parts
+    with ExitStack() as held:
+        room = held.enter_context(parts.scans.place())
+
+        def read() -> tuple[View, Place]:
+            if token is None:
+                view, start = parts.views.current(table_name(visit), Consistency.LATEST), BEGINNING
+            else:
+                with parts.database.reading() as repository:
+                    view, start = pinned_view(repository, repository.tables.get(*table_name(visit)), token)
+            return loaded(parts.warehouse, view, room), start
+
+        view, start = read_again(read)
+        keys = view.table.schema.primary_key
+        # A row is found by its key: it is read though it may not be shown.
+        columns = [*dict.fromkeys((*keys, *asked.columns))] if asked.columns else None
+        scan = read_scan(view, columns, asked.filters, Integers.NUMBER)  # which Python reads exactly
+        room.take_columns(scan.columns_read)
+        if token is not None:
+            check_filters(token, scan, asked.filters)
+        page = read_page(parts.warehouse, scan, asked.filters, most, start)
+        rows = [json.loads(line) for line in page.body(NDJSON).splitlines()]
+    return RowsShown(_keys_first(scan.columns, keys), keys, rows, page.next_token)
+
+
+def _keys_first(columns: Sequence[Column], keys: tuple[str, ...]) -> tuple[Column, ...]:
+    return tuple(sorted(columns, key=lambda one: one.name not in keys))
+
+
+def download_rows(visit: Visit) -> Response:
+    """All rows that are asked for, as a file. Raises ``Invalid`` for a filter, a column or a format that is none."""
+    asked, form, parts = rows_asked(visit), visit.asked("format"), visit.parts
+    if form not in _FILES:
+        raise Invalid(f"rows are downloaded as {', '.join(_FILES)}")
+    with ExitStack() as held:
+        room = held.enter_context(parts.scans.place())
+
+        def read() -> View:
+            return loaded(parts.warehouse, parts.views.current(table_name(visit), Consistency.LATEST), room)
+
+        scan = read_scan(read_again(read), asked.columns or None, asked.filters)
+        room.take_columns(scan.columns_read)
+        name = quote(f"{table_name(visit)[1]}.{form}", safe="")
+        headers = {**HEADERS, "Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
+        stream = noted(parts, written(parts.warehouse, scan, _FILES[form]))
+        return whole_or_streamed(stream, _FILES[form], headers, held)
+
+
+PAGES: Final = (
+    Page("GET", f"{TABLE_PAGE}/rows", show_rows),
+    Page("GET", f"{TABLE_PAGE}/rows/download", download_rows),
+)
