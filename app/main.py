@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
@@ -68,6 +69,9 @@ from app.telemetry.hour import Hour
 from app.telemetry.metrics import Metrics
 from app.telemetry.traces import start_tracing, stop_tracing
 from app.worker import Upkeep, Worker
+
+if TYPE_CHECKING:
+    from app.services.access.identities import Identities
 
 SERVICE = "service"  # the process that does everything
 CONDITION_SECONDS = 2.0  # how often readiness is looked at
@@ -233,7 +237,9 @@ class _Service:
         self.images = Images(settings.folder.resolve() / "images", warehouse, settings.image_bytes, metrics)
         self.audit = AuditLog(settings.audit_log) if settings.audit_log else None
         self.uses = TokenUses(database)
-        gate = TokenGate(database, required=settings.asks_for_tokens, uses=self.uses)
+        gate = TokenGate(
+            database, required=settings.asks_for_tokens, uses=self.uses, identities=identities_of(settings)
+        )
         rates = Rates(Rate(settings.failures_per_minute or None), Rate(settings.requests_per_minute))
         heads = Heads(database, settings.poll_seconds)
         most_bytes = settings.staged_index_mib * 2**20
@@ -292,6 +298,15 @@ class _Service:
         if self.audit is not None:
             self.audit.close()
         self.running.stop()
+
+
+def identities_of(settings: Settings) -> Identities | None:
+    """Return who lets in the bearers of the identity provider's tokens; None where there is no provider."""
+    if settings.oidc_issuer is None or settings.oidc_audience is None:
+        return None
+    from app.services.access.identities import Identities  # noqa: PLC0415  # it takes long to load
+
+    return Identities(settings.oidc_issuer, settings.oidc_audience, [one.rule for one in settings.oidc_grants])
 
 
 def staging_bounds(settings: Settings) -> StagingBounds:

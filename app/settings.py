@@ -7,11 +7,23 @@ import os
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar, Self
+from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from app.core.access import ClaimRule, Role, TokenScope
+from app.core.errors import Invalid
 from app.core.table.options.entries import Consistency
 from app.core.table.schema_bounds import CatalogBounds, SchemaBounds
 from app.files.object_stores import check_root
@@ -24,6 +36,37 @@ def _octal(mode: object) -> object:
 
 # As browsers write it: no path, a name in lower case, a port only where it is not the scheme's own.
 _ORIGIN = re.compile(r"(?!http:.*:80$|https:.*:443$)https?://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?")
+
+
+class OidcGrant(BaseModel):
+    """An entry of ``KEYFOLD_OIDC_GRANTS``: the role and scope of who has ``value`` in ``claim``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    role: Role
+    on: tuple[str, ...]
+    claim: str | None = None
+    value: str = ""
+
+    @field_validator("on")
+    @classmethod
+    def _patterns(cls, on: tuple[str, ...]) -> tuple[str, ...]:
+        try:
+            TokenScope.parse(on)
+        except Invalid as error:
+            raise ValueError(error.message) from error
+        return on
+
+    @model_validator(mode="after")
+    def _value_of_a_claim(self) -> Self:
+        if (self.claim is None) is not (not self.value):
+            raise ValueError("name claim and value, or leave both out: then every valid token has the role")
+        return self
+
+    @property
+    def rule(self) -> ClaimRule:
+        """Return it as tokens are compared with it."""
+        return ClaimRule(self.role, TokenScope.parse(self.on), self.claim, self.value)
 
 
 class Settings(BaseSettings):
@@ -49,6 +92,15 @@ class Settings(BaseSettings):
         (),
         description="origins (https://app.example), with commas, whose pages may call the service from a browser;"
         " default: none may",
+    )
+    oidc_issuer: str | None = Field(
+        None, description="issuer of an OpenID Connect provider whose tokens are let in; default: API tokens alone"
+    )
+    oidc_audience: str | None = Field(None, validate_default=True, description="what those tokens must be for (aud)")
+    oidc_grants: tuple[OidcGrant, ...] = Field(
+        (),
+        validate_default=True,
+        description="what they may do, the first entry that is met: JSON, a list of role and on, and claim and value",
     )
     database_url: SecretStr | None = Field(None, description="catalog database; default: SQLite in the data folder")
     warehouse: str | None = Field(
@@ -163,6 +215,25 @@ class Settings(BaseSettings):
             raise ValueError("set both KEYFOLD_TLS_CERT and KEYFOLD_TLS_KEY, or none of them")
         return key
 
+    @field_validator("oidc_issuer")
+    @classmethod
+    def _behind_tls(cls, issuer: str | None) -> str | None:
+        """Raise ``ValueError`` for an issuer whose keys others could answer in its place."""
+        parts = urlsplit(issuer or "")
+        name = parts.hostname or ""
+        if issuer is not None and not (
+            (name and parts.scheme == "https") or (is_loopback(name) and parts.scheme == "http")
+        ):
+            raise ValueError("write it as its tokens have it, like https://login.example; http only on this machine")
+        return issuer
+
+    @field_validator("oidc_audience", "oidc_grants")
+    @classmethod
+    def _beside_its_issuer(cls, given: Any, others: ValidationInfo) -> Any:
+        if bool(given) is not (others.data.get("oidc_issuer") is not None):
+            raise ValueError("set KEYFOLD_OIDC_ISSUER, KEYFOLD_OIDC_AUDIENCE and KEYFOLD_OIDC_GRANTS, or none of them")
+        return given
+
     @field_validator("warehouse")
     @classmethod
     def _known_warehouse(cls, root: str | None) -> str | None:
@@ -193,8 +264,8 @@ class Settings(BaseSettings):
 
     @property
     def asks_for_tokens(self) -> bool:
-        """Whether a token is needed though none was ever made: others than this machine may call."""
-        return not is_loopback(self.host) or bool(self.trusted_proxies)
+        """Whether a token is needed though none was ever made: others than this machine may call, or have signed in."""
+        return self.oidc_issuer is not None or not is_loopback(self.host) or bool(self.trusted_proxies)
 
     @property
     def serving_processes(self) -> int:

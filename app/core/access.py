@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Self
@@ -173,3 +173,30 @@ class Grant:
 
 EVERYBODY: Final = Grant("", Role.ADMIN, TokenScope(everything=True))
 """What everybody on this machine may do while no token was ever made; no one has a name then."""
+
+
+@dataclass(frozen=True)
+class ClaimRule:
+    """What the bearers of an identity provider's tokens may do whose ``claim`` is, or lists, ``value``; those of every
+    valid token where no claim is named. A claim inside another one is written with a dot: ``realm_access.roles``.
+    """
+
+    role: Role
+    scope: TokenScope
+    claim: str | None = None
+    value: str = ""
+
+    def meets(self, claims: Mapping[str, object]) -> bool:
+        """Return whether the claims of a valid token have it."""
+        if self.claim is None:
+            return True
+        found = _claim(claims, self.claim)
+        return self.value in found if isinstance(found, list) else isinstance(found, str) and found == self.value
+
+
+def _claim(claims: object, name: str) -> object:
+    """Return the claim of this name, as it stands, or inside another one; None where there is none."""
+    if not isinstance(claims, Mapping) or name in claims:
+        return claims.get(name) if isinstance(claims, Mapping) else None
+    outer, dot, inner = name.partition(".")
+    return _claim(claims.get(outer), inner) if dot else None

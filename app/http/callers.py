@@ -26,7 +26,9 @@ async def granted(gate: TokenGate, authorization: str | None, turns: anyio.Capac
     Raise ``Unauthorized``, or ``Unavailable`` where the catalog does not say who may call.
     """
     recalled = gate.recall(authorization)
-    return await run_sync(gate.check, authorization, limiter=turns) if recalled is None else recalled
+    if recalled is not None:
+        return recalled
+    return await run_sync(gate.check, authorization, limiter=gate.turns_of(authorization) or turns)
 
 
 def address_of(scope: Scope) -> str | None:

@@ -7,7 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from anyio import CapacityLimiter
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ApiToken
@@ -18,9 +20,13 @@ from app.services.access.token_uses import TokenUses
 from app.services.access.tokens import token_digest
 from app.services.access.webhooks import Signed, refused
 
+if TYPE_CHECKING:
+    from app.services.access.identities import Identities  # it takes long to load, and few services need it
+
 _REFRESH_SECONDS: Final = 2.0
 _NEW_TOKEN_SECONDS: Final = 0.1
 _FAILED_SECONDS: Final = 1.0
+_DOTS: Final = 2  # of a signed JWT, between header, claims and signature; no token of Keyfold has one
 _MAKE = "make one with: keyfold token create NAME"
 
 
@@ -77,7 +83,8 @@ class TokenGate:
     catalog could not be read is remembered for a second: who waits behind a catalog that hangs does not wait for it
     again, one after another.
 
-    ``uses`` hears of every token that is used. ``clock`` tells seconds that never go back, ``now`` those after
+    Where there are ``identities``, a JWT is a token of their provider. ``uses`` hears of every other token that is
+    used. ``clock`` tells seconds that never go back, ``now`` those after
     1970-01-01 UTC, by which tokens expire.
     """
 
@@ -89,18 +96,23 @@ class TokenGate:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
         uses: TokenUses | None = None,
+        identities: Identities | None = None,
     ) -> None:
         self._database = database
         self._required = required
         self._clock = clock
         self._now = now
         self._uses = uses
+        self._identities = identities
         self._lock = threading.Lock()
         self._access = _Access()
         self._failure: _Failure | None = None
 
     def check(self, authorization: str | None) -> Grant:
         """Return what the token in the header grants; ``EVERYBODY`` where none is needed. Raise ``Unauthorized``."""
+        if theirs := self._of_provider(authorization):
+            identities, token = theirs
+            return identities.check(token)
         digest = _digest(authorization)
         access = self._read(_REFRESH_SECONDS)
         if digest is not None and access.required and access.known(digest) is None:
@@ -114,8 +126,22 @@ class TokenGate:
         """Return what ``check`` answers, if it is known without asking the catalog and lets the request pass; else
         None.
         """
+        if theirs := self._of_provider(authorization):
+            identities, token = theirs
+            return identities.recall(token)
         access = self._access
         return None if self._older(access, _REFRESH_SECONDS) else self._granted(access, _digest(authorization))
+
+    def turns_of(self, authorization: str | None) -> CapacityLimiter | None:
+        """Return whose turn it is to ``check``, apart from those that ask the catalog; None for these."""
+        theirs = self._of_provider(authorization)
+        return None if theirs is None else theirs[0].turns
+
+    def _of_provider(self, authorization: str | None) -> tuple[Identities, str] | None:
+        """Return who checks a token that the identity provider signed, and the token; None for any other."""
+        token = bearer(authorization)
+        theirs = token is not None and token.count(".") == _DOTS
+        return (self._identities, token) if self._identities is not None and token is not None and theirs else None
 
     def is_open(self) -> bool:
         """Return whether no token is needed. Raise as ``check`` does."""
@@ -136,6 +162,9 @@ class TokenGate:
 
     def lasts(self, authorization: str | None, most: float) -> float:
         """Return for how many seconds a token that was just let in lasts, ``most`` at most."""
+        if theirs := self._of_provider(authorization):
+            identities, token = theirs
+            return identities.lasts(token, most)
         known = self._access.known(_digest(authorization))
         return most if known is None else max(0.0, min(most, known.expires - self._now()))
 
@@ -193,10 +222,16 @@ class TokenGate:
             raise
 
 
-def _digest(authorization: str | None) -> str | None:
+def bearer(authorization: str | None) -> str | None:
+    """Return the token of the header; None where there is none."""
     scheme, _, token = (authorization or "").partition(" ")
     # Debezium's HTTP sink, with authentication.type=jwt, sends "Bearer: …".
-    return token_digest(token.strip()) if scheme.lower().removesuffix(":") == "bearer" else None
+    return token.strip() if scheme.lower().removesuffix(":") == "bearer" else None
+
+
+def _digest(authorization: str | None) -> str | None:
+    token = bearer(authorization)
+    return None if token is None else token_digest(token)
 
 
 def _unknown(digest: str | None) -> Unauthorized:

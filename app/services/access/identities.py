@@ -1,0 +1,160 @@
+"""Bearers of an identity provider's tokens: JWTs of OpenID Connect, and what their claims grant (decision 55)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import anyio
+import httpx
+import jwt
+from cachetools import TTLCache
+
+from app.core.access import ClaimRule, Grant
+from app.core.errors import FaultCode, Forbidden, Unauthorized, Unavailable, Violation
+from app.services.access.tokens import token_digest
+
+# Signatures of a key pair alone: with HS256 who verifies could also sign, and a public key would be a password.
+ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+NAME_PREFIX: Final = "oidc:"
+_KEYS_SECONDS: Final = 300.0  # that keys are used before they are asked for again
+_UNKNOWN_KEY_SECONDS: Final = 10.0  # between two questions for keys that tokens name and nobody knows
+_VERIFIED_SECONDS: Final = 60.0  # that a token is remembered as verified: a key may be taken back meanwhile
+_MOST_VERIFIED: Final = 10_000
+_TIMEOUT_SECONDS: Final = 5.0
+_LEEWAY_SECONDS: Final = 10  # of clocks that differ
+_LONGEST: Final = 16_384  # characters of a token; a header holds no more
+_LONGEST_NAME: Final = 255  # of a subject (OpenID Connect Core, 2)
+Claims = Mapping[str, Any]
+Verified = tuple[Grant, float]
+
+
+class Identities:
+    """Lets in the bearers of tokens of ``issuer`` that are for ``audience``, by the first of ``rules`` that they meet.
+
+    The provider is asked for its keys, never for a token. ``turns``: in one thread, so that a provider that does not
+    answer keeps none but its own. ``clock`` tells seconds that never go back, ``now`` those after 1970-01-01 UTC.
+    """
+
+    def __init__(
+        self,
+        issuer: str,
+        audience: str,
+        rules: Sequence[ClaimRule],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.turns = anyio.CapacityLimiter(1)
+        self._issuer, self._audience, self._rules = issuer, audience, tuple(rules)
+        self._clock, self._now = clock, now
+        self._lock = threading.Lock()
+        self._verified: TTLCache[str, Verified] = TTLCache(_MOST_VERIFIED, _VERIFIED_SECONDS, timer=clock)
+        self._client: jwt.PyJWKClient | None = None
+        self._asked_at = float("-inf")
+
+    def recall(self, token: str) -> Grant | None:
+        """Return what a token grants that was verified lately; None for any other."""
+        known = self._known(token)
+        return None if known is None else known[0]
+
+    def lasts(self, token: str, most: float) -> float:
+        """Return for how many seconds a token that was just let in lasts, ``most`` at most."""
+        known = self._known(token)
+        return most if known is None else max(0.0, min(most, known[1] - self._now()))
+
+    def check(self, token: str) -> Grant:
+        """Return what the token grants. Raise ``Unauthorized`` for one that is not valid, ``Forbidden`` for one that
+        meets no rule, ``Unavailable`` where the provider's keys cannot be had.
+        """
+        recalled = self.recall(token)
+        if recalled is not None:
+            return recalled
+        claims = self._claims(token)
+        rule = next((one for one in self._rules if one.meets(claims)), None)
+        if rule is None:
+            raise _no_rule()
+        grant = Grant(f"{NAME_PREFIX}{claims['sub']}", rule.role, rule.scope)
+        with self._lock:
+            self._verified[token_digest(token)] = grant, float(claims["exp"])
+        return grant
+
+    def _known(self, token: str) -> Verified | None:
+        with self._lock:
+            found = self._verified.get(token_digest(token))
+        return found if found is not None and self._now() < found[1] else None
+
+    def _claims(self, token: str) -> Claims:
+        if len(token) > _LONGEST:
+            raise _refused(FaultCode.UNKNOWN_TOKEN, "it is too long")
+        try:
+            kid = jwt.get_unverified_header(token).get("kid")
+            claims: Claims = jwt.decode(
+                token,
+                self._key(kid),
+                algorithms=ALGORITHMS,
+                audience=self._audience,
+                issuer=self._issuer,
+                leeway=_LEEWAY_SECONDS,
+                options={"require": ["exp", "iss", "aud", "sub"]},
+            )
+        except jwt.ExpiredSignatureError as error:
+            raise _refused(FaultCode.EXPIRED_TOKEN, "it has expired") from error
+        except jwt.PyJWTError as error:
+            raise _refused(FaultCode.UNKNOWN_TOKEN, str(error)) from error
+        subject = claims["sub"]
+        if not 0 < len(subject) <= _LONGEST_NAME or not subject.isprintable():
+            raise _refused(FaultCode.UNKNOWN_TOKEN, f"its sub is not a text of 1 to {_LONGEST_NAME} characters")
+        return claims
+
+    def _key(self, kid: str | None) -> jwt.PyJWK:
+        """Return the key that a token names. Raise ``InvalidTokenError`` for one that the provider does not have."""
+        try:
+            client = self._keys()
+            found = _found(client.get_jwk_set().keys, kid)
+            if found is None and self._may_ask():
+                found = _found(client.get_jwk_set(refresh=True).keys, kid)
+        except (jwt.PyJWKClientError, jwt.PyJWKSetError, httpx.HTTPError, ValueError) as error:
+            message = f"the keys of the identity provider {self._issuer} cannot be read: {error}"
+            raise Unavailable(message) from error
+        if found is None:
+            raise jwt.InvalidTokenError("its key is none of the identity provider's")
+        return found
+
+    def _may_ask(self) -> bool:
+        """Whether keys may be asked for again, because of one that is not known: anybody may name any."""
+        now = self._clock()
+        may = now - self._asked_at >= _UNKNOWN_KEY_SECONDS
+        self._asked_at = now if may else self._asked_at
+        return may
+
+    def _keys(self) -> jwt.PyJWKClient:
+        if self._client is None:
+            place = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
+            told = httpx.get(place, timeout=_TIMEOUT_SECONDS).raise_for_status().json()
+            if told.get("issuer") != self._issuer:
+                raise ValueError(f"{place} is of another issuer: {str(told.get('issuer'))[:200]!r}")
+            keys = str(told.get("jwks_uri"))
+            if self._issuer.startswith("https:") and not keys.startswith("https:"):
+                raise ValueError("its keys are not behind TLS")
+            self._client = jwt.PyJWKClient(keys, lifespan=_KEYS_SECONDS, timeout=_TIMEOUT_SECONDS)
+        return self._client
+
+
+def _found(keys: Sequence[jwt.PyJWK], kid: str | None) -> jwt.PyJWK | None:
+    """Return the key with this name; a token that names none is of the only one."""
+    fitting = [one for one in keys if one.public_key_use in (None, "sig") and (kid is None or one.key_id == kid)]
+    return fitting[0] if len(fitting) == 1 or (fitting and kid is not None) else None
+
+
+def _refused(code: FaultCode, why: str) -> Unauthorized:
+    message = f"the identity provider's token is not valid: {why}"
+    return Unauthorized(message, violations=[Violation("", code, message, "sign in again and send the new token")])
+
+
+def _no_rule() -> Forbidden:
+    message = "the token is valid, and its claims are in no entry of KEYFOLD_OIDC_GRANTS"
+    fix = "have one added for a claim of this token, or use a token of another group"
+    return Forbidden(message, violations=[Violation("", FaultCode.MISSING_ROLE, message, fix)])

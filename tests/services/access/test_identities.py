@@ -1,0 +1,231 @@
+"""Tokens of an identity provider: what lets their bearers in, and every way in which one is forged."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from app.core.access import ClaimRule, Role, TokenScope
+from app.core.errors import FaultCode, Forbidden, KeyfoldError, Unauthorized, Unavailable
+from app.services.access.identities import Identities
+from tests.services.access.provider import AUDIENCE, Provider, providing
+
+RULES = (
+    ClaimRule(Role.ADMIN, TokenScope.parse(["*"]), "groups", "owners"),
+    ClaimRule(Role.WRITE, TokenScope.parse(["shop.*"]), "realm_access.roles", "loader"),
+    ClaimRule(Role.READ, TokenScope.parse(["shop.orders"]), "email", "ada@example.org"),
+)
+
+
+class Seconds:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    with providing() as opened:
+        yield opened
+
+
+@pytest.fixture
+def seconds() -> Seconds:
+    return Seconds()
+
+
+@pytest.fixture
+def identities(provider: Provider, seconds: Seconds) -> Identities:
+    return Identities(provider.issuer, AUDIENCE, RULES, clock=seconds)
+
+
+def code_of(error: KeyfoldError) -> FaultCode:
+    return error.violations[0].code
+
+
+@pytest.mark.parametrize(
+    ("claims", "role", "patterns"),
+    [
+        ({"groups": ["staff", "owners"], "email": "ada@example.org"}, Role.ADMIN, ("*",)),
+        ({"realm_access": {"roles": ["loader"]}}, Role.WRITE, ("shop.*",)),
+        ({"realm_access.roles": ["loader"]}, Role.WRITE, ("shop.*",)),
+        ({"email": "ada@example.org"}, Role.READ, ("shop.orders",)),
+    ],
+)
+def test_the_first_rule_that_the_claims_meet_says_what_a_bearer_may_do(
+    provider: Provider, identities: Identities, claims: dict[str, Any], role: Role, patterns: tuple[str, ...]
+) -> None:
+    grant = identities.check(provider.token(**claims))
+    assert (grant.name, grant.role, grant.scope.patterns) == ("oidc:ada", role, patterns)
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [{}, {"groups": "owner"}, {"groups": ["Owners"]}, {"groups": {"owners": True}}, {"realm_access": ["loader"]}],
+)
+def test_a_valid_token_that_meets_no_rule_may_do_nothing(
+    provider: Provider, identities: Identities, claims: dict[str, Any]
+) -> None:
+    with pytest.raises(Forbidden, match="KEYFOLD_OIDC_GRANTS"):
+        identities.check(provider.token(**claims))
+
+
+def test_a_rule_without_a_claim_is_for_every_valid_token(provider: Provider) -> None:
+    everyone = Identities(provider.issuer, AUDIENCE, [ClaimRule(Role.READ, TokenScope.parse(["*"]))])
+    assert everyone.check(provider.token()).role is Role.READ
+    with pytest.raises(Unauthorized):
+        everyone.check(provider.token(aud="others"))
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"aud": "others"},
+        {"aud": None},
+        {"iss": "https://elsewhere.example"},
+        {"iss": None},
+        {"sub": None},
+        {"sub": ""},
+        {"sub": 7},
+        {"sub": "x" * 256},
+        {"sub": "ada\nadmin"},
+        {"exp": None},
+        {"nbf": 4_102_444_800},
+    ],
+    ids=str,
+)
+def test_a_token_with_wrong_claims_is_refused(
+    provider: Provider, identities: Identities, claims: dict[str, Any]
+) -> None:
+    with pytest.raises(Unauthorized) as refused:
+        identities.check(jwt_of(provider, {"groups": ["owners"], **claims}))
+    assert code_of(refused.value) is FaultCode.UNKNOWN_TOKEN
+
+
+def jwt_of(provider: Provider, claims: dict[str, Any]) -> str:
+    """A token that PyJWT would not make: it looks at sub when it encodes."""
+    usual = {"iss": provider.issuer, "aud": AUDIENCE, "sub": "ada", "exp": int(time.time()) + 600}
+    told = {one: value for one, value in (usual | claims).items() if value is not None}
+    algorithm, private = provider.keys["first"]
+    payload = json.dumps(told).encode()
+    return jwt.PyJWS().encode(payload, private, algorithm=algorithm, headers={"kid": "first", "typ": "JWT"})
+
+
+def test_an_expired_token_says_so(provider: Provider, identities: Identities) -> None:
+    with pytest.raises(Unauthorized, match="expired") as refused:
+        identities.check(provider.token(groups=["owners"], exp=int(time.time()) - 60))
+    assert code_of(refused.value) is FaultCode.EXPIRED_TOKEN
+
+
+def part(content: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=")
+
+
+def forgeries(provider: Provider) -> Iterator[tuple[str, str]]:
+    header, _, signature = provider.token(groups=["owners"]).split(".")
+    told = {"iss": provider.issuer, "aud": AUDIENCE, "sub": "eve", "exp": int(time.time()) + 600, "groups": ["owners"]}
+    yield "changed", f"{header}.{part(told)}.{signature}"
+    yield "unsigned", f"{part({'alg': 'none', 'typ': 'JWT'})}.{part(told)}."
+    yield "unsigned by a known key", f"{part({'alg': 'none', 'kid': 'first'})}.{part(told)}."
+    public = provider.keys["first"][1].public_key()
+    pem = public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    unsigned = f"{part({'alg': 'HS256', 'kid': 'first'})}.{part(told)}"
+    made = hmac.digest(pem, unsigned.encode(), "sha256")
+    yield "signed with the public key", f"{unsigned}.{base64.urlsafe_b64encode(made).decode().rstrip('=')}"
+    other = Provider("eve")
+    other.issuer = provider.issuer
+    yield "another key of the same name", other.token(groups=["owners"], sub="eve")
+    yield (
+        "a key in the header",
+        jwt.encode(told, other.keys["first"][1], algorithm="RS256", headers={"jwk": other.answer("/keys")["keys"][0]}),
+    )
+    yield (
+        "a place of keys in the header",
+        jwt.encode(
+            told, other.keys["first"][1], algorithm="RS256", headers={"kid": "first", "jku": "http://127.0.0.1:1/keys"}
+        ),
+    )
+    yield "no JSON", "a.b.c"
+    yield "empty", ".."
+    yield "endless", f"{header}.{'A' * 100_000}.{signature}"
+    yield (
+        "critical",
+        jwt.encode(told, provider.keys["first"][1], "RS256", headers={"kid": "first", "crit": ["b64"], "b64": False}),
+    )
+
+
+def test_a_forged_token_lets_nobody_in(provider: Provider, identities: Identities) -> None:
+    for what, token in forgeries(provider):
+        with pytest.raises(Unauthorized):
+            pytest.fail(f"{what}: {identities.check(token)}")
+        assert identities.recall(token) is None, what
+
+
+def test_a_key_that_is_new_is_asked_for_once_and_what_nobody_has_not_again_and_again(
+    provider: Provider, identities: Identities, seconds: Seconds
+) -> None:
+    identities.check(provider.token(groups=["owners"]))
+    provider.rotate("second", "ES256")
+    seconds.now += 20
+    assert identities.check(provider.token(groups=["owners"])).role is Role.ADMIN
+    assert identities.check(provider.token("first", groups=["owners"], sub="bob")).name == "oidc:bob"
+    before = len(provider.asked)
+    for _ in range(20):
+        with pytest.raises(Unauthorized):
+            identities.check(jwt.encode({"sub": "x"}, provider.keys["first"][1], "RS256", headers={"kid": "none"}))
+    assert len(provider.asked) == before
+    seconds.now += 20
+    with pytest.raises(Unauthorized):
+        identities.check(jwt.encode({"sub": "x"}, provider.keys["first"][1], "RS256", headers={"kid": "none"}))
+    assert len(provider.asked) == before + 1
+
+
+def test_a_verified_token_is_remembered_for_a_minute_and_never_beyond_its_end(provider: Provider) -> None:
+    seconds, clock = Seconds(), Seconds()
+    clock.now = time.time()
+    identities = Identities(provider.issuer, AUDIENCE, RULES, clock=seconds, now=clock)
+    token = provider.token(groups=["owners"], exp=int(clock.now) + 30)
+    assert identities.recall(token) is None
+    grant = identities.check(token)
+    assert identities.recall(token) == grant
+    assert 29 <= identities.lasts(token, 100.0) <= 30
+    clock.now += 31
+    assert identities.recall(token) is None
+    longer = provider.token(groups=["owners"])
+    assert identities.check(longer) == identities.recall(longer)
+    seconds.now += 61
+    assert identities.recall(longer) is None
+
+
+def test_a_provider_that_does_not_answer_is_said_and_known_keys_go_on(
+    provider: Provider, identities: Identities, seconds: Seconds
+) -> None:
+    provider.answers = False
+    with pytest.raises(Unavailable, match="cannot be read"):
+        identities.check(provider.token(groups=["owners"]))
+    provider.answers = True
+    identities.check(provider.token(groups=["owners"]))
+    provider.answers = False
+    assert identities.check(provider.token(groups=["owners"], sub="bob")).name == "oidc:bob"
+    seconds.now += 20
+    provider.rotate("second")
+    with pytest.raises(Unavailable, match="cannot be read"):
+        identities.check(provider.token(groups=["owners"]))
+
+
+def test_what_answers_for_another_issuer_is_not_believed(provider: Provider) -> None:
+    elsewhere = Identities(f"{provider.issuer}/realm", AUDIENCE, RULES)
+    with pytest.raises(Unavailable, match="another issuer"):
+        elsewhere.check(provider.token(groups=["owners"]))
