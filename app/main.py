@@ -306,7 +306,13 @@ def identities_of(settings: Settings) -> Identities | None:
         return None
     from app.services.access.identities import Identities  # noqa: PLC0415  # it takes long to load
 
-    return Identities(settings.oidc_issuer, settings.oidc_audience, [one.rule for one in settings.oidc_grants])
+    secret = settings.oidc_client_secret
+    return Identities(
+        settings.oidc_issuer,
+        settings.oidc_audience,
+        [one.rule for one in settings.oidc_grants],
+        None if secret is None else secret.get_secret_value(),
+    )
 
 
 def staging_bounds(settings: Settings) -> StagingBounds:

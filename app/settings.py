@@ -97,6 +97,9 @@ class Settings(BaseSettings):
         None, description="issuer of an OpenID Connect provider whose tokens are let in; default: API tokens alone"
     )
     oidc_audience: str | None = Field(None, validate_default=True, description="what those tokens must be for (aud)")
+    oidc_client_secret: SecretStr | None = Field(
+        None, description="with which the console ends a sign-in there; default: none, as public clients have"
+    )
     oidc_grants: tuple[OidcGrant, ...] = Field(
         (),
         validate_default=True,
@@ -233,6 +236,13 @@ class Settings(BaseSettings):
         if bool(given) is not (others.data.get("oidc_issuer") is not None):
             raise ValueError("set KEYFOLD_OIDC_ISSUER, KEYFOLD_OIDC_AUDIENCE and KEYFOLD_OIDC_GRANTS, or none of them")
         return given
+
+    @field_validator("oidc_client_secret")
+    @classmethod
+    def _of_a_client(cls, secret: SecretStr | None, others: ValidationInfo) -> SecretStr | None:
+        if secret is not None and others.data.get("oidc_issuer") is None:
+            raise ValueError("it goes with KEYFOLD_OIDC_ISSUER")
+        return secret
 
     @field_validator("warehouse")
     @classmethod

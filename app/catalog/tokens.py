@@ -46,7 +46,7 @@ class ApiToken:
     @property
     def owner(self) -> str:
         """The name of the token itself, or of the one that the session was begun with."""
-        return self.name.split(SESSION)[1] if self.name.startswith(SESSION) else self.name
+        return self.name[1:].rpartition(SESSION)[0] if self.name.startswith(SESSION) else self.name
 
 
 class Fact(StrEnum):
@@ -116,6 +116,15 @@ class Tokens:
         values = {"name": session.name, "digest": digest, "created_at": now, "expires_at": ends_at}
         self.transaction.execute(tokens.insert().values(role=row.role, scope=row.scope, **values))
         return session
+
+    def begin_own_session(self, grant: Grant, number: str, digest: str, expires_at: datetime) -> ApiToken:
+        """Return a session of who has ``grant``, and no token here: it lasts until ``expires_at`` or its end."""
+        now = self.transaction.now()
+        self._make_room(grant.name, now)
+        name = f"{SESSION}{grant.name}{SESSION}{number}"
+        values = {"role": grant.role, "scope": list(grant.scope.patterns), "created_at": now, "expires_at": expires_at}
+        self.transaction.execute(tokens.insert().values(name=name, digest=digest, **values))
+        return ApiToken(name, grant.role, grant.scope, now, expires_at)
 
     def _make_room(self, owner: str, now: datetime) -> None:
         self.transaction.execute(tokens.delete().where(_session_of(owner), tokens.c.expires_at <= now))

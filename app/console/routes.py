@@ -14,7 +14,17 @@ from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.console.pages import audit, examples, home, new_table, operations, playground, sign_in, tokens
+from app.console.pages import (
+    audit,
+    examples,
+    home,
+    new_table,
+    operations,
+    playground,
+    provided_sign_in,
+    sign_in,
+    tokens,
+)
 from app.console.site.cookies import is_form_token, sent_cookie, set_cookie
 from app.console.site.failures import failed
 from app.console.site.gate import VISIT
@@ -43,7 +53,18 @@ _OF_TABLE: Final = (
     *(table, rows, batches, set_aside_events, merges, snapshots, changelog),
     *(files, table_settings, code, row, row_form, upload),
 )
-_MODULES: Final = (home, examples, new_table, *_OF_TABLE, playground, operations, tokens, audit, sign_in)
+_MODULES: Final = (
+    home,
+    examples,
+    new_table,
+    *_OF_TABLE,
+    playground,
+    operations,
+    tokens,
+    audit,
+    sign_in,
+    provided_sign_in,
+)
 PAGES: Final[tuple[Page, ...]] = tuple(page for module in _MODULES for page in module.PAGES)
 MOST_FORM_BYTES: Final = 2**20  # where a form with a file was expected
 PAGES_AT_ONCE: Final = 4  # that are read, and as many that change something: the rest waits, and no one for them

@@ -52,6 +52,7 @@ def _answering(issuer: str) -> str:
 def client(issuer: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     grants = [{"role": "admin", "on": ["*"], "claim": "groups", "value": "owners"}, {"role": "read", "on": ["shop.*"]}]
     settings = {"oidc_issuer": issuer, "oidc_audience": CLIENT_ID, "oidc_grants": json.dumps(grants)}
+    settings["oidc_client_secret"] = "any"  # noqa: S105  # the provider takes any
     with serving(tmp_path_factory.mktemp("service"), workers="0", **settings) as (_, opened):
         yield opened
 
@@ -87,3 +88,16 @@ def test_a_token_of_another_client_of_the_provider_is_refused(issuer: str, clien
     forged = base64.urlsafe_b64encode(json.dumps({**told, "sub": "eve"}).encode()).decode().rstrip("=")
     refused = client.get("/v1/catalog/databases", headers={"Authorization": f"Bearer {header}.{forged}.{signature}"})
     assert (refused.status_code, refused.json()["errors"][0]["code"]) == (401, "unknown_token")
+
+
+def test_a_person_signs_in_to_the_console_there(issuer: str, client: Client) -> None:
+    with httpx.Client(base_url=client.base_url, trust_env=False) as browser:
+        assert "Sign in with your account" in browser.get("/console/sign-in").text
+        there = browser.get("/console/sign-in/provider", params={"next": "/console/operations"}).headers["location"]
+        assert there.startswith(issuer)
+        answer = httpx.post(there, data={"sub": "ada"}, trust_env=False)
+        elsewhere = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+        led = browser.get(answer.headers["location"], headers=elsewhere)
+        assert (led.status_code, "0; url=/console/operations" in led.text) == (200, True)
+        assert "oidc:ada" in browser.get("/console/operations").text
+        assert browser.get(answer.headers["location"], headers=elsewhere).status_code == 401  # it counts once

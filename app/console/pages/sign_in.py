@@ -22,7 +22,7 @@ SIGN_OUT_PATH: Final = "/console/sign-out"
 
 def show_sign_in(visit: Visit) -> Response:
     """Asks for a token; anyone who needs none continues at once."""
-    onward = _onward(visit.asked("next"))
+    onward = onward_of(visit.asked("next"))
     if visit.grant is EVERYBODY or visit.grant.name:
         return visit.go(onward)
     return visit.page("pages/sign_in.html", onward=onward, error=None)
@@ -30,7 +30,7 @@ def show_sign_in(visit: Visit) -> Response:
 
 def sign_in(visit: Visit) -> Response:
     """Begins a session. Raises ``TooMany`` for another address that guesses, ``Unavailable``."""
-    onward = _onward(visit.form.get("next", ""))
+    onward = onward_of(visit.form.get("next", ""))
     if visit.grant is EVERYBODY:
         return visit.go(onward)
     token, parts = visit.form.get("token", "").strip(), visit.parts
@@ -42,7 +42,13 @@ def sign_in(visit: Visit) -> Response:
         count_failure(parts.rates.failures, address_of(visit.request.scope), error)
         visit.request.scope[REFUSAL] = error.with_traceback(None)
         visit.request.scope[OPERATION] = SIGN_IN
-        return visit.page("pages/sign_in.html", 401, onward=onward, error=unknown_token())
+        return visit.page(
+            "pages/sign_in.html",
+            401,
+            onward=onward,
+            error=unknown_token(),
+            provider=visit.parts.gate.identities is not None,
+        )
     _end_session(visit)
     replace(visit, grant=session.grant).note(SIGN_IN)
     response = visit.go(onward)
@@ -64,8 +70,8 @@ def _end_session(visit: Visit) -> None:
         end_session(visit.parts.database, session)
 
 
-def _onward(path: str) -> str:
-    """Where to go afterwards: a page of the console, wherever the link came from."""
+def onward_of(path: str) -> str:
+    """Return where to go afterwards: a page of the console, wherever the link came from."""
     known = is_page(path.partition("?")[0]) and "\\" not in path and not path.startswith(("//", SIGN_IN_PATH))
     return path if known and path.isprintable() else "/"
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
+import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import quote_plus, urlencode
 
 import anyio
 import httpx
@@ -31,6 +37,22 @@ Claims = Mapping[str, Any]
 Verified = tuple[Grant, float]
 
 
+@dataclass(frozen=True)
+class Login:
+    """What a browser keeps between going to the provider and coming back: it alone can end what it began (RFC 7636,
+    and OpenID Connect Core, 3.1.2.1).
+    """
+
+    state: str
+    nonce: str
+    verifier: str = field(repr=False)
+
+    @classmethod
+    def new(cls) -> Login:
+        """Return one that nobody can guess."""
+        return cls(*(secrets.token_urlsafe(32) for _ in range(3)))
+
+
 class Identities:
     """Lets in the bearers of tokens of ``issuer`` that are for ``audience``, by the first of ``rules`` that they meet.
 
@@ -43,15 +65,19 @@ class Identities:
         issuer: str,
         audience: str,
         rules: Sequence[ClaimRule],
+        client_secret: str | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.turns = anyio.CapacityLimiter(1)
         self._issuer, self._audience, self._rules = issuer, audience, tuple(rules)
+        # As RFC 6749, 2.3.1 has it: both are encoded before they are joined.
+        self._auth = None if client_secret is None else (quote_plus(audience), quote_plus(client_secret))
         self._clock, self._now = clock, now
         self._lock = threading.Lock()
         self._verified: TTLCache[str, Verified] = TTLCache(_MOST_VERIFIED, _VERIFIED_SECONDS, timer=clock)
+        self._document: Mapping[str, Any] | None = None
         self._client: jwt.PyJWKClient | None = None
         self._asked_at = float("-inf")
 
@@ -73,13 +99,18 @@ class Identities:
         if recalled is not None:
             return recalled
         claims = self._claims(token)
-        rule = next((one for one in self._rules if one.meets(claims)), None)
-        if rule is None:
-            raise _no_rule()
-        grant = Grant(f"{NAME_PREFIX}{claims['sub']}", rule.role, rule.scope)
+        grant = self._grant(claims)
         with self._lock:
             self._verified[token_digest(token)] = grant, float(claims["exp"])
         return grant
+
+    def _grant(self, claims: Claims) -> Grant:
+        rule = next((one for one in self._rules if one.meets(claims)), None)
+        if rule is None:
+            raise _no_rule()
+        # A tilde parts the names of sessions; none may be taken for another's.
+        subject = claims["sub"].replace("%", "%25").replace("~", "%7E")
+        return Grant(f"{NAME_PREFIX}{subject}", rule.role, rule.scope)
 
     def _known(self, token: str) -> Verified | None:
         with self._lock:
@@ -117,8 +148,7 @@ class Identities:
             if found is None and self._may_ask():
                 found = _found(client.get_jwk_set(refresh=True).keys, kid)
         except (jwt.PyJWKClientError, jwt.PyJWKSetError, httpx.HTTPError, ValueError) as error:
-            message = f"the keys of the identity provider {self._issuer} cannot be read: {error}"
-            raise Unavailable(message) from error
+            raise self._unavailable(error) from error
         if found is None:
             raise jwt.InvalidTokenError("its key is none of the identity provider's")
         return found
@@ -132,15 +162,64 @@ class Identities:
 
     def _keys(self) -> jwt.PyJWKClient:
         if self._client is None:
-            place = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
-            told = httpx.get(place, timeout=_TIMEOUT_SECONDS).raise_for_status().json()
-            if told.get("issuer") != self._issuer:
-                raise ValueError(f"{place} is of another issuer: {str(told.get('issuer'))[:200]!r}")
-            keys = str(told.get("jwks_uri"))
-            if self._issuer.startswith("https:") and not keys.startswith("https:"):
-                raise ValueError("its keys are not behind TLS")
+            keys = self._told("jwks_uri")
             self._client = jwt.PyJWKClient(keys, lifespan=_KEYS_SECONDS, timeout=_TIMEOUT_SECONDS)
         return self._client
+
+    def _told(self, member: str) -> str:
+        """Return an address of the provider's discovery document. Raise ``ValueError``, and what httpx raises."""
+        if self._document is None:
+            place = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
+            document = httpx.get(place, timeout=_TIMEOUT_SECONDS).raise_for_status().json()
+            if document.get("issuer") != self._issuer:
+                raise ValueError(f"{place} is of another issuer: {str(document.get('issuer'))[:200]!r}")
+            self._document = document
+        address = str(self._document.get(member))
+        if self._issuer.startswith("https:") and not address.startswith("https:"):
+            raise ValueError(f"its {member} is not behind TLS")
+        return address
+
+    def sign_in_address(self, back: str, login: Login) -> str:
+        """Return where a person signs in, who then comes to ``back`` with a code. Raise ``Unavailable``."""
+        challenge = base64.urlsafe_b64encode(hashlib.sha256(login.verifier.encode()).digest()).decode().rstrip("=")
+        asked = {
+            "response_type": "code",
+            "client_id": self._audience,
+            "redirect_uri": back,
+            "scope": "openid profile email",
+            "state": login.state,
+            "nonce": login.nonce,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+        }
+        try:
+            address = self._told("authorization_endpoint")
+        except (httpx.HTTPError, ValueError) as error:
+            raise self._unavailable(error) from error
+        return f"{address}{'&' if '?' in address else '?'}{urlencode(asked)}"
+
+    def signed_in(self, code: str, back: str, login: Login) -> Grant:
+        """Return what who signed in with ``code`` may do. Raise as ``check``, ``Unauthorized`` also for a code that the
+        provider did not give for this login.
+        """
+        body = {"grant_type": "authorization_code", "code": code, "redirect_uri": back, "client_id": self._audience}
+        try:
+            place = self._told("token_endpoint")
+            body["code_verifier"] = login.verifier
+            given = httpx.post(place, data=body, auth=self._auth, timeout=_TIMEOUT_SECONDS)
+            if given.is_client_error:
+                raise _refused(FaultCode.UNKNOWN_TOKEN, f"the provider refuses its code with {given.status_code}")
+            token = given.raise_for_status().json().get("id_token")
+        except (httpx.HTTPError, ValueError) as error:
+            raise self._unavailable(error) from error
+        claims = self._claims(str(token))
+        if not hmac.compare_digest(str(claims.get("nonce")).encode(), login.nonce.encode()):
+            raise _refused(FaultCode.UNKNOWN_TOKEN, "it was made for another login")
+        return self._grant(claims)
+
+    def _unavailable(self, error: Exception) -> Unavailable:
+        why = str(error).partition("\n")[0]
+        return Unavailable(f"the identity provider {self._issuer} cannot be asked: {why}")
 
 
 def _found(keys: Sequence[jwt.PyJWK], kid: str | None) -> jwt.PyJWK | None:

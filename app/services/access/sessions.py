@@ -13,6 +13,7 @@ from app.core.errors import FaultCode, Unauthorized, Violation
 from app.services.access.tokens import PREFIX, token_digest
 
 LONGEST: Final = timedelta(hours=12)
+LONGEST_PROVIDED: Final = timedelta(hours=1)
 _PREFIX: Final = f"{PREFIX}session_"
 
 
@@ -38,6 +39,15 @@ def begin_session(database: CatalogDatabase, token: str) -> Session:
         number, ends_at = secrets.token_hex(8), repository.now() + LONGEST
         session = repository.tokens.begin_session(owner.name, number, token_digest(secret), ends_at)
     return Session(session.grant, session.expires_at or ends_at, secret)
+
+
+def begin_provided_session(database: CatalogDatabase, grant: Grant) -> Session:
+    """Return a session of who signed in at the identity provider: whom it locks out is locked out within an hour."""
+    secret = f"{_PREFIX}{secrets.token_urlsafe(32)}"
+    with database.transaction() as repository:
+        ends_at = repository.now() + LONGEST_PROVIDED
+        repository.tokens.begin_own_session(grant, secrets.token_hex(8), token_digest(secret), ends_at)
+    return Session(grant, ends_at, secret)
 
 
 def end_session(database: CatalogDatabase, secret: str) -> None:

@@ -103,7 +103,7 @@ class TokenGate:
         self._clock = clock
         self._now = now
         self._uses = uses
-        self._identities = identities
+        self.identities = identities
         self._lock = threading.Lock()
         self._access = _Access()
         self._failure: _Failure | None = None
@@ -141,7 +141,7 @@ class TokenGate:
         """Return who checks a token that the identity provider signed, and the token; None for any other."""
         token = bearer(authorization)
         theirs = token is not None and token.count(".") == _DOTS
-        return (self._identities, token) if self._identities is not None and token is not None and theirs else None
+        return (self.identities, token) if self.identities is not None and token is not None and theirs else None
 
     def is_open(self) -> bool:
         """Return whether no token is needed. Raise as ``check`` does."""

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qsl
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -26,6 +27,8 @@ class Provider:
         self.asked: list[str] = []
         self.issuer = ""
         self.answers = True
+        self.logins: dict[str, dict[str, Any]] = {}  # what somebody signed in with, by the code that is given for it
+        self.sent: list[dict[str, str]] = []  # what came to the token endpoint
         self._owner = owner
         self.rotate("first")
 
@@ -41,11 +44,19 @@ class Provider:
         told = {one: value for one, value in (usual | claims).items() if value is not None}
         return jwt.encode(told, private, algorithm=algorithm, headers={"kid": name})
 
+    def exchange(self, body: str, authorization: str | None) -> dict[str, str] | None:
+        """The token for a code, which counts once; None for none."""
+        sent = dict(parse_qsl(body))
+        self.sent.append(sent | ({"authorization": authorization} if authorization else {}))
+        claims = self.logins.pop(sent.get("code", ""), None)
+        return None if claims is None else {"id_token": self.token(**claims), "token_type": "Bearer"}
+
     def answer(self, path: str) -> Any:
         """What is at a path."""
         self.asked.append(path)
         if path.endswith("/openid-configuration"):
-            return {"issuer": self.issuer, "jwks_uri": f"{self.issuer}/keys"}
+            places = {"jwks_uri": "keys", "authorization_endpoint": "sign-in", "token_endpoint": "token"}
+            return {"issuer": self.issuer, **{one: f"{self.issuer}/{path}" for one, path in places.items()}}
         return {
             "keys": [
                 {**_public(algorithm, key), "kid": name, "use": "sig"} for name, (algorithm, key) in self.keys.items()
@@ -71,8 +82,16 @@ def providing() -> Iterator[Provider]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = json.dumps(provider.answer(self.path)).encode()
-            self.send_response(200 if provider.answers else 503)
+            self.say(200 if provider.answers else 503, provider.answer(self.path))
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            given = provider.exchange(body, self.headers["Authorization"])
+            self.say(200 if given else 400, given or {"error": "invalid_grant"})
+
+        def say(self, status: int, told: object) -> None:
+            body = json.dumps(told).encode()
+            self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from app.core.access import ClaimRule, Role, TokenScope
 from app.core.errors import FaultCode, Forbidden, KeyfoldError, Unauthorized, Unavailable
-from app.services.access.identities import Identities
+from app.services.access.identities import Identities, Login
 from tests.services.access.provider import AUDIENCE, Provider, providing
 
 RULES = (
@@ -213,7 +213,7 @@ def test_a_provider_that_does_not_answer_is_said_and_known_keys_go_on(
     provider: Provider, identities: Identities, seconds: Seconds
 ) -> None:
     provider.answers = False
-    with pytest.raises(Unavailable, match="cannot be read"):
+    with pytest.raises(Unavailable, match="cannot be asked"):
         identities.check(provider.token(groups=["owners"]))
     provider.answers = True
     identities.check(provider.token(groups=["owners"]))
@@ -221,7 +221,7 @@ def test_a_provider_that_does_not_answer_is_said_and_known_keys_go_on(
     assert identities.check(provider.token(groups=["owners"], sub="bob")).name == "oidc:bob"
     seconds.now += 20
     provider.rotate("second")
-    with pytest.raises(Unavailable, match="cannot be read"):
+    with pytest.raises(Unavailable, match="cannot be asked"):
         identities.check(provider.token(groups=["owners"]))
 
 
@@ -229,3 +229,17 @@ def test_what_answers_for_another_issuer_is_not_believed(provider: Provider) -> 
     elsewhere = Identities(f"{provider.issuer}/realm", AUDIENCE, RULES)
     with pytest.raises(Unavailable, match="another issuer"):
         elsewhere.check(provider.token(groups=["owners"]))
+
+
+@pytest.mark.parametrize(
+    ("secret", "shown"), [(None, None), ("a b:c%", f"Basic {base64.b64encode(b'keyfold:a+b%3Ac%25').decode()}")]
+)
+def test_a_client_with_a_secret_shows_it_where_codes_are_exchanged(
+    provider: Provider, secret: str | None, shown: str | None
+) -> None:
+    login = Login.new()
+    provider.logins["c1"] = {"groups": ["owners"], "nonce": login.nonce}
+    identities = Identities(provider.issuer, AUDIENCE, RULES, secret)
+    assert identities.signed_in("c1", "http://127.0.0.1/back", login).role is Role.ADMIN
+    assert (provider.sent[-1].get("authorization"), provider.sent[-1]["code_verifier"]) == (shown, login.verifier)
+    assert login.verifier not in repr(login)
