@@ -27,6 +27,7 @@ ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES25
 NAME_PREFIX: Final = "oidc:"
 _KEYS_SECONDS: Final = 300.0  # that keys are used before they are asked for again
 _UNKNOWN_KEY_SECONDS: Final = 10.0  # between two questions for keys that tokens name and nobody knows
+_FAILED_SECONDS: Final = 5.0
 _VERIFIED_SECONDS: Final = 60.0  # that a token is remembered as verified: a key may be taken back meanwhile
 _MOST_VERIFIED: Final = 10_000
 _TIMEOUT_SECONDS: Final = 5.0
@@ -79,7 +80,7 @@ class Identities:
         self._verified: TTLCache[str, Verified] = TTLCache(_MOST_VERIFIED, _VERIFIED_SECONDS, timer=clock)
         self._document: Mapping[str, Any] | None = None
         self._client: jwt.PyJWKClient | None = None
-        self._asked_at = float("-inf")
+        self._asked_at = self._failed_at = float("-inf")
 
     def recall(self, token: str) -> Grant | None:
         """Return what a token grants that was verified lately; None for any other."""
@@ -141,17 +142,27 @@ class Identities:
         return claims
 
     def _key(self, kid: str | None) -> jwt.PyJWK:
-        """Return the key that a token names. Raise ``InvalidTokenError`` for one that the provider does not have."""
+        """Return the key that a token names. Raise ``InvalidTokenError`` for one that the provider does not have.
+
+        That it did not answer is remembered for some seconds: who waits for their turn does not wait for it again.
+        """
+        if self._clock() - self._failed_at < _FAILED_SECONDS and not self._knows_keys():
+            raise self._unavailable(ValueError("it has not answered just now"))
         try:
             client = self._keys()
             found = _found(client.get_jwk_set().keys, kid)
             if found is None and self._may_ask():
                 found = _found(client.get_jwk_set(refresh=True).keys, kid)
         except (jwt.PyJWKClientError, jwt.PyJWKSetError, httpx.HTTPError, ValueError) as error:
+            self._failed_at = self._clock()
             raise self._unavailable(error) from error
         if found is None:
             raise jwt.InvalidTokenError("its key is none of the identity provider's")
         return found
+
+    def _knows_keys(self) -> bool:
+        cache = None if self._client is None else self._client.jwk_set_cache
+        return cache is not None and cache.get() is not None
 
     def _may_ask(self) -> bool:
         """Whether keys may be asked for again, because of one that is not known: anybody may name any."""

@@ -215,6 +215,12 @@ def test_a_provider_that_does_not_answer_is_said_and_known_keys_go_on(
     provider.answers = False
     with pytest.raises(Unavailable, match="cannot be asked"):
         identities.check(provider.token(groups=["owners"]))
+    asked = len(provider.asked)
+    for _ in range(20):
+        with pytest.raises(Unavailable, match="just now"):
+            identities.check(provider.token(groups=["owners"]))
+    assert len(provider.asked) == asked
+    seconds.now += 6
     provider.answers = True
     identities.check(provider.token(groups=["owners"]))
     provider.answers = False
