@@ -31,7 +31,7 @@ def write_answers(source: pq.ParquetFile, path: Path, written: MergePlan, shown:
             texts, most_odd = entries_but_odd(batch, written, shown, most_odd)
             texts = texts.cast(pa.large_binary()).to_pylist()
             if dictionary is None:  # rows are in the order of their tokens: the first are like all
-                dictionary = dictionary_of(texts)
+                dictionary = dictionary_of(texts, source.metadata.num_rows)
                 pack = packing(dictionary)
             packed = [pack(text) for text in texts]
             file.writelines(packed)

@@ -21,10 +21,12 @@ _FORMAT: Final = zstandard.FORMAT_ZSTD1_MAGICLESS
 Pack = Callable[[bytes], bytes]
 
 
-def dictionary_of(entries: Sequence[bytes]) -> bytes:
-    """Return a dictionary of zstd for entries like these; empty where they are too few to gain by one."""
+def dictionary_of(entries: Sequence[bytes], rows: int) -> bytes:
+    """Return a dictionary of zstd for the ``rows`` entries of a file, of which these are the first; empty where all are
+    too few to gain by one.
+    """
     total = sum(map(len, entries))
-    if total < LEAST_BYTES:
+    if total * rows < LEAST_BYTES * len(entries) or not entries:
         return b""
     samples: list[bytes | bytearray | memoryview] = list(
         entries[:: max(1, len(entries) // _MOST_SAMPLES, total // _SAMPLED_BYTES)]

@@ -49,7 +49,7 @@ def images(tmp_path: Path, warehouse: Warehouse) -> Iterator[Images]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_entries_come_back_as_they_were(kind: str) -> None:
-    dictionary = dictionary_of(KINDS[kind])
+    dictionary = dictionary_of(KINDS[kind], len(KINDS[kind]))
     assert dictionary
     pack, unpack = packing(dictionary), unpacking(dictionary)
     assert all(unpack(pack(entry)) == entry for entry in KINDS[kind])
@@ -57,19 +57,28 @@ def test_entries_come_back_as_they_were(kind: str) -> None:
 
 @given(st.lists(st.binary(max_size=300), max_size=20))
 def test_so_do_those_that_are_like_no_sample(entries: list[bytes]) -> None:
-    dictionary = dictionary_of(KINDS["rows of a table"])
+    dictionary = dictionary_of(KINDS["rows of a table"], ROWS)
     pack, unpack = packing(dictionary), unpacking(dictionary)
     assert [unpack(pack(entry)) for entry in entries] == entries
 
 
 def test_a_few_rows_have_no_dictionary() -> None:
-    assert dictionary_of(KINDS["rows of a table"][:100]) == dictionary_of([]) == b""
+    assert dictionary_of(KINDS["rows of a table"][:100], 100) == dictionary_of([], 0) == b""
     assert packing(b"")(b"entry") == unpacking(b"")(b"entry") == b"entry"
+
+
+def test_what_counts_is_the_file_not_its_first_rows(images: Images, warehouse: Warehouse) -> None:
+    """A batch of narrow rows is below the bound, the file is not."""
+    records = [Record(RowKind.INSERT, {"id": number, "n": f"number {number} of so many"}) for number in range(60_000)]
+    [stored] = [path for path in built(images, run_of(warehouse, records)) if ".states." not in path.name]
+    entries = sum(len(f'[{one}]R{{"id":{one},"n":"number {one} of so many"}}') for one in range(60_000))
+    assert entries * 16_384 / 60_000 < LEAST_BYTES < entries  # a batch is of so many rows
+    assert stored.stat().st_size - 16 * 60_000 < entries / 2
 
 
 def test_threads_share_what_unpacks() -> None:
     entries = KINDS["rows of a table"]
-    dictionary = dictionary_of(entries)
+    dictionary = dictionary_of(entries, ROWS)
     pack, unpack = packing(dictionary), unpacking(dictionary)
     packed = [pack(entry) for entry in entries] * 10
     with ThreadPoolExecutor(8) as pool:
