@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from app.core.plan.records.bounds import Bounds
 from app.http.parts import Parts
 from app.services.batches.batches import Accepted, Change, accept_batch
 from app.services.batches.batches_of_tables import AcceptedBatches, TablesIntake, UploadOfTables
-from app.services.batches.set_aside_events import RetriedEvents, events_to_retry
+from app.services.batches.set_aside_events import RetriedEvents
 from app.services.rows.known_rows import KnownRows, known_rows
 from app.settings import Settings
 
@@ -44,18 +43,15 @@ def stage(parts: Parts, name: tuple[str, str], change: Change) -> Accepted:
     return accept_batch(parts.database, parts.warehouse, *name, change, bounds, parts.commits, known, parts.admission)
 
 
-def stage_retried(parts: Parts, name: tuple[str, str], ids: Sequence[str], sender: str) -> Accepted:
-    """Return the batch that events become which the table ``name`` has set aside: those with these ids, without any
-    the first thousand. Raise as ``accept_batch`` and ``events_to_retry`` do.
+def stage_retried(parts: Parts, retried: RetriedEvents) -> Accepted:
+    """Return the batch that events become which a table has set aside. Raise as ``accept_batch`` and
+    ``RetriedEvents.events`` do.
     """
-    with parts.database.reading() as repository:
-        table = repository.tables.get(*name)
-        retried = RetriedEvents(table.name, events_to_retry(repository, table, ids), sender)
-    known, bounds = known_rows(parts.views, parts.images, name), bounds_of(parts.settings)
+    known, bounds = known_rows(parts.views, parts.images, retried.name), bounds_of(parts.settings)
     return accept_batch(
         parts.database,
         parts.warehouse,
-        *name,
+        *retried.name,
         retried,
         bounds,
         parts.commits,

@@ -16,7 +16,7 @@ from app.core.access import Role
 from app.core.errors import KeyfoldError, NotFound
 from app.http.kinds import status_of
 from app.http.uploads import stage_retried
-from app.services.batches.set_aside_events import list_events, withdraw_event
+from app.services.batches.set_aside_events import RetriedEvents, list_events, withdraw_event
 from app.services.shared.pages import PageRequest
 
 EVENTS_PATH: Final = f"{TABLE_PAGE}/set-aside-events"
@@ -32,7 +32,8 @@ def retry(visit: Visit) -> Response:
     database, name = table_name(visit)
     event = visit.form.get("event", "")
     try:
-        done = stage_retried(visit.parts, (database, name), [event] if event else [], visit.grant.name)
+        retried = RetriedEvents(visit.parts.database, (database, name), [event] if event else [], visit.grant.name)
+        done = stage_retried(visit.parts, retried)
     except KeyfoldError as error:
         if status_of(error) >= HTTPStatus.INTERNAL_SERVER_ERROR:
             raise

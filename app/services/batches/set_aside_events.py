@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Final
 
+from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import FaultCode, Invalid, Resource, Violation, not_found
 from app.core.plan.records.bounds import Bounds
@@ -42,19 +43,33 @@ def withdraw_event(repository: Repository, table: Table, event_id: str) -> SetAs
 
 @dataclass(frozen=True)
 class RetriedEvents:
-    """A request of events that were set aside: they are read as if they had come now. Those that still have faults
-    stay where they are. ``sender`` is the name of the caller's token.
+    """A request of events that were set aside: those with these ``ids``, without any the table's first thousand. They
+    are read as if they had come now. Those that still have faults stay where they are. ``sender`` is the name of the
+    caller's token.
     """
 
-    table: str
-    events: Sequence[SetAsideEvent]
+    database: CatalogDatabase
+    name: tuple[str, str]
+    ids: Sequence[str] = ()
     sender: str = ""
     idempotency_key: str | None = None
 
+    def __post_init__(self) -> None:
+        """Raise ``Invalid`` for more events than are retried at once."""
+        if len(self.ids) > MOST_RETRIED:
+            message = f"{len(self.ids)} events are named, {MOST_RETRIED} are retried at once"
+            raise Invalid(message, violations=[Violation("/id", FaultCode.TOO_MANY, message, "name fewer")])
+
+    @cached_property
+    def events(self) -> Sequence[SetAsideEvent]:
+        """Read when first needed: a repeated request finds none, for the first one stored them. Raise ``NotFound``."""
+        with self.database.reading() as repository:
+            return _events_to_retry(repository, repository.tables.get(*self.name), self.ids)
+
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of which events they are."""
-        return hashlib.sha256("\0".join(event.id for event in self.events).encode()).hexdigest()
+        """A digest of which events are asked for."""
+        return hashlib.sha256("\0".join(self.ids).encode()).hexdigest()
 
     @property
     def unknown_columns(self) -> UnknownColumns:
@@ -81,7 +96,7 @@ class RetriedEvents:
         numbered = [*enumerate(self.events)]
         for (name, unavailable), some in groupby(numbered, lambda one: (one[1].format, one[1].unavailable)):
             chosen = [(number, event.text.encode()) for number, event in some]
-            events = Events(STORED_FORMATS[name], self.table, unavailable)
+            events = Events(STORED_FORMATS[name], self.name[1], unavailable)
             yield from chosen_event_pieces(events, chosen, [number for number, _ in chosen], "event", decoder, bounds)
 
     def settles(self, staged: Sequence[StagedUpload], _: Sent) -> Callable[[Repository], None]:
@@ -99,13 +114,7 @@ class RetriedEvents:
         return settle
 
 
-def events_to_retry(repository: Repository, table: Table, ids: Sequence[str]) -> Sequence[SetAsideEvent]:
-    """Return the events with these ids, without any the table's first thousand. Raise ``NotFound``, and ``Invalid``
-    for too many.
-    """
-    if len(ids) > MOST_RETRIED:
-        message = f"{len(ids)} events are named, {MOST_RETRIED} are retried at once"
-        raise Invalid(message, violations=[Violation("/id", FaultCode.TOO_MANY, message, "name fewer")])
+def _events_to_retry(repository: Repository, table: Table, ids: Sequence[str]) -> Sequence[SetAsideEvent]:
     kept = repository.set_aside_events
     found = kept.some(table.id, list(dict.fromkeys(ids))) if ids else kept.page(table.id, limit=MOST_RETRIED)
     if not found:

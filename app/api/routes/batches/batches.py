@@ -266,7 +266,7 @@ async def accepted(
     request: Request, response: Response, parts: Parts, name: tuple[str, str], change: Change, prefer: str | None
 ) -> Batch:
     """The batch that ``change`` became, once it is durable, or merged if that is preferred; sets status and headers."""
-    done = await stored(parts, name[0], stage, parts, name, change)
+    done = await stored(parts, name[0], change.idempotency_key, stage, parts, name, change)
     return await batch_answer(request, response, parts, done, prefer)
 
 

@@ -86,7 +86,7 @@ async def post_database_batches(
     A repeated ``Idempotency-Key`` is answered as by ``POST …/tables/{table}/batches``.
     """
     upload = UploadOfTables(sent, request.scope[GRANT], unknown)
-    done = await stored(parts, database, stage_tables, parts, database, upload)
+    done = await stored(parts, database, upload.idempotency_key, stage_tables, parts, database, upload)
     now = await preferred(response, parts, [one.batch for one in done.batches], prefer, replayed=done.replayed)
     return BatchesOfTables(
         batches=[

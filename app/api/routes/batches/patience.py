@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
 from app.api.shared.deps import Parts, in_writers_thread
-from app.core.errors import Conflict, ErrorCode, StagingFull
+from app.core.errors import Conflict, ErrorCode, NotStored, StagingFull, Unavailable
 from app.services.merging.merges import request_merge_of
 
 P = ParamSpec("P")
@@ -20,16 +20,26 @@ _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 
 
-async def stored(parts: Parts, database: str, work: Callable[P, T], *args: P.args, **given: P.kwargs) -> T:
-    """What ``work`` returns, in a thread of the writers. It is tried again for some seconds while the staging area is
-    full, and while batches are staged of a table of the ``database`` that it alters, of which a merge is asked for.
+async def stored(
+    parts: Parts, database: str, idempotency_key: str | None, work: Callable[P, T], *args: P.args, **given: P.kwargs
+) -> T:
+    """Return what ``work`` returns, in a thread of the writers.
+
+    It is tried again for some seconds while the staging area is full, and while batches are staged of a table of the
+    ``database`` that it alters, of which a merge is asked for. Also while the catalog or the warehouse does not
+    answer, if nothing was stored for certain, or an ``idempotency_key`` finds what was.
     """
     deadline, pause = time.monotonic() + PATIENCE_SECONDS, _FIRST_PAUSE_SECONDS
     while True:
         try:
             return await in_writers_thread(parts, work, *args, **given)
-        except (Conflict, StagingFull) as error:
-            if error.code not in _PASSING or time.monotonic() + pause >= deadline or parts.heads.stopped:
+        except (Conflict, StagingFull, Unavailable) as error:
+            passing = (
+                error.code in _PASSING
+                or isinstance(error, NotStored)
+                or (isinstance(error, Unavailable) and idempotency_key is not None)
+            )
+            if not passing or time.monotonic() + pause >= deadline or parts.heads.stopped:
                 raise
             if error.code is ErrorCode.TABLE_HAS_STAGED_BATCHES:
                 name = (database, error.resource_name or "")

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from app.api.document.components import headers
 from app.api.middleware.audit import NotesDep
-from app.api.routes.batches.batches import Batch, batch_answer
+from app.api.routes.batches.batches import Batch, IdempotencyKey, batch_answer
 from app.api.routes.batches.patience import stored
 from app.api.shared.answers import Answer, EpochMillis, NextPageToken, Told
 from app.api.shared.deps import GRANT, PartsDep, Reading, ReadTable, Writing, WrittenTable
@@ -26,7 +26,7 @@ _TOLD = headers("Location", "Preference-Applied")
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {"model": Batch, "headers": _TOLD, "description": "merged"},
     202: {"headers": _TOLD, "description": "durable"},
-    **problems(409),
+    **problems(409, 422),
 }
 router = APIRouter(prefix=TABLE_PATH, tags=["batches"], responses=PROBLEM_RESPONSES)
 
@@ -91,11 +91,15 @@ async def post_set_aside_events_retry(
     ids: Annotated[
         list[str] | None, Query(alias="id", description="of the events; without any the first thousand are retried")
     ] = None,
+    idempotency_key: IdempotencyKey = None,
     prefer: Annotated[str | None, Header()] = None,
 ) -> Batch:
     """Stage events that were set aside, as if they had come now: after an ALTER, or once a row that they need is there.
 
-    Those that still have faults stay set aside: ``setAsideEvents`` counts them.
+    Those that still have faults stay set aside: ``setAsideEvents`` counts them. A repeated ``Idempotency-Key`` is
+    answered as by ``POST …/batches``.
     """
-    done = await stored(parts, name[0], stage_retried, parts, name, ids or [], request.scope[GRANT].name)
+    sender = request.scope[GRANT].name
+    retried = service.RetriedEvents(parts.database, name, ids or (), sender, idempotency_key)
+    done = await stored(parts, name[0], idempotency_key, stage_retried, parts, retried)
     return await batch_answer(request, response, parts, done, prefer)

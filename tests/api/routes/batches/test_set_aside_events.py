@@ -176,6 +176,19 @@ def test_of_several_that_retry_events_one_stores_them(table: Table, shop: TestCl
     assert (values(shop, 1), kept(shop)) == ([sum(1000 + n for n in range(20))], [])
 
 
+def test_a_retry_whose_answer_was_lost_is_answered_by_its_key(table: Table, shop: TestClient, app: FastAPI) -> None:
+    table()
+    post(shop, [event(1, 1000, 10)])
+    widen(app, shop, "SMALLINT")
+    key = {"Idempotency-Key": "again"}
+    first, second = (shop.post(f"{ASIDE}:retry", headers=key) for _ in range(2))
+    assert (first.status_code, second.status_code) == (202, 202)
+    assert (first.headers.get("Idempotency-Replayed"), second.headers["Idempotency-Replayed"]) == (None, "true")
+    assert first.json()["id"] == second.json()["id"]
+    other = shop.post(f"{ASIDE}:retry", headers=key, params={"id": "another"})
+    assert (other.status_code, other.json()["errorCode"]) == (422, "idempotency_key_reused")
+
+
 def test_several_tables_each_keep_their_own(table: Table, shop: TestClient) -> None:
     table()
     table("u", **ORDERED | {"events.source": "shop.u"})
