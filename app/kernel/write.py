@@ -23,7 +23,7 @@ from app.core.table.keys import partition_text
 from app.core.table.records import TOKEN_COLUMN
 from app.core.table.total_ranges import UNBOUNDED, TotalRanges, joined, total_range
 from app.files.checksums import BLOCK_BYTES, SummedSink
-from app.files.dictionaries import columns_with_dictionaries
+from app.files.encodings import columns_with_dictionaries, encodings_of_shared
 from app.files.layout import (
     Warehouse,
     changelog_folder,
@@ -98,7 +98,8 @@ class FileWriter:
             if not self._warehouse.is_store:
                 self._warehouse.filesystem.create_dir(self._warehouse.path(*self.folder))
             if how.get("use_dictionary", True):
-                how = {**how, "use_dictionary": columns_with_dictionaries(rows)}
+                columns = columns_with_dictionaries(rows)
+                how = {**how, "use_dictionary": columns, "column_encoding": encodings_of_shared(columns)}
             path = self._warehouse.path(*self.folder, self.name)
             stream = self._open.enter_context(self._warehouse.filesystem.open_output_stream(path))
             self._summed = SummedSink(stream)

@@ -18,6 +18,7 @@ from app.core.table.history import UNMERGED, Batch, BatchState, NewBatch
 
 _OVER = (BatchState.MERGED, BatchState.DELETED)
 _LARGEST_NUMBER = 2**63 - 1
+_FILES_AT_ONCE = 500
 # Made once: to build a statement takes as long as to run it.
 _ADDED = batches.insert()
 _NUMBERED = tables.update().where(tables.c.id == sa.bindparam("table")).values(last_batch_number=sa.bindparam("number"))
@@ -228,6 +229,14 @@ class Batches:
         except NotFound:
             return set(files)
         return set(files) - self.live_staging_files(table_id)
+
+    def files_of_batches(self, table_id: str, files: Sequence[str]) -> set[str]:
+        """Return those of ``files`` that batches of the table have or had, so that no upload will still name them."""
+        found: set[str] = set()
+        for start in range(0, len(files), _FILES_AT_ONCE):
+            mine = (batches.c.table_id == table_id) & batches.c.file.in_(files[start:][:_FILES_AT_ONCE])
+            found |= set(self.transaction.execute(sa.select(batches.c.file).where(mine)).scalars())
+        return found
 
     def forget(self, table_id: str, before: datetime, keyed_before: datetime, most: int) -> int:
         """Forget up to ``most`` batches that are merged or withdrawn and were accepted ``before``, those with an

@@ -40,6 +40,7 @@ _MOST_SNAPSHOTS = 100_000
 _FORGOTTEN_AT_ONCE = 1000
 KEYS_KNOWN = timedelta(days=7)
 GRACE = timedelta(hours=1)  # younger files may belong to a merge under way or to a reader that began before the commit
+FILED_GRACE = timedelta(minutes=10)  # for files of batches that are merged and filed: only readers may still need them
 CLOCK_SKEW = timedelta(minutes=5)  # between the catalog's clock, which dates merges, and that of the file system
 CHUNK = 100  # staging files that are removed under one lock of their table
 HELD_SECONDS = 10.0  # a sweep that slept longer may have lost that lock (PostgreSQL gives it up after a minute)
@@ -51,8 +52,9 @@ def sweep(
     database: CatalogDatabase, warehouse: Warehouse, grace: timedelta = GRACE, keys_known: timedelta = KEYS_KNOWN
 ) -> int:
     """Expire partitions, tags, snapshots, and batches and tasks that are over, those with an Idempotency-Key not before
-    ``keys_known``; then remove what nothing names and is older than ``grace``: staging files,
-    runs and changelogs. What expired is as old as its expiry. A folder that a running merge may still write to stays.
+    ``keys_known``; then remove what nothing names and is older than ``grace``: staging files (``FILED_GRACE`` once
+    their batch is over), runs and changelogs. What expired is as old as its expiry. A folder that a running merge may
+    still write to stays.
 
     Returns how many files and folders were removed.
     """
@@ -75,7 +77,9 @@ def sweep(
     for folder in entries(warehouse, warehouse.path()):
         if folder.is_folder and names_table(folder.name.removeprefix(TRIAL_PREFIX)):
             with faults_kept(database.metrics, Upkeep.SWEEP, folder.name):
-                removed += _sweep_table(database, warehouse, folder.name, before)
+                removed += _sweep_table(
+                    database, warehouse, folder.name, before, before + grace - min(grace, FILED_GRACE)
+                )
     return removed
 
 
@@ -192,7 +196,9 @@ def named_of_table(database: CatalogDatabase, table_id: str) -> NamedOfTable:
         )
 
 
-def _sweep_table(database: CatalogDatabase, warehouse: Warehouse, table_id: str, before: datetime) -> int:
+def _sweep_table(
+    database: CatalogDatabase, warehouse: Warehouse, table_id: str, before: datetime, filed_before: datetime
+) -> int:
     folder = table_folder(table_id)
     staging = entries(warehouse, warehouse.path(*folder, "staging"))
     history = entries(warehouse, warehouse.path(*folder, HISTORY_FOLDER))
@@ -201,7 +207,7 @@ def _sweep_table(database: CatalogDatabase, warehouse: Warehouse, table_id: str,
     # What is named is read after the listing: what was accepted or committed in between is not in the list.
     named = named_of_table(database, table_id)
     written_before = before if named.running_since is None else min(before, named.running_since - CLOCK_SKEW)
-    aged = [e.name for e in staging if e.name not in named.staging_files and _older(e, before)]
+    aged = _aged(database, table_id, [e for e in staging if e.name not in named.staging_files], before, filed_before)
     unfit = [e.name for e in history if e.name not in named.history_files and _older(e, before)]
     folders = [(("runs", *run), newest) for run, newest in runs.items() if is_garbage_run(run, named)]
     folders += [
@@ -220,6 +226,16 @@ def _sweep_table(database: CatalogDatabase, warehouse: Warehouse, table_id: str,
     if named.dropped and all(one.is_folder for one in entries(warehouse, root, recursive=True)):
         remove(warehouse, root)
     return removed
+
+
+def _aged(
+    database: CatalogDatabase, table_id: str, unnamed: Sequence[Entry], before: datetime, filed_before: datetime
+) -> list[str]:
+    """Return the staging files from ``before``, and those of batches that are over from ``filed_before``."""
+    old = [entry.name for entry in unnamed if _older(entry, before)]
+    younger = [entry.name for entry in unnamed if not _older(entry, before) and _older(entry, filed_before)]
+    with database.reading() as repository:
+        return old + sorted(repository.batches.files_of_batches(table_id, younger))
 
 
 def _chunks(names: Sequence[str]) -> Iterator[Sequence[str]]:

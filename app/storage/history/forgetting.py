@@ -27,6 +27,7 @@ from app.core.table.upkeep.damage import FileKind, NamedFile
 from app.core.table.upkeep.forgetting import Sought
 from app.files.arrow import arrow_field, field_id
 from app.files.checksums import BLOCK_BYTES, Checksums, SummedSink
+from app.files.encodings import encodings_of_own
 from app.files.folders import at_once
 from app.files.layout import (
     Warehouse,
@@ -233,9 +234,11 @@ def _write(
     path = warehouse.path(*target)
     _make_folder(warehouse, path.rpartition("/")[0])
     how = dict(_HOW[file.kind])
-    if file.kind in (FileKind.HISTORY, FileKind.STAGING):
-        how["use_dictionary"] = list(named_words(schema)) or False
     with opened_parquet(warehouse, file) as parquet:
+        if file.kind in (FileKind.HISTORY, FileKind.STAGING):
+            words = named_words(schema)
+            how["use_dictionary"] = list(words) or False
+            how["column_encoding"] = encodings_of_own(parquet.schema_arrow, words)
         if not warehouse.local:
             with warehouse.filesystem.open_output_stream(path) as stream:
                 return _copied(parquet, stream, schema, sought, how)

@@ -24,6 +24,7 @@ from app.core.table.schema import TableSchema
 from app.core.table.upkeep.damage import NamedFile
 from app.files.arrow import staging_schema
 from app.files.checksums import BLOCK_BYTES, Checksums, SummedSink
+from app.files.encodings import encodings_of_own
 from app.files.folders import at_once
 from app.files.layout import Warehouse, history_file, sync_folder
 from app.files.named_files import (
@@ -323,11 +324,13 @@ def _stored(warehouse: Warehouse, path: str, schema: TableSchema, rows: pa.Table
 def _encoded(file: Any, schema: TableSchema, rows: pa.Table, cut: Cut) -> Checksums:
     summed = SummedSink(file)
     with io.BufferedWriter(summed, BLOCK_BYTES) as sink:
+        words = named_words(schema)
         how = {
             "compression": "zstd",
             # Tokens are looked for; of all else statistics would be read as often, for nothing.
             "write_statistics": [TOKEN_COLUMN],
-            "use_dictionary": list(named_words(schema)) or False,
+            "use_dictionary": list(words) or False,
+            "column_encoding": encodings_of_own(rows.schema, words),
         }
         with pq.ParquetWriter(sink, rows.schema, write_page_checksum=True, **how) as writer:
             for start in range(0, rows.num_rows, cut.group_records):

@@ -25,6 +25,7 @@ from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, TOKEN_COLUMN, R
 from app.core.table.schema import TableSchema
 from app.files.arrow import staged_file_schema, staging_schema
 from app.files.checksums import BLOCK_BYTES, SummedSink
+from app.files.encodings import encodings_of_own
 from app.files.folders import at_once
 from app.files.layout import Warehouse, staging_file, sync_file_system, sync_folder
 from app.files.named_files import decoding, file_of_batch, read_whole
@@ -40,10 +41,9 @@ _FEW_RECORDS = 1000  # to have a context of zstd for each column takes longer th
 STAGED: Final[Mapping[str, Any]] = {
     "compression": "zstd",
     "write_statistics": [TOKEN_COLUMN],
-    "column_encoding": {TOKEN_COLUMN: "DELTA_BINARY_PACKED"},
     "write_page_checksum": True,
 }
-_FEW_STAGED: Final = {**STAGED, "compression": "snappy", "column_encoding": None}
+_FEW_STAGED: Final = {**STAGED, "compression": "snappy"}
 
 
 @dataclass(frozen=True)
@@ -137,10 +137,11 @@ def _write_all(
             written, ignored = written + len(piece), ignored + piece.ignored
             yield piece
 
-    how = _FEW_STAGED if len(first) < _FEW_RECORDS else STAGED
+    written_as, words = staged_file_schema(schema), named_words(schema)
+    few = len(first) < _FEW_RECORDS
+    how = _FEW_STAGED if few else {**STAGED, "column_encoding": encodings_of_own(written_as, words)}
     # Dictionaries of values would cost more than all the rest. Few sets of columns are named by many records.
-    words = list(named_words(schema)) or False
-    with pq.ParquetWriter(sink, staged_file_schema(schema), use_dictionary=words, **how) as writer:
+    with pq.ParquetWriter(sink, written_as, use_dictionary=list(words) or False, **how) as writer:
         for group in row_groups(schema, counted()):
             writer.write_table(group, row_group_size=max(1, len(group)))
     return written, ignored

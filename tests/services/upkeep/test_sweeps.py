@@ -19,7 +19,7 @@ from app.services.merging.merges import request_merge, run_next_merge
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
 from app.services.tables.drops import drop_table
-from app.services.upkeep.sweeps import GRACE, sweep
+from app.services.upkeep.sweeps import FILED_GRACE, GRACE, sweep
 from app.telemetry.entries import Counted, Upkeep
 from tests.services.builders import NO_HISTORY, SUM, compact, create_table, post, schema, snapshot_of, totals
 
@@ -85,6 +85,23 @@ def test_young_garbage_stays_because_it_may_be_named_in_a_moment(site: MergeSite
     assert sweep(site.database, site.warehouse) == 2
     assert not run.exists()
     assert not aside.exists()
+
+
+def test_the_file_of_a_batch_that_is_over_waits_for_its_readers_only(site: MergeSite) -> None:
+    """One that nothing names may belong to a POST under way, and waits longer."""
+    table = create_table(site.database, SUM | NO_HISTORY)
+    merged = post(site.database, site.warehouse, {"id": 1, "n": 1})
+    request_merge(site.database, table.id)
+    run_next_merge(site, "worker")
+    staged = post(site.database, site.warehouse, {"id": 2, "n": 1})
+    under_way = Path(site.warehouse.path(table.id, "staging", "another.parquet"))
+    under_way.write_bytes(b"")
+    age(site, FILED_GRACE.total_seconds() - 60)
+    assert sweep(site.database, site.warehouse) == 0
+    age(site, FILED_GRACE.total_seconds() + 60)
+    assert sweep(site.database, site.warehouse) == 1
+    assert {under_way.name, staged.file} < entries(site, table.id)
+    assert merged.file not in entries(site, table.id)
 
 
 def test_a_withdrawn_batch_is_gone_at_once(site: MergeSite) -> None:

@@ -1,18 +1,23 @@
-"""Which columns of a Parquet file get dictionaries: those that are smaller with one, by what is in their first rows.
+"""How the columns of a Parquet file are encoded: which get dictionaries, and how numbers are written without one.
 
-Arrow makes one for each column that it is asked for, and keeps it where every value comes once: the values stand in it
-and their numbers beside it. Spark's writer looks first.
+Arrow makes a dictionary for each column that it is asked for, and keeps it where every value comes once: the values
+stand in it and their numbers beside it. Spark's writer looks first. So a column gets one if its first rows are smaller
+with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from app.core.table.records import TOKEN_COLUMN
+
+_SORTED_TOKENS: Final[Mapping[str, str]] = {TOKEN_COLUMN: "DELTA_BINARY_PACKED"}
+_LEAST_BITS: Final = 32  # smaller ones are stored in as many
 _LOOKED_AT: Final = 16_384  # rows: about a millisecond a column
 _MOST_BYTES: Final = 2**20  # of a dictionary; the values beyond that are written as they are
 
@@ -24,6 +29,26 @@ def columns_with_dictionaries(rows: pa.Table) -> list[str]:
     looked_at = rows.slice(0, _LOOKED_AT)
     without = {path for name in rows.column_names for path in _without(name, looked_at[name])}
     return [path for path in _paths(rows.schema) if path not in without]
+
+
+def encodings_of_shared(dictionaries: Collection[str]) -> dict[str, str]:
+    """Return how tokens are encoded in files that other systems read: no one asks for them, so any encoding will do."""
+    return {} if TOKEN_COLUMN in dictionaries else dict(_SORTED_TOKENS)
+
+
+def encodings_of_own(schema: pa.Schema, dictionaries: Collection[str] = ()) -> dict[str, str]:
+    """Return how numbers and times are encoded in files that only Keyfold reads, except columns with ``dictionaries``.
+
+    zstd takes a tenth less of them in this way, in the same time. Spark before 4.3 cannot read it, so runs differ.
+    """
+    split = (field for field in schema if _is_split(field.type) and "." not in field.name)
+    encodings = {field.name: "BYTE_STREAM_SPLIT" for field in split if field.name not in dictionaries}
+    return {**encodings, **_SORTED_TOKENS}
+
+
+def _is_split(data_type: pa.DataType) -> bool:
+    whole = pa.types.is_integer(data_type) and data_type.bit_width >= _LEAST_BITS
+    return bool(whole or pa.types.is_date(data_type) or pa.types.is_time(data_type) or pa.types.is_timestamp(data_type))
 
 
 def _without(path: str, values: pa.ChunkedArray) -> Iterator[str]:

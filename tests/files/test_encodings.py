@@ -1,16 +1,17 @@
-"""Columns get dictionaries where that makes files smaller."""
+"""Columns get dictionaries, and other encodings, where that makes files smaller."""
 
 from __future__ import annotations
 
 import io
 from decimal import Decimal
+from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.files.dictionaries import columns_with_dictionaries
+from app.files.encodings import columns_with_dictionaries, encodings_of_own, encodings_of_shared
 
 ROWS = 20_000
 
@@ -62,3 +63,40 @@ def test_columns_are_told_by_their_paths_and_the_file_is_smaller() -> None:
             assert [one.path_in_schema for one in having if one.has_dictionary_page] == chosen
             assert pq.read_table(sink).equals(rows)
     assert sizes[0] < min(sizes[1:])
+
+
+def test_numbers_and_times_of_our_own_files_are_smaller(rng: Random) -> None:
+    columns = {
+        "_kf_token": pa.array(sorted(rng.getrandbits(63) for _ in range(ROWS)), pa.int64()),
+        "n": pa.array([rng.randrange(1_000_000) for _ in range(ROWS)], pa.int64()),
+        "at": pa.array([1_700_000_000_000_000 + rng.getrandbits(40) for _ in range(ROWS)], pa.timestamp("us")),
+    }
+    for name, values in columns.items():
+        rows = pa.table({name: values})
+        assert size(rows, encodings_of_own(rows.schema)) < 0.9 * size(rows, {}), name
+
+
+def test_what_cannot_be_split_is_written_as_it_is() -> None:
+    """A column whose name has a point would be taken for what is in another one."""
+    inner = pa.struct([pa.field("b", pa.string())])
+    fields = [("a", inner), ("a.b", pa.int64()), ("small", pa.int8()), ("few", pa.int64()), ("n", pa.int32())]
+    rows = pa.schema([pa.field("_kf_token", pa.int64()), *(pa.field(*one) for one in fields)]).empty_table()
+    encodings = encodings_of_own(rows.schema, ["few"])
+    assert encodings == {"_kf_token": "DELTA_BINARY_PACKED", "n": "BYTE_STREAM_SPLIT"}
+    assert size(rows, encodings) > 0
+
+
+def test_tokens_with_a_dictionary_keep_it() -> None:
+    assert encodings_of_shared(["_kf_token"]) == {}
+
+
+def size(rows: pa.Table, encodings: dict[str, str]) -> int:
+    sink = io.BytesIO()
+    pq.write_table(rows, sink, compression="zstd", use_dictionary=False, column_encoding=encodings or None)
+    assert pq.read_table(io.BytesIO(sink.getvalue())).equals(rows)
+    return len(sink.getvalue())
+
+
+@pytest.fixture
+def rng() -> Random:
+    return Random(1)
