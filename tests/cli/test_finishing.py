@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from itertools import islice
 from pathlib import Path
 
@@ -225,9 +226,11 @@ def test_status_says_in_a_line_what_a_table_holds(merging: Terminal) -> None:
         f"{table}: 0 rows in 0 runs, 0 B, 20 records in 1 batch staged, the oldest "
     )
     assert merging.run("merge", table, "--wait").returncode == 0
-    line = merging.run("status", table).stdout
+    line, disk, *odd = merging.run("status", table).stdout.splitlines()
     assert line.startswith(f"{table}: 20 rows in 1 run, ")
     assert ", nothing staged, merged " in line
+    assert re.fullmatch(r"on disk +[0-9.]+ KiB live, [0-9.]+ KiB history", disk)
+    assert odd == []
     assert merging.told("status", table)["rows"] == 20
 
 

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from app.catalog.shared.models import (
     batches,
+    changelog_files,
     damages,
     data_files,
     databases,
@@ -56,6 +57,7 @@ class RetainedTotals:
     tags: int = 0
     files: int = 0
     size_bytes: int = 0
+    changelog_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -174,10 +176,11 @@ class Stats:
         return since
 
     def retained(self, table_id: str) -> RetainedTotals:
-        """Return all snapshots, tags and files of the table."""
-        of_files = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(data_files.c.size_bytes), 0))
-        files, size = self.transaction.execute(of_files.where(data_files.c.table_id == table_id)).one()
-        return RetainedTotals(self._count(snapshots, table_id), self._count(tags, table_id), files, int(size))
+        """Return all snapshots, tags, files and changelogs of the table."""
+        files, size = self._files(data_files, table_id)
+        _, changelogs = self._files(changelog_files, table_id)
+        kept, tagged = self._count(snapshots, table_id), self._count(tags, table_id)
+        return RetainedTotals(kept, tagged, files, size, changelogs)
 
     def succeeded(self, table_id: str, kind: TaskKind) -> tuple[int, Task | None]:
         """Return how many merges (or compactions) of the table have succeeded, and the last of them."""
@@ -187,6 +190,11 @@ class Stats:
         newest = sa.select(merges).where(over).order_by(merges.c.finished_at.desc(), merges.c.id).limit(1)
         row = self.transaction.execute(newest).first()
         return listed + forgotten, None if row is None else task_of(row)
+
+    def _files(self, what: sa.Table, table_id: str) -> tuple[int, int]:
+        query = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(what.c.size_bytes), 0))
+        count, size = self.transaction.execute(query.where(what.c.table_id == table_id)).one()
+        return count, int(size)
 
     def _count(self, what: sa.Table, table_id: str) -> int:
         query = sa.select(sa.func.count()).select_from(what).where(what.c.table_id == table_id)

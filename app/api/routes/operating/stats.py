@@ -109,6 +109,30 @@ class History(Answer):
     base_bytes: int = Field(description="bytes of runs that only they name")
 
 
+class Disk(Answer):
+    """The bytes that a table takes, by what they are for; the log of published versions is not counted."""
+
+    live: int = Field(description="data files of the current snapshot")
+    older: int = Field(description="data files that only older snapshots and tags name: snapshot.time-retained")
+    staged: int = Field(description="batches that wait for a merge")
+    history: int = Field(description="records that are kept to explain rows: history.time-retained, history.max-size")
+    changelogs: int = Field(description="changelogs of the snapshots that are kept")
+    images: int = Field(description="images on this machine: KEYFOLD_IMAGE_BYTES")
+
+    @staticmethod
+    def by_use(stats: TableStats, images: int) -> Disk:
+        """Return the sizes; ``images`` are bytes."""
+        live, retained = stats.snapshot.size_bytes if stats.snapshot else 0, stats.retained
+        return Disk(
+            live=live,
+            older=retained.size_bytes - live,
+            staged=stats.staged.size_bytes,
+            history=stats.history.size_bytes,
+            changelogs=retained.changelog_bytes,
+            images=images,
+        )
+
+
 class Stats(Answer):
     """Counts of one moment. Ratios are null where there is nothing to divide by."""
 
@@ -152,10 +176,12 @@ class Stats(Answer):
     merges_wait: MergesWait | None = Field(description="why no merge of the table begins now; null while they do")
     compaction_failure: CompactionFailed | None = Field(description="null where the last compaction succeeded")
     images: ImagesMade
+    disk: Disk
 
 
 @router.get("/stats", operation_id="getTableStats")
 def get_stats(table: ReadTable, repository: Reading, images: ImagesDep, parts: PartsDep) -> Stats:
     """What the table holds, keeps and waits for, its write, read and space amplification, and its images."""
     stats = table_stats(repository, table, spark_answers=parts.spark_ready())
-    return Stats.of(stats, images=ImagesMade.of(image_progress(images, table, stats.snapshot)))
+    made = image_progress(images, table, stats.snapshot)
+    return Stats.of(stats, images=ImagesMade.of(made), disk=Disk.by_use(stats, made.size_bytes))

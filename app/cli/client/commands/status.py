@@ -50,12 +50,13 @@ def _clock(answer: httpx.Response) -> float:
 
 
 def _of_table(table: str, stats: Stats, now: float) -> None:
-    """Say what it holds in one line, then only what is not as it should be."""
+    """Say what it holds in one line and what that takes in another, then only what is not as it should be."""
     rows = stats["storedRows"] if stats["rows"] is None else stats["rows"]
     about = "at most " if stats["rows"] is None else ""
     held = f"{about}{many(rows, 'row')} in {many(stats['runs'], 'run')}, {sized(stats['sizeBytes'])}"
     say(f"{table}: {held}, {_staged(stats['staged'], now)}, {_merged(stats['lastMerge'], now)}")
-    say_pairs([(name, line) for name, line in _odd(stats, now) if line])
+    disk = [f"{sized(size)} {name}" for name, size in stats["disk"].items() if size]
+    say_pairs([("on disk", ", ".join(disk) or "nothing"), *_odd(stats, now)])
 
 
 def _staged(staged: Stats, now: float) -> str:

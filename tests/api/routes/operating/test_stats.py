@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,6 +82,7 @@ def test_a_new_table_has_nothing_to_divide_by(shop: TestClient, table_id: str) -
         "mergesWait": None,
         "compactionFailure": None,
         "images": {"files": 0, "made": 0, "sizeBytes": 0},
+        "disk": {"live": 0, "older": 0, "staged": 0, "history": 0, "changelogs": 0, "images": 0},
     }
 
 
@@ -133,6 +136,26 @@ def test_a_compaction_costs_writes_and_saves_reads(app: FastAPI, shop: TestClien
     assert after["writeAmplification"] == pytest.approx(1 + compacted.size_bytes / before["sizeBytes"])
     assert after["retainedBytes"] == before["retainedBytes"] + compacted.size_bytes
     assert (after["compactions"], after["lastCompaction"]["rows"]) == (1, 4)
+    assert (after["disk"]["live"], after["disk"]["older"]) == (compacted.size_bytes, before["sizeBytes"])
+
+
+def test_each_byte_on_disk_has_one_use(app: FastAPI, shop: TestClient, table_id: str) -> None:
+    """What the folder of a table holds is what is counted: data files, staging files, changelogs."""
+    parts: Parts = app.state.parts
+    shop.post(TABLE, json={"changes": [{"action": "setOption", "key": "changelog-producer", "value": "lookup"}]})
+    for ids in ((1, 2, 3), (3, 4)):
+        stage(shop, *ids)
+        merge_staged(parts.database, parts.warehouse, table_id)
+    stage(shop, 5)
+    disk = stats(shop)["disk"]
+    files = [file for file in Path(parts.warehouse.path(table_id)).rglob("*") if file.is_file()]
+    sizes = Counter[str]()
+    for file in files:
+        sizes[file.relative_to(parts.warehouse.path(table_id)).parts[0]] += file.stat().st_size
+    assert min(disk[use] for use in ("live", "staged", "history", "changelogs")) > 0
+    assert sizes["runs"] == disk["live"] + disk["older"]
+    assert sizes["staging"] == disk["staged"] + disk["history"]
+    assert sizes["changelog"] == disk["changelogs"]
 
 
 def test_why_merges_wait_and_why_compactions_fail_is_told(app: FastAPI, shop: TestClient, table_id: str) -> None:
