@@ -21,6 +21,7 @@ from bench.wide_table import base_records, batch_records
 ROWS, RECORDS, BATCHES = 1_000_000, 100_000, 10
 SMALLER = (1, 10, 100)  # what is divided by, in turn, for a system that does not finish
 OURS = "keyfold"
+_HERE = (OURS, "keyfold_http")  # with this Python
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class Peer:
 
 
 PEERS = (
-    Peer(OURS, "as served, default options", {}),
+    Peer(OURS, "in process, default options", {}),
+    Peer("keyfold_http", "by HTTP, with all that a service does meanwhile", {}),
     Peer("delta", "`merge` with CASE and coalesce", {}),
     Peer("duck_upsert", "`INSERT … ON CONFLICT DO UPDATE`, own file", {}),
     Peer("duck_rewrite", "full join, Parquet file rewritten", {}),
@@ -108,7 +110,7 @@ def _write_input(source: Path, rows: int, records: int, batches: int) -> None:
 
 
 def _run(peer: Peer, rows: int, records: int, python: str, timeout: float, source: Path, own: Path) -> Outcome:
-    program = sys.executable if peer.name == OURS else python
+    program = sys.executable if peer.name in _HERE else python
     command = [program, "-m", f"bench.peers.{peer.name}", str(source), str(own)]
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
