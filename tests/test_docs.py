@@ -48,7 +48,7 @@ ALONE = ["README.md"] + [
 CLI = (ROOT / "docs" / "cli.md").read_text()
 SETTINGS = (ROOT / "docs" / "settings.md").read_text()
 MAP = (ROOT / "docs" / "map.md").read_text()
-AT_THE_TOP = [ROOT / f"{name}.md" for name in ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY")]
+AT_THE_TOP = [ROOT / f"{name}.md" for name in ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY", "bench/README")]
 DOCUMENTS = [*AT_THE_TOP, *sorted(ROOT.glob("docs/**/*.md"))]
 OF_NOW = [page for page in DOCUMENTS if not page.read_text().startswith("Superseded by")]  # others name what was
 # The others call what they name by a short name of their own: /tables/T, /batches/{id}.
