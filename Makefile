@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PEERS := .venv-peers
 PAIMON := .venv-paimon
 SPARK_READERS := .venv-spark-readers
+HELM := .venv-helm
 HOST ?= 127.0.0.1
 PORT ?= 8080
 DATA ?= keyfold-data
@@ -122,6 +123,15 @@ $(SPARK_READERS)/.installed: tests/acceptance/spark_readers/requirements.txt
 	$(PYTHON) -m venv $(SPARK_READERS)
 	$(SPARK_READERS)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
+
+# The schemas of Kubernetes' objects, and Helm, which Go builds: tests/test_rendered_chart.py asks for both.
+$(HELM)/.installed:
+	$(PYTHON) -m venv $(HELM)
+	$(HELM)/bin/python -m pip install --quiet --disable-pip-version-check kubernetes-validate==1.37.0
+	touch $@
+
+$(HELM)/bin/helm: $(HELM)/.installed
+	GOBIN=$(abspath $(HELM)/bin) go install helm.sh/helm/v3/cmd/helm@v3.22.0
 
 # The Python client without asyncio, of the one with it; a test compares what is committed.
 client: $(VENV)/.installed
