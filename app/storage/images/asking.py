@@ -16,7 +16,7 @@ from cachetools import LRUCache
 
 from app.files.layout import Warehouse
 from app.storage.images.lock import builders_lock
-from app.storage.images.requests import ImageName, ImageRequest
+from app.storage.images.requests import STATES, ImageName, ImageRequest
 from app.telemetry.entries import Counted
 from app.telemetry.metrics import Metrics
 
@@ -54,6 +54,7 @@ class Asking:
         self._limit = limit
         self._told = json.dumps({"folder": str(folder), "warehouse": warehouse.root, "limit": limit})
         self._open: dict[ImageName, int] = {}  # in how many looks the request was gone
+        self._answers: set[tuple[str, str]] = set()  # run and file of those that are images of answers
         self._clock = clock
         self._refused: LRUCache[ImageName, _Refusal] = LRUCache(_KNOWN_REFUSALS)
         self._lock = threading.Lock()
@@ -78,10 +79,16 @@ class Asking:
                 self._refuse(name)
                 return
             self._open[name] = 0
+            if name.form != STATES:
+                self._answers.add((name.run_id, name.file))
             if self._thread is None:
                 self._next_start = max(self._next_start, time.monotonic() + _GATHER_SECONDS)
                 self._thread = threading.Thread(target=self._watch, name="images", daemon=True)
                 self._thread.start()
+
+    def awaits_answers(self, run_id: str, file: str) -> bool:
+        """Return whether the answers of a file are asked for, so that lookups may soon do without its state rows."""
+        return (run_id, file) in self._answers
 
     def withdraw(self, table_id: str, run_ids: Container[str]) -> None:
         """Ask no more for images of runs that nothing will look into: of a table that gets a run a second most are gone
@@ -92,6 +99,7 @@ class Asking:
                 self._open.pop(name)
                 name.request_path(self._folder).unlink(missing_ok=True)
                 self._metrics.count(Counted.IMAGES_ASKED, "withdrawn")
+            self._note_answers()
 
     def settled(self, timeout: float) -> bool:
         """Return whether nothing is asked for any more, after at most ``timeout`` seconds."""
@@ -131,6 +139,7 @@ class Asking:
                     self._refused.pop(name, None)
                 else:
                     self._refuse(name)
+            self._note_answers()
             if not self._open:
                 self._thread = None
                 self._starts = 0
@@ -139,6 +148,9 @@ class Asking:
         if self.builds and not running and time.monotonic() >= self._next_start and self._nobody_builds():
             self._start()
         return True
+
+    def _note_answers(self) -> None:
+        self._answers = {(name.run_id, name.file) for name in self._open if name.form != STATES}
 
     def _is_refused(self, name: ImageName) -> bool:
         refusal = self._refused.get(name)

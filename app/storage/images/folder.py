@@ -9,6 +9,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -320,15 +321,19 @@ class Images:
     def want_states(self, table_id: str, run: Run) -> None:
         """As ``want``, of state rows."""
         for file in run.files:
-            self._states(table_id, run, file)
+            name = ImageName(table_id, run.id, file.name, STATES)
+            self._opened(name, partial(ImageRequest, name, file))
 
     def unwant(self, table_id: str, runs: Iterable[Run]) -> None:
         """Have no image made of runs that lookups need no more, where none is yet."""
         self.asking.withdraw(table_id, {run.id for run in runs})
 
     def _states(self, table_id: str, run: Run, file: DataFile) -> Container | None:
+        """Return the image of state rows; else it is asked for, unless answers are on their way, which may do."""
         name = ImageName(table_id, run.id, file.name, STATES)
-        return self._opened(name, lambda: ImageRequest(name, file))
+        if self.asking.awaits_answers(run.id, file.name) and not name.path(self.folder).exists():
+            return None
+        return self._opened(name, partial(ImageRequest, name, file))
 
     def _drop(self, image: Container) -> None:
         """Have an image that is damaged made again."""

@@ -15,7 +15,7 @@ from app.services.rows.lookups import Consistency, Images, imaged_row, row_of
 from app.services.rows.views import View
 from app.services.shared.executor import MergeSite
 from app.services.tables.tables import alter_table
-from tests.services.builders import QUIET, SUM, compact, create_table, merge_staged, post
+from tests.services.builders import QUIET, SUM, compact, create_table, merge_staged, post, totals
 from tests.storage.images.imaged import build, files_of
 
 WIDE = ("shop", "wide")
@@ -191,3 +191,18 @@ def test_the_image_of_a_run_that_a_compaction_replaced_is_not_made(
     ahead.look()
     build(images)
     assert named(files_of(images)) == {run.id for run in seen(views).runs}
+
+
+def test_state_rows_have_images_only_where_they_are_combined(
+    database: CatalogDatabase, images: Images, merged: Callable[..., None]
+) -> None:
+    """A table of one run is answered by its answers alone; until they are made, its Parquet file answers."""
+    images.asking.builds = False
+    table = create_table(database, {**SUM, **QUIET})
+    expected = {1: [False], 2: [False, False, True, True]}
+    for runs, made in expected.items():
+        merged(table)
+        for _ in range(2):
+            assert totals(database, images, table, [1]) == [runs]
+            build(images)
+        assert sorted("states" in path.name for path in files_of(images)) == made

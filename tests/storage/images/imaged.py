@@ -75,8 +75,7 @@ def files_of(images: Images) -> list[Path]:
 def built(images: Images, run: Run, plan: MergePlan = PLAN) -> list[Path]:
     """The images of a run, of answers and of state rows, once they are made."""
     images.want("t1", run, plan.schema, plan)
-    for file in run.files:
-        images.find("t1", run, file.min_token, plan.schema.primary_key, (object(),) * len(plan.schema.primary_key))
+    images.want_states("t1", run)
     build(images)
     return files_of(images)
 
