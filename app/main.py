@@ -19,6 +19,7 @@ from app.api.middleware.auth import Gate
 from app.api.middleware.checks import OnlyChecked
 from app.api.middleware.compressed import Compressed
 from app.api.middleware.conditions import Revalidated
+from app.api.middleware.digested import Digested
 from app.api.middleware.limits import BodyLimit
 from app.api.middleware.observed import Observed, operations_of
 from app.api.middleware.permits import Permits
@@ -169,6 +170,7 @@ def create_app(settings: Settings | None = None, processes: Sequence[str] | None
     if chosen.cors_origins:  # around what answers past the others: the ordinary lookup, and the unforeseen
         app.add_middleware(CORSMiddleware, **CROSS_ORIGIN, allow_origins=chosen.cors_origins)
     app.add_middleware(Compressed)
+    app.add_middleware(Digested)
     app.state.operations = Operations(app.routes)
     return app
 

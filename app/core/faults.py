@@ -27,7 +27,7 @@ class FaultCode(StrEnum):
         "warning: record.absent-columns is not set, so a column that a record leaves out is null to it",
     )
     BAD_DATE = "bad_date", "text that is no date of the calendar, YYYY-MM-DD"
-    BAD_HEADER = "bad_header", "a header of the request is too long or empty"
+    BAD_HEADER = "bad_header", "a header of the request is malformed, too long or empty"
     BAD_ROW_KIND = "bad_row_kind", "a record's row kind is none of +I, -U, +U and -D"
     BAD_TIME = "bad_time", "text that is no time of day, HH:MM:SS"
     BAD_TIMESTAMP = (
@@ -199,6 +199,7 @@ class FaultCode(StrEnum):
     UNSUPPORTED_TYPE = "unsupported_type", "a type of Paimon's that cannot be held here"
     UNUSABLE_EVENT = "unusable_event", "a change event is no change of a row, or lacks the row"
     WAREHOUSE_NOT_WRITABLE = "warehouse_not_writable", "the warehouse cannot be written"
+    WRONG_DIGEST = "wrong_digest", "the body is not the one that its Content-Digest says"
     WRONG_FIELD_COUNT = "wrong_field_count", "a line of CSV has more or fewer fields than the header"
     WRONG_KEY_LENGTH = "wrong_key_length", "a key has more or fewer values than the primary key has columns"
     WRONG_SIGNATURE = "wrong_signature", "the request's signature lacks a part, is too old, or was made by no token"

@@ -275,6 +275,9 @@ REQUESTS: Mapping[FaultCode, Case] = {
     FaultCode.BAD_HEADER: asked(
         "POST", "{table}/batches", json={"records": []}, headers={"Idempotency-Key": "x" * 300}
     ),
+    FaultCode.WRONG_DIGEST: asked(
+        "POST", "{table}/batches", json={"records": []}, headers={"Content-Digest": f"sha-256=:{'A' * 43}=:"}
+    ),
     FaultCode.BOOL_PARSING: asked("POST", TABLES, params={"validateOnly": "perhaps"}, json={}),
     FaultCode.BOOL_TYPE: asked("POST", "{table}/tags", json={"tagName": "v", "ignoreIfExists": None}),
     FaultCode.CHANGED_SINCE: asked("DELETE", "{table}", headers={"If-Match": '"1"'}),

@@ -88,6 +88,7 @@ _HEADERS: Final[Mapping[str, tuple[str, str]]] = {
     "ETag": ("string", "of this answer: send it as If-None-Match, 304 says that it is the same"),
     "Cache-Control": ("string", "private, no-cache: keep it for one user, and ask with its ETag before it is used"),
     "Vary": ("string", "the headers of the request that this answer was made for"),
+    "Content-Digest": ("string", "of this answer as it is sent, where Want-Content-Digest asked for one (RFC 9530)"),
     "Location": ("string", "the path of what the request has made or asked for"),
     "Retry-After": ("integer", "seconds to wait before the request is sent again, or what was accepted looked at"),
     "WWW-Authenticate": ("string", "Bearer"),

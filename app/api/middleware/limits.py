@@ -20,6 +20,7 @@ from app.api.shared.paths import CATALOG_PATH, TABLE_PATH, TABLES_BATCHES_PATH
 from app.api.shared.refusals import refuse
 from app.core.errors import FaultCode, KeyfoldError, TooLarge, TooSlow, Violation
 from app.http.callers import CREDENTIAL_PATHS
+from app.http.digests import ContentDigest
 from app.http.uploads import ROOM, ROW_FORM_PATHS, SIGN_PATHS, SPOOLED, UPLOAD_FORM_PATH
 from app.settings import Settings
 from app.storage.staging.spool import Content, Room, Spool
@@ -106,10 +107,11 @@ class BodyLimit:
 
     async def _body(self, scope: Scope, receive: Receive, send: Send, spool: Spool) -> Content | None:
         """Return the body; None if it was refused, or if the client went before its end."""
-        most = self.limits.of(scope["method"], scope["path"])
+        most, headers = self.limits.of(scope["method"], scope["path"]), Request(scope).headers
         try:
-            _check_declared(Request(scope).headers.get("content-length", ""), most)
-            return spool.content() if await _read(receive, most, self.pace, spool) else None
+            _check_declared(headers.get("content-length", ""), most)
+            digest = ContentDigest.of(headers)
+            return spool.content() if await _read(receive, most, self.pace, spool, digest) else None
         except KeyfoldError as error:
             spool.close()
             await refuse(scope, receive, send, error)
@@ -139,9 +141,9 @@ def _check_declared(length: str, most: int) -> None:
         raise too_large(most)
 
 
-async def _read(receive: Receive, most: int, pace: Pace, spool: Spool) -> bool:
-    """Fill ``spool`` with the body; false if the client went before its end. Raise ``TooLarge``, ``TooSlow``, and
-    ``Unavailable`` when there is no room for it.
+async def _read(receive: Receive, most: int, pace: Pace, spool: Spool, digest: ContentDigest | None) -> bool:
+    """Fill ``spool`` with the body; false if the client went before its end. Raise ``TooLarge``, ``TooSlow``,
+    ``Unavailable`` when there is no room for it, ``Invalid`` if it has another ``digest``.
     """
     more, began = True, time.monotonic()
     while more:
@@ -149,11 +151,15 @@ async def _read(receive: Receive, most: int, pace: Pace, spool: Spool) -> bool:
         if message["type"] == "http.disconnect":
             return False
         spool.add(message.get("body", b""))
+        if digest is not None:
+            digest.add(message.get("body", b""))
         more = message.get("more_body", False)
         if spool.size > most:
             raise too_large(most)
         if spool.due:
             await run_sync(spool.spill)
+    if digest is not None:
+        digest.check()
     return True
 
 

@@ -80,7 +80,7 @@ PageToken = Annotated[
     responses={
         200: {
             "description": "rows, by token; in a table with partitions by partition and token",
-            "headers": headers(*SEEN, NEXT_PAGE_HEADER, "Link"),
+            "headers": headers(*SEEN, NEXT_PAGE_HEADER, "Link", "Content-Digest"),
             "content": {name: {"schema": dict(writer.schema)} for name, writer in WRITERS.items()},
         }
     },

@@ -1,0 +1,98 @@
+"""Answers with the digest that their caller asks for (RFC 9530): ``Want-Content-Digest``."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any, Final
+
+from anyio import SpooledTemporaryFile
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api.shared.refusals import refuse
+from app.core.errors import KeyfoldError
+from app.http.digests import CONTENT_DIGEST, WANT_CONTENT_DIGEST, digest_field, new_digest, wanted_digest
+
+_MEMORY_BYTES: Final = 2**20  # of an answer; the rest waits in a temporary file
+_MOST_BYTES: Final = 2**27  # of an answer: a page of a scan is half of it at most
+_MOST_HELD_BYTES: Final = 2**30  # of all answers
+_PART_BYTES: Final = 2**18
+_NAME: Final = WANT_CONTENT_DIGEST.encode()
+
+
+class Digested:
+    """Holds an answer back until its digest is known, as it goes out: compressed, if it is. What is too large has no
+    digest, which is a wish. Nor has a stream of events, which never ends, or an answer without a body.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self.held_bytes = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http" or scope["method"] == "HEAD" or all(name != _NAME for name, _ in scope["headers"]):
+            await self.app(scope, receive, send)
+            return
+        try:
+            algorithm = wanted_digest(",".join(Headers(scope=scope).getlist(WANT_CONTENT_DIGEST)))
+        except KeyfoldError as error:
+            await refuse(scope, receive, send, error)
+            return
+        if algorithm is None:
+            await self.app(scope, receive, send)
+            return
+        async with SpooledTemporaryFile(max_size=_MEMORY_BYTES) as file:
+            answer = _Answer(send, algorithm, file, self)
+            try:
+                await self.app(scope, receive, answer.take)
+            finally:
+                self.held_bytes -= answer.size
+
+
+class _Answer:
+    """An answer on its way to ``send``: ``size`` bytes of it are held in ``file``."""
+
+    def __init__(self, send: Send, algorithm: str, file: SpooledTemporaryFile[bytes], held: Digested) -> None:
+        self.size = 0
+        self._send, self._algorithm, self._file, self._all = send, algorithm, file, held
+        self._digest: Any = new_digest(algorithm)
+        self._start: Message | None = None  # until it is sent
+
+    async def take(self, message: Message) -> None:
+        """Take the next message of the application."""
+        if message["type"] == "http.response.start" and not _is_without(message):
+            self._start = message
+        elif message["type"] != "http.response.body" or self._start is None:
+            await self._send(message)
+        elif self._has_room(len(message.get("body", b""))):
+            await self._hold(message.get("body", b""))
+            if not message.get("more_body", False):
+                field = digest_field(self._algorithm, self._digest.digest())
+                MutableHeaders(scope=self._start)[CONTENT_DIGEST] = field
+                await self._let_go(self._start)
+                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        else:
+            await self._let_go(self._start)
+            await self._send(message)
+
+    def _has_room(self, more: int) -> bool:
+        return self.size + more <= _MOST_BYTES and self._all.held_bytes + more <= _MOST_HELD_BYTES
+
+    async def _hold(self, part: bytes) -> None:
+        self.size += len(part)
+        self._all.held_bytes += len(part)
+        self._digest.update(part)
+        await self._file.write(part)
+
+    async def _let_go(self, start: Message) -> None:
+        self._start = None
+        await self._send(start)
+        await self._file.seek(0)
+        while part := await self._file.read(_PART_BYTES):
+            await self._send({"type": "http.response.body", "body": part, "more_body": True})
+
+
+def _is_without(start: Message) -> bool:
+    media_type = Headers(raw=start["headers"]).get("content-type", "")
+    return start["status"] == HTTPStatus.NOT_MODIFIED or media_type.startswith("text/event-stream")

@@ -1,0 +1,89 @@
+"""Digests of what is sent and answered (RFC 9530): ``Content-Digest`` and ``Want-Content-Digest``."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Self
+
+from http_sfv.dictionary import Dictionary
+from starlette.datastructures import Headers
+
+from app.core.errors import FaultCode, Invalid, Violation
+
+CONTENT_DIGEST: Final = "content-digest"
+WANT_CONTENT_DIGEST: Final = "want-content-digest"
+_EXAMPLES: Final = {CONTENT_DIGEST: "sha-256=:<base64>:", WANT_CONTENT_DIGEST: "sha-256=1"}
+# The algorithms that the RFC calls active; any other may be ignored.
+_ALGORITHMS: Final[Mapping[str, Callable[[], Any]]] = {"sha-256": hashlib.sha256, "sha-512": hashlib.sha512}
+
+
+class ContentDigest:
+    """What a sender says of a body, compared with the body as it comes."""
+
+    def __init__(self, said: Mapping[str, bytes]) -> None:
+        self._said = said
+        self._found = {name: _ALGORITHMS[name]() for name in said}
+
+    @classmethod
+    def of(cls, headers: Headers) -> Self | None:
+        """Return it; None where nothing is said by an algorithm that is known. Raise ``Invalid``."""
+        lines = headers.getlist(CONTENT_DIGEST)
+        said = _members(CONTENT_DIGEST, ",".join(lines)) if lines else {}
+        if any(not isinstance(value, bytes) for value in said.values()):
+            raise _bad_header(CONTENT_DIGEST)
+        return cls(said) if said else None
+
+    def add(self, part: bytes) -> None:
+        """Take the next part of the body."""
+        for found in self._found.values():
+            found.update(part)
+
+    def check(self) -> None:
+        """Raise ``Invalid`` if the body is another one."""
+        for name, said in self._said.items():
+            found = self._found[name].digest()
+            if found != said:
+                message = f"the body has the {name} {written(found)}, its Content-Digest says {written(said)}"
+                fix = "send the body again: it was altered or cut, or it was compressed after its digest was made"
+                raise Invalid(message, violations=[Violation("", FaultCode.WRONG_DIGEST, message, fix)])
+
+
+def wanted_digest(header: str) -> str | None:
+    """Return the algorithm that a caller prefers of those that are known. Raise ``Invalid``."""
+    weights = _members(WANT_CONTENT_DIGEST, header)
+    if any(type(weight) is not int for weight in weights.values()):
+        raise _bad_header(WANT_CONTENT_DIGEST)
+    return max((name for name in weights if weights[name]), key=weights.__getitem__, default=None)
+
+
+def new_digest(algorithm: str) -> Any:
+    """Return a hash, as ``hashlib`` has it, of one of the known algorithms."""
+    return _ALGORITHMS[algorithm]()
+
+
+def digest_field(algorithm: str, digest: bytes) -> str:
+    """Return the value of ``Content-Digest``."""
+    return f"{algorithm}={written(digest)}"
+
+
+def written(digest: bytes) -> str:
+    """Return bytes as a structured field has them (RFC 8941)."""
+    return f":{base64.b64encode(digest).decode()}:"
+
+
+def _members(name: str, header: str) -> dict[str, Any]:
+    """Return what a header says by known algorithms."""
+    found = Dictionary()
+    try:
+        found.parse(header.encode("latin-1"))
+    except ValueError as error:
+        raise _bad_header(name) from error
+    return {one: getattr(item, "value", None) for one, item in found.items() if one in _ALGORITHMS}
+
+
+def _bad_header(name: str) -> Invalid:
+    message = f"the header {name.title()} is not written as RFC 9530 has it"
+    fix = f"write {name.title()}: {_EXAMPLES[name]}"
+    return Invalid(message, violations=[Violation("", FaultCode.BAD_HEADER, message, fix)])
