@@ -112,24 +112,26 @@ class History(Answer):
 class Disk(Answer):
     """The bytes that a table takes, by what they are for; the log of published versions is not counted."""
 
-    live: int = Field(description="data files of the current snapshot")
-    older: int = Field(description="data files that only older snapshots and tags name: snapshot.time-retained")
-    staged: int = Field(description="batches that wait for a merge")
-    history: int = Field(description="records that are kept to explain rows: history.time-retained, history.max-size")
-    changelogs: int = Field(description="changelogs of the snapshots that are kept")
-    images: int = Field(description="images on this machine: KEYFOLD_IMAGE_BYTES")
+    live_bytes: int = Field(description="data files of the current snapshot")
+    older_bytes: int = Field(description="data files that only older snapshots and tags name: snapshot.time-retained")
+    staged_bytes: int = Field(description="batches that wait for a merge")
+    history_bytes: int = Field(
+        description="records that are kept to explain rows: history.time-retained, history.max-size"
+    )
+    changelog_bytes: int = Field(description="changelogs of the snapshots that are kept")
+    image_bytes: int = Field(description="images on this machine: KEYFOLD_IMAGE_BYTES")
 
     @staticmethod
     def by_use(stats: TableStats, images: int) -> Disk:
         """Return the sizes; ``images`` are bytes."""
         live, retained = stats.snapshot.size_bytes if stats.snapshot else 0, stats.retained
         return Disk(
-            live=live,
-            older=retained.size_bytes - live,
-            staged=stats.staged.size_bytes,
-            history=stats.history.size_bytes,
-            changelogs=retained.changelog_bytes,
-            images=images,
+            live_bytes=live,
+            older_bytes=retained.size_bytes - live,
+            staged_bytes=stats.staged.size_bytes,
+            history_bytes=stats.history.size_bytes,
+            changelog_bytes=retained.changelog_bytes,
+            image_bytes=images,
         )
 
 

@@ -55,7 +55,7 @@ def _of_table(table: str, stats: Stats, now: float) -> None:
     about = "at most " if stats["rows"] is None else ""
     held = f"{about}{many(rows, 'row')} in {many(stats['runs'], 'run')}, {sized(stats['sizeBytes'])}"
     say(f"{table}: {held}, {_staged(stats['staged'], now)}, {_merged(stats['lastMerge'], now)}")
-    disk = [f"{sized(size)} {name}" for name, size in stats["disk"].items() if size]
+    disk = [f"{sized(size)} {name.removesuffix('Bytes')}" for name, size in stats["disk"].items() if size]
     say_pairs([("on disk", ", ".join(disk) or "nothing"), *_odd(stats, now)])
 
 

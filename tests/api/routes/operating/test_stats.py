@@ -82,7 +82,9 @@ def test_a_new_table_has_nothing_to_divide_by(shop: TestClient, table_id: str) -
         "mergesWait": None,
         "compactionFailure": None,
         "images": {"files": 0, "made": 0, "sizeBytes": 0},
-        "disk": {"live": 0, "older": 0, "staged": 0, "history": 0, "changelogs": 0, "images": 0},
+        "disk": dict.fromkeys(
+            ("liveBytes", "olderBytes", "stagedBytes", "historyBytes", "changelogBytes", "imageBytes"), 0
+        ),
     }
 
 
@@ -136,7 +138,7 @@ def test_a_compaction_costs_writes_and_saves_reads(app: FastAPI, shop: TestClien
     assert after["writeAmplification"] == pytest.approx(1 + compacted.size_bytes / before["sizeBytes"])
     assert after["retainedBytes"] == before["retainedBytes"] + compacted.size_bytes
     assert (after["compactions"], after["lastCompaction"]["rows"]) == (1, 4)
-    assert (after["disk"]["live"], after["disk"]["older"]) == (compacted.size_bytes, before["sizeBytes"])
+    assert (after["disk"]["liveBytes"], after["disk"]["olderBytes"]) == (compacted.size_bytes, before["sizeBytes"])
 
 
 def test_each_byte_on_disk_has_one_use(app: FastAPI, shop: TestClient, table_id: str) -> None:
@@ -152,10 +154,10 @@ def test_each_byte_on_disk_has_one_use(app: FastAPI, shop: TestClient, table_id:
     sizes = Counter[str]()
     for file in files:
         sizes[file.relative_to(parts.warehouse.path(table_id)).parts[0]] += file.stat().st_size
-    assert min(disk[use] for use in ("live", "staged", "history", "changelogs")) > 0
-    assert sizes["runs"] == disk["live"] + disk["older"]
-    assert sizes["staging"] == disk["staged"] + disk["history"]
-    assert sizes["changelog"] == disk["changelogs"]
+    assert min(disk[f"{use}Bytes"] for use in ("live", "staged", "history", "changelog")) > 0
+    assert sizes["runs"] == disk["liveBytes"] + disk["olderBytes"]
+    assert sizes["staging"] == disk["stagedBytes"] + disk["historyBytes"]
+    assert sizes["changelog"] == disk["changelogBytes"]
 
 
 def test_why_merges_wait_and_why_compactions_fail_is_told(app: FastAPI, shop: TestClient, table_id: str) -> None:
