@@ -45,6 +45,7 @@ SHOWN = [
     "/console/new",
     "/console/new?kind=json",
     "/console/new?kind=sample",
+    "/console/new?kind=columns",
     "/console/playground",
     "/console/operations",
     "/console/operations?as=tables",

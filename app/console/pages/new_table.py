@@ -1,4 +1,4 @@
-"""Make a table: of SQL, of a schema in JSON, or of a sample of its records."""
+"""Make a table: of SQL, of a schema in JSON, of a sample of its records, or of a form of its columns."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Final
 
 from starlette.responses import Response
 
+from app.console.pages.new_columns import BEGINNING, columns_sent, columns_told
 from app.console.parts.curl import database_path
 from app.console.parts.words import segment
 from app.console.site.visits import Page, Visit
@@ -17,6 +18,7 @@ from app.core.access import Role
 from app.core.errors import AlreadyExists, Conflict, Invalid, KeyfoldError, NotFound
 from app.http.kinds import status_of
 from app.services.shared.pages import PageRequest
+from app.services.tables.column_forms import ColumnForm
 from app.services.tables.databases import create_database, list_databases
 from app.services.tables.ddl import create_declared, declared_tables
 from app.services.tables.drafts import Draft, DraftKind, Verdict, body_of, judged
@@ -25,6 +27,8 @@ from app.services.tables.tables import create_table
 
 NEW_PATH: Final = "/console/new"
 SAMPLE: Final = "sample"
+COLUMNS: Final = "columns"
+_WRITTEN: Final = (DraftKind.SQL.value, DraftKind.JSON.value)
 _MOST_DATABASES: Final = 200  # that the form offers; any other can be typed
 _REPAIR: Final = "repair-"
 _BEGINNINGS: Final = {
@@ -49,12 +53,13 @@ _BEGINNINGS: Final = {
 }""",
     SAMPLE: """{"id": 7, "edited": "2026-03-01T10:05:00", "status": "packed", "city": "Lyon"}
 {"id": 7, "booked": "2026-03-01T10:01:00", "paid": "25.00"}""",
+    COLUMNS: "",
 }
 
 
 @dataclass(frozen=True)
 class _Form:
-    """What the form says; ``kind`` is a ``DraftKind``, or a sample."""
+    """What the form says; ``kind`` is a ``DraftKind``, a sample, or columns."""
 
     kind: str
     database: str
@@ -72,7 +77,8 @@ def show_form(visit: Visit) -> Response:
     kind = visit.asked("kind", DraftKind.SQL.value)
     kind = kind if kind in _BEGINNINGS else DraftKind.SQL.value
     known = _databases(visit)
-    database = visit.asked("database") or (known[0] if known else "shop")
+    # Of several none is chosen in advance: a table in the wrong one is found late.
+    database = visit.asked("database") or (known[0] if len(known) == 1 else "" if known else "shop")
     return _page(visit, _Form(kind, database, "orders", _BEGINNINGS[kind]))
 
 
@@ -88,6 +94,8 @@ def send_form(visit: Visit) -> Response:
     form, action = _sent(visit), visit.form.get("action", "")
     if form.kind == SAMPLE:
         return _guess(visit, form)
+    if form.kind == COLUMNS:
+        return _fill_in(visit, form, columns_sent(form.name, visit.form), action)
     if action == "make":
         return _make(visit, form)
     if action.startswith(_REPAIR):
@@ -103,10 +111,17 @@ def _sent(visit: Visit) -> _Form:
 
 
 def _verdict(visit: Visit, form: _Form) -> Verdict | None:
-    return None if form.kind == SAMPLE else judged(form.draft, visit.parts.settings.catalog_bounds)
+    return None if form.kind not in _WRITTEN else judged(form.draft, visit.parts.settings.catalog_bounds)
 
 
-def _page(visit: Visit, form: _Form, *, guess: Guess | None = None, error: KeyfoldError | None = None) -> Response:
+def _page(
+    visit: Visit,
+    form: _Form,
+    *,
+    guess: Guess | None = None,
+    columns: ColumnForm = BEGINNING,
+    error: KeyfoldError | None = None,
+) -> Response:
     known, verdict = _databases(visit), _verdict(visit, form)
     return visit.page(
         "pages/new_table.html",
@@ -117,6 +132,7 @@ def _page(visit: Visit, form: _Form, *, guess: Guess | None = None, error: Keyfo
         guess=guess,
         error=error,
         curls=_curls(visit, form, verdict),
+        **(columns_told(columns) if form.kind == COLUMNS else {}),
     )
 
 
@@ -144,6 +160,17 @@ def _guess(visit: Visit, form: _Form) -> Response:
     except Invalid as invalid:
         return _page(visit, form, error=invalid)
     return _page(visit, replace(form, kind=DraftKind.SQL.value, text=guess.ddl), guess=guess)
+
+
+def _fill_in(visit: Visit, form: _Form, columns: ColumnForm, action: str) -> Response:
+    """The table as SQL, to be looked at and made; the form again where it says none, or more lines are asked for."""
+    if action == "more":
+        return _page(visit, form, columns=columns)
+    try:
+        ddl = columns.ddl(visit.parts.settings.catalog_bounds.table)
+    except Invalid as invalid:
+        return _page(visit, form, columns=columns, error=invalid)
+    return _page(visit, replace(form, kind=DraftKind.SQL.value, text=ddl))
 
 
 def _mended(visit: Visit, form: _Form, place: str) -> str:

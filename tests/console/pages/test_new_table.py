@@ -158,3 +158,67 @@ def test_what_is_made_is_in_the_audit_log(tmp_path_factory: pytest.TempPathFacto
         lines = log.read_text()
     assert '"operation":"createDatabase","database":"shop"' in lines
     assert '"operation":"createTablesFromDdl","database":"shop","tables":["orders"],"outcome":"done"' in lines
+
+
+def filled_in(browser: Browser, *columns: tuple[str, str, bool, str], action: str = "write", **more: str) -> str:
+    browser.get("/console/new")
+    form = {"kind": "columns", "database": "shop", "name": "orders", "engine": "aggregation", "order": "", **more}
+    for place, (name, data_type, in_key, function) in enumerate(columns):
+        form |= {f"name.{place}": name, f"type.{place}": data_type, f"function.{place}": function}
+        form |= {f"key.{place}": "on"} if in_key else {}
+    return str(browser.send("/console/new", **form, action=action).text)
+
+
+def test_columns_that_are_filled_in_become_sql_that_is_checked(browser: Browser) -> None:
+    page = filled_in(
+        browser,
+        ("id", "BIGINT", True, ""),
+        ("paid", "DECIMAL(10, 2)", False, "sum"),
+        ("at", "INT", False, ""),
+        order="at",
+    )
+    text = text_in(page)
+    for part in (
+        "`id` BIGINT",
+        "PRIMARY KEY (`id`)",
+        "'fields.paid.aggregate-function' = 'sum'",
+        "'sequence.field' = 'at'",
+    ):
+        assert part in text, text
+    assert "fault" not in words(page)
+    assert "tables:fromDdl" in page
+    assert sent(browser, "make", text=text) == "/console/tables/shop/orders"
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ([("id", "BIGINT", False, "")], "primary key"),
+        ([("id", "BIGINT", True, ""), ("n", "STRNG", False, "")], "STRNG"),
+        ([("id", "BIGINT", True, ""), ("n", "STRING", False, "sum")], "sum"),
+        ([("id", "BIGINT", True, ""), ("id", "INT", False, "")], "id"),
+    ],
+)
+def test_what_is_filled_in_stays_beside_its_faults(
+    browser: Browser, columns: list[tuple[str, str, bool, str]], said: str
+) -> None:
+    page = filled_in(browser, *columns)
+    [notice] = re.findall(r'role="alert">(.*?)</div>', page, re.DOTALL)
+    assert said in words(notice)
+    for place, (name, data_type, *_) in enumerate(columns):
+        assert f'name="name.{place}" value="{name}"' in page
+        assert f'name="type.{place}" value="{data_type}"' in page
+
+
+def test_there_are_always_empty_lines_for_more_columns(browser: Browser) -> None:
+    page = filled_in(browser, *[(f"c{n}", "INT", not n, "") for n in range(9)], action="more")
+    assert 'name="name.8" value="c8"' in page
+    assert 'name="name.11" value=""' in page
+
+
+def test_of_several_databases_none_is_chosen_in_advance(browser: Browser) -> None:
+    for name in ("crm", "shop"):
+        browser.client.post(DATABASES, json={"name": name})
+        chosen = re.search(r'id="database" name="database" value="(\w*)"', browser.get("/console/new").text)
+        assert chosen is not None
+        assert chosen[1] == ("crm" if name == "crm" else "")

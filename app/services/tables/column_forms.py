@@ -1,0 +1,50 @@
+"""A table that somebody fills in, column by column, as the CREATE TABLE that it comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from app.core.ddl.writer import table_ddl
+from app.core.table.options.entries import MergeEngine
+from app.core.table.schema_bounds import DEFAULT_BOUNDS, SchemaBounds
+from app.core.types.dialects import Dialect
+from app.services.tables.tables import validate_table
+
+
+@dataclass(frozen=True)
+class FormColumn:
+    """A column: its type in SQL, whether it is of the key, and how its values fold, empty where the engine says it."""
+
+    name: str
+    type: str
+    in_key: bool
+    function: str
+
+
+@dataclass(frozen=True)
+class ColumnForm:
+    """A table; ``order`` is the column that says which record is later, empty for the order of arrival."""
+
+    name: str
+    engine: MergeEngine
+    order: str
+    columns: Sequence[FormColumn]
+
+    def ddl(self, bounds: SchemaBounds = DEFAULT_BOUNDS.table) -> str:
+        """Return the statement. Raise ``Invalid`` with every fault."""
+        fields = [
+            {"id": place, "name": one.name, "type": f"{one.type} NOT NULL" if one.in_key else one.type}
+            for place, one in enumerate(self.columns)
+        ]
+        keys = [one.name for one in self.columns if one.in_key]
+        body = {"fields": fields, "primaryKeys": keys, "options": dict(self._options())}
+        return table_ddl(self.name, validate_table(self.name, body, bounds), Dialect.FLINK)
+
+    def _options(self) -> Iterator[tuple[str, str]]:
+        yield "merge-engine", self.engine.value
+        if self.order:
+            yield "sequence.field", self.order
+        for one in self.columns:
+            if one.function and not one.in_key:
+                yield f"fields.{one.name}.aggregate-function", one.function
