@@ -115,6 +115,19 @@ def test_a_row_is_shown_as_it_was_in_a_snapshot_and_after_a_record(browser: Brow
 
 
 @pytest.mark.usefixtures("story")
+@pytest.mark.parametrize("asked", ["", "&asOf=1", "&step=2.0"])
+def test_the_row_is_the_first_card_and_its_header_goes_back_in_time(browser: Browser, asked: str) -> None:
+    page = browser.get(f"{PAGE}?key=1{asked}").text
+    card = page[page.index('<section class="card"') :]
+    header, rest = card.split("</header>", 1)
+    assert '<h2 id="value"' in header
+    assert 'type="range"' in header
+    assert header.count("<li><a href=") == 8
+    assert ("Back to now" in header) == bool(asked)
+    assert '<table class="values">' in rest[: rest.index("</section>")]
+
+
+@pytest.mark.usefixtures("story")
 def test_every_moment_has_a_link_and_one_of_them_is_current(browser: Browser) -> None:
     browser.text(f"{PAGE}?key=1")
     listed = re.findall(r'<li><a href="([^"]+)"( aria-current="true")?>([^<]+)', browser.shown)

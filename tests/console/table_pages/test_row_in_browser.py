@@ -77,12 +77,16 @@ def test_a_story_is_read_and_gone_back_in_without_a_script(chrome: Browser, serv
 def test_the_slider_goes_back_step_by_step_and_keeps_the_focus(chrome: Browser, service: Client) -> None:
     with person(chrome, str(service.base_url)) as window:
         window.open(f"{ROW}?key=1")
+        window.page.evaluate("window.sameDocument = true")
         window.page.get_by_label("Moment").focus()
         window.page.keyboard.press("ArrowLeft")
         window.page.get_by_role("heading", name="The row after record 0 of batch 4").wait_for()
         window.page.keyboard.press("ArrowLeft")
         window.page.get_by_role("heading", name="The row after record 0 of batch 3").wait_for()
         assert "step=3.0" in window.page.url
+        assert window.page.get_by_role("heading", name="What if?").count() == 0
+        assert window.page.get_by_role("link", name="Back to now").is_visible()
+        assert window.page.evaluate("window.sameDocument") is True
         assert window.page.evaluate("document.activeElement.id") == "when"
         assert window.axe() == []
         assert window.complaints == []
