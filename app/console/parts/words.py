@@ -9,6 +9,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from app.core.quantities import briefly, counted, many, numbered, sized, spanned
+from app.services.explaining.explained import RecordPlace
 
 LONGEST_TEXT: Final = 200
 
@@ -55,6 +56,16 @@ def shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+def nth(position: int) -> str:
+    """Return the number of what stands at ``position``: positions count from 0, people from 1."""
+    return counted(position + 1)
+
+
+def placed(record: RecordPlace) -> str:
+    """Return which record it is: its batch, and its number in it."""
+    return f"batch {record.number}, record {nth(record.position)}"
+
+
 FILTERS: Final[Mapping[str, Callable[..., str]]] = {
     "counted": counted,
     "many": many,
@@ -70,4 +81,6 @@ FILTERS: Final[Mapping[str, Callable[..., str]]] = {
     "query": query,
     "cut": cut,
     "shown": shown,
+    "nth": nth,
+    "placed": placed,
 }

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from app.console.parts.curl import table_path
 from app.console.parts.lanes import cells
+from app.console.parts.words import placed
 from app.console.site.tabs import address_of_table
 from app.console.site.visits import Page, Visit
 from app.console.table_pages.batches import sent_batch
@@ -247,7 +248,7 @@ def _stops(asked: _Asked, view: RowView) -> list[Stop]:
     for number, step in enumerate(steps):
         place = place_of(step)
         if place:
-            words = f"after record {step.record.position} of batch {step.record.number}" if step.record else ""
+            words = f"after {placed(step.record)}" if step.record else ""
             stops.append(Stop(words, asked.step_url(place), asked.step == place))
         following = steps[number + 1].snapshot if number + 1 < len(steps) else None
         if step.snapshot in view.snapshots and following != step.snapshot:

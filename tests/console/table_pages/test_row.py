@@ -17,6 +17,7 @@ from app.core.access import Role
 from app.http.parts import Parts
 from tests.api.conftest import TABLES
 from tests.console.conftest import Browser, words
+from tests.console.merged import MergedTable
 from tests.services.builders import merge_staged
 
 HOSTILE = "<b onx=1>\"'&{{7*7}}"
@@ -76,11 +77,11 @@ def test_a_value_is_told_beside_the_merged_one_with_the_record_that_it_came_from
     told = rows_of(browser.shown, "values")
     assert told[1:] == [
         "id 1 the key",
-        "scanned 10 10 batch 1, record 0",
-        "place Lyon Lyon batch 1, record 0",
-        "booked 5 5 batch 2, record 0",
-        "fees 6.00 4.90 batch 2, record 0 ; batch 4, record 0",
-        "note x x batch 2, record 0",
+        "scanned 10 10 batch 1, record 1",
+        "place Lyon Lyon batch 1, record 1",
+        "booked 5 5 batch 2, record 1",
+        "fees 6.00 4.90 batch 2, record 1 ; batch 4, record 1",
+        "note x x batch 2, record 1",
     ]
 
 
@@ -92,7 +93,7 @@ def test_a_story_has_a_lane_for_each_sequence_group_and_late_records_say_so(brow
     assert told[1].startswith("Start nothing before the first batch")
     assert "changed scanned null → 10 place null → Lyon taken" in told[2]
     assert told[4] == "Staged: accepted, not merged yet"
-    assert re.search(r"batch 3, record 0 late staged .* late, no change scanned, place stay sequence 9 < 10", told[5])
+    assert re.search(r"batch 3, record 1 late staged .* late, no change scanned, place stay sequence 9 < 10", told[5])
     assert re.search(r"late, but counted fees 4.90 → 6.00 late but summed booked stays", told[6])
     assert "snapshot 2 by merge" in told[3]
 
@@ -102,14 +103,14 @@ def test_a_row_is_shown_as_it_was_in_a_snapshot_and_after_a_record(browser: Brow
     first = browser.text(f"{PAGE}?key=1&asOf=1")
     assert rows_of(browser.shown, "values")[1:4] == [
         "id 1 the key",
-        "scanned 10 batch 1, record 0",
-        "place Lyon batch 1, record 0",
+        "scanned 10 batch 1, record 1",
+        "place Lyon batch 1, record 1",
     ]
     assert "The row in snapshot 1" in first
     assert "What if?" not in first
-    assert "batch 1, record 0" in rows_of(browser.shown, "story")[-1]
+    assert "batch 1, record 1" in rows_of(browser.shown, "story")[-1]
     after = browser.text(f"{PAGE}?key=1&step=2.0")
-    assert "The row after record 0 of batch 2" in after
+    assert "The row after batch 2, record 1" in after
     assert "fees 4.90 changed here" in rows_of(browser.shown, "values")
     assert "There is no row" in browser.text(f"{PAGE}?key=1&step=start")
 
@@ -133,12 +134,12 @@ def test_every_moment_has_a_link_and_one_of_them_is_current(browser: Browser) ->
     listed = re.findall(r'<li><a href="([^"]+)"( aria-current="true")?>([^<]+)', browser.shown)
     assert [name for _, _, name in listed] == [
         "before these: nothing before the first batch",
-        "after record 0 of batch 1",
+        "after batch 1, record 1",
         "in snapshot 1",
-        "after record 0 of batch 2",
+        "after batch 2, record 1",
         "in snapshot 2",
-        "after record 0 of batch 3",
-        "after record 0 of batch 4",
+        "after batch 3, record 1",
+        "after batch 4, record 1",
         "now",
     ]
     for url, _, name in listed:
@@ -246,7 +247,7 @@ def test_a_row_of_two_hundred_columns_is_told_shortly(create: Callable[..., Any]
     records = [{"id": 1, "c1": "a"}, {"id": 1, "c199": "b"}]
     browser.client.post(f"{TABLES}/broad/batches", json={"records": records})
     text = browser.text("/console/tables/shop/broad/row?key=1")
-    assert "c199 b batch 1, record 1" in text
+    assert "c199 b batch 1, record 2" in text
     assert "198 columns stay" in text
     assert len(browser.shown) < 150_000
 
@@ -269,7 +270,7 @@ def test_a_long_story_is_read_page_by_page(post: Post, browser: Browser) -> None
     step = re.search(r'href="([^"]*step=3\.0[^"]*)" title', page.text)
     assert step
     then = browser.text(unescape(step[1]))
-    assert "The row after record 0 of batch 3" in then
+    assert "The row after batch 3, record 1" in then
     assert "note n2" in then
 
 
@@ -285,3 +286,13 @@ def test_records_are_tried_on_a_key_that_is_not_there(post: Post, browser: Brows
     tried = browser.get(f"{PAGE}?key=2&try=" + quote(json.dumps({"note": "y"})))
     assert (tried.status_code, "note y other than now" in words(tried.text)) == (404, True)
     assert browser.get(f"{PAGE}?key=2").status_code == 404, "nothing was stored"
+
+
+def test_records_that_a_rollback_undid_are_counted_from_1(merged: Callable[..., MergedTable], browser: Browser) -> None:
+    table = merged()
+    for note in ("a", "b"):
+        table.merge({"id": 1, "note": note})
+    page = "/console/tables/shop/wide/snapshots/rollback"
+    browser.get(f"{page}?to=1")
+    assert browser.send(page, to="1", typed="wide", **{"from": "2"}).status_code == 303
+    assert "undone: batch 2, record 1" in browser.text("/console/tables/shop/wide/row?key=1")

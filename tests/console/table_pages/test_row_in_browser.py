@@ -80,9 +80,9 @@ def test_the_slider_goes_back_step_by_step_and_keeps_the_focus(chrome: Browser, 
         window.page.evaluate("window.sameDocument = true")
         window.page.get_by_label("Moment").focus()
         window.page.keyboard.press("ArrowLeft")
-        window.page.get_by_role("heading", name="The row after record 0 of batch 4").wait_for()
+        window.page.get_by_role("heading", name="The row after batch 4, record 1").wait_for()
         window.page.keyboard.press("ArrowLeft")
-        window.page.get_by_role("heading", name="The row after record 0 of batch 3").wait_for()
+        window.page.get_by_role("heading", name="The row after batch 3, record 1").wait_for()
         assert "step=3.0" in window.page.url
         assert window.page.get_by_role("heading", name="What if?").count() == 0
         assert window.page.get_by_role("link", name="Back to now").is_visible()
