@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from app.console.parts.curl import table_path
 from app.console.parts.lanes import cells
+from app.console.parts.row_values import row_values
 from app.console.parts.words import placed
 from app.console.site.tabs import address_of_table
 from app.console.site.visits import Page, Visit
@@ -25,7 +26,7 @@ from app.core.table.records import RowKind
 from app.http.kinds import status_of
 from app.services.bodies.json_bodies import json_text, parse_json
 from app.services.explaining.explain import Question
-from app.services.explaining.explained import ExplainedRow, ExplainedStep
+from app.services.explaining.explained import ExplainedRow, ExplainedStep, RecordPlace
 from app.services.explaining.row_views import RowView, Trial, typed, view_no_row, view_row
 
 STEPS: Final = 30
@@ -183,9 +184,11 @@ def _told(visit: Visit, table: Table, asked: _Asked, view: RowView) -> dict[str,
         "now": now,
         "row": row,
         "changed": changed,
-        "sources": {} if asked.step is not None else {one.column: one for one in view.then.columns},
-        "steps": [(step, cells(view.lanes, step.columns), place_of(step)) for step in steps],
-        "places": {place_of(step) for step in steps},
+        "values": row_values(row or {}, view.then.key, view.then.columns),
+        "sources": asked.step is None,
+        "steps": [(step, cells(view.lanes, step.columns), _place_of_step(step)) for step in steps],
+        "places": {_place_of_step(step) for step in steps},
+        "place_of": place_of,
         "stops": _stops(asked, view),
         "key": ", ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in view.then.key.items()),
         **_what_if(visit, table, asked, view.trial if now else None, view.lanes),
@@ -220,9 +223,14 @@ def _version(asked: _Asked, view: RowView) -> str:
     return "consistency=latest" if asked.as_of is None else f"snapshot={view.then.snapshot}"
 
 
-def place_of(step: ExplainedStep) -> str:
-    """What a step of a record is called in addresses; nothing of an event."""
-    return "" if step.record is None else f"{step.record.number}.{step.record.position}"
+def place_of(record: RecordPlace) -> str:
+    """What a record is called in addresses."""
+    return f"{record.number}.{record.position}"
+
+
+def _place_of_step(step: ExplainedStep) -> str:
+    """The same of a step; nothing of an event."""
+    return "" if step.record is None else place_of(step.record)
 
 
 def _until(asked: _Asked, told: ExplainedRow) -> tuple[Sequence[ExplainedStep], Mapping[str, Any] | None, set[str]]:
@@ -231,7 +239,7 @@ def _until(asked: _Asked, told: ExplainedRow) -> tuple[Sequence[ExplainedStep], 
         return told.steps, told.row, set()
     if asked.step == _FIRST:
         return [], told.start.row, set()
-    places = [place_of(step) for step in told.steps]
+    places = [_place_of_step(step) for step in told.steps]
     if asked.step not in places:
         raise NotFound(f"there is no step {asked.step[:50]!r} of this row (any more): open the row without step=")
     last = places.index(asked.step)
@@ -246,7 +254,7 @@ def _stops(asked: _Asked, view: RowView) -> list[Stop]:
     stops = [Stop(f"before these: {view.now.start.words}", asked.step_url(_FIRST), asked.step == _FIRST)]
     steps = view.now.steps
     for number, step in enumerate(steps):
-        place = place_of(step)
+        place = _place_of_step(step)
         if place:
             words = f"after {placed(step.record)}" if step.record else ""
             stops.append(Stop(words, asked.step_url(place), asked.step == place))

@@ -13,8 +13,10 @@ import pytest
 from fastapi import FastAPI
 from markupsafe import escape
 
+from app.console.parts.row_values import row_values
 from app.core.access import Role
 from app.http.parts import Parts
+from app.services.explaining.explained import ExplainedColumn, RecordPlace
 from tests.api.conftest import TABLES
 from tests.console.conftest import Browser, words
 from tests.console.merged import MergedTable
@@ -78,10 +80,40 @@ def test_a_value_is_told_beside_the_merged_one_with_the_record_that_it_came_from
     assert told[1:] == [
         "id 1 the key",
         "scanned 10 10 batch 1, record 1",
-        "place Lyon Lyon batch 1, record 1",
+        "place Lyon Lyon",
         "booked 5 5 batch 2, record 1",
         "fees 6.00 4.90 batch 2, record 1 ; batch 4, record 1",
         "note x x batch 2, record 1",
+    ]
+
+
+@pytest.mark.usefixtures("story")
+def test_neighbours_that_came_from_the_same_records_say_so_once(browser: Browser) -> None:
+    page = browser.get(f"{PAGE}?key=1&asOf=1").text
+    assert re.findall(r'<td class="source"(?: rowspan="(\d+)")?>\s*(?:<a[^>]*>)?([^<]*)', page) == [
+        ("", "the key"),
+        ("2", "batch 1, record 1"),
+        ("3", "no record"),
+    ]
+
+
+def test_sources_are_the_same_if_all_their_records_are() -> None:
+    places = [RecordPlace("id", number, 0) for number in range(9)]
+    columns = [
+        ExplainedColumn("a", 1, False, places[1:]),
+        ExplainedColumn("b", 1, False, places),
+        ExplainedColumn("c", 1, False, places),
+        ExplainedColumn("d", 1, True, places),
+        ExplainedColumn("e", 1, True, places, 3),
+    ]
+    values = row_values({"k": 1, **{one.column: 1 for one in columns}}, {"k"}, columns)
+    assert [(one.name, one.span, one.source.older) for one in values] == [
+        ("k", 1, 0),
+        ("a", 1, 3),
+        ("b", 2, 4),
+        ("c", 0, 4),
+        ("d", 1, 4),
+        ("e", 1, 7),
     ]
 
 
@@ -104,7 +136,7 @@ def test_a_row_is_shown_as_it_was_in_a_snapshot_and_after_a_record(browser: Brow
     assert rows_of(browser.shown, "values")[1:4] == [
         "id 1 the key",
         "scanned 10 batch 1, record 1",
-        "place Lyon batch 1, record 1",
+        "place Lyon",
     ]
     assert "The row in snapshot 1" in first
     assert "What if?" not in first
