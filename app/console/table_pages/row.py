@@ -15,19 +15,22 @@ from app.console.parts.lanes import cells
 from app.console.parts.row_values import row_values
 from app.console.parts.words import placed
 from app.console.site.tabs import address_of_table
-from app.console.site.visits import Page, Visit
+from app.console.site.visits import Page, Visit, new_once
 from app.console.table_pages.batches import sent_batch
 from app.core.access import Role
 from app.core.errors import ErrorCode, Invalid, KeyfoldError, NotFound
 from app.core.plan.explaining.story_lanes import StoryLane
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.plan.records.record_decoder import KIND_MEMBER
 from app.core.table.history import Table
 from app.core.table.records import RowKind
 from app.http.kinds import status_of
+from app.services.batches.row_edits import ordering_now
 from app.services.bodies.json_bodies import json_text, parse_json
 from app.services.explaining.explain import Question
 from app.services.explaining.explained import ExplainedRow, ExplainedStep, RecordPlace
 from app.services.explaining.row_views import RowView, Trial, typed, view_no_row, view_row
+from app.services.tables.rules import table_rules
 
 STEPS: Final = 30
 MOST_TRIED: Final = 50  # records: the page has for each an address with all others
@@ -196,8 +199,21 @@ def _told(visit: Visit, table: Table, asked: _Asked, view: RowView) -> dict[str,
         "unmerged": view.staged and now and view.merged is None,
         "merged": view.merged,
         **_sent(visit, table, asked),
+        **_deleting(visit, table, asked, row if now else None),
         "explained_by": visit.curl("GET", f"{path}/rows:explain?{_with_time(keys, asked)}"),
         "read_by": visit.curl("GET", f"{path}/rows?{keys}&{_version(asked, view)}"),
+    }
+
+
+def _deleting(visit: Visit, table: Table, asked: _Asked, row: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the form that deletes the row shows; nothing where there is none, or the visitor may not write."""
+    if row is None or not visit.may(Role.WRITE, table.database, table.name):
+        return {"deletes": None}
+    path = table_path(table.database, table.name, f"/rows?{urlencode({'key': asked.keys}, doseq=True)}")
+    return {
+        "deletes": next(kind for kind in table_rules(table.schema).kinds if kind.kind == RowKind.DELETE.text),
+        "once": new_once(),
+        "deleted_by": visit.curl("DELETE", path, ordering_now(compile_plan(table.schema), row) or None),
     }
 
 

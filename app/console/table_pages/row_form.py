@@ -36,7 +36,7 @@ from app.services.batches.row_edits import folds_in, ordering_now, record_of, ro
 from app.services.bodies.formats import JSON
 from app.services.bodies.json_bodies import json_text
 from app.services.explaining.row_views import Trial, try_records, typed
-from app.services.tables.rules import KindRule, table_rules
+from app.services.tables.rules import table_rules
 
 NEW_PATH, EDIT_PATH, DELETE_PATH = ROW_FORM_PATHS
 LONGEST_FIELD: Final = 20_000  # characters; a longer value stays out of the form, and as it is
@@ -245,7 +245,6 @@ def _page(visit: Visit, form: _Form, *, trial: Trial | None = None, error: Keyfo
     violations = error.violations if error else ()
     names = {column.name for column in form.columns}
     body = {"records": [record]}
-    rules = table_rules(table.schema)
     return visit.page(
         "row/row_form.html",
         200 if error is None else status_of(error),
@@ -256,23 +255,13 @@ def _page(visit: Visit, form: _Form, *, trial: Trial | None = None, error: Keyfo
         fields=_fields(form, violations),
         error=error,
         others=[one for one in violations if one.column not in names],
-        kinds=[] if form.plan.row_kind_column else rules.kinds,
-        deletes=_deletes(rules.kinds),
+        kinds=[] if form.plan.row_kind_column else table_rules(table.schema).kinds,
         row_url=_row_url(visit, form.texts) if form.texts else None,
         trial=trial,
         told=_told(form, trial),
         record=json_text(record, indent=0),
         sent_by=visit.curl("POST", f"{api}/batches", body) if len(json_text(body)) < LONGEST_COMMAND else None,
-        deleted_by=visit.curl(
-            "DELETE",
-            f"{api}/rows?{urlencode({'key': form.texts}, doseq=True)}",
-            ordering_now(form.plan, form.row) or None,
-        ),
     )
-
-
-def _deletes(kinds: Sequence[KindRule]) -> KindRule:
-    return next(kind for kind in kinds if kind.kind == RowKind.DELETE.text)
 
 
 def _told(form: _Form, trial: Trial | None) -> list[Cell]:

@@ -18,6 +18,7 @@ from app.http.parts import Parts
 from lab.fuzz.tables import EVERY_TYPE
 from tests.api.conftest import TABLES
 from tests.console.conftest import Browser, words
+from tests.console.merged import MergedTable
 from tests.console.table_pages.test_row import FIELDS, GROUPS
 from tests.services.builders import merge_staged
 
@@ -182,9 +183,13 @@ def test_a_row_is_deleted_by_a_record_that_is_not_older_than_it(create: Create, 
     options = {"merge-engine": "deduplicate", "sequence.field": "n"}
     create("wide", fields=PLAIN, options=options)
     post(browser, {"id": 1, "n": 5, "note": "x"})
-    page = browser.get(f"{ROW}/edit?key=1")
-    assert "curl -X DELETE" in unescape(page.text)
-    answer = browser.send(f"{ROW}/delete", key="1", once=shown(page.text)["once"])
+    page = browser.get(f"{ROW}?key=1")
+    assert re.search(r'curl -X DELETE [^<]*"n": 5', unescape(page.text))
+    card = page.text[page.text.index('aria-labelledby="value"') : page.text.index("</section>")]
+    assert re.search(r"<details [^>]*>\s*<summary>Delete this row</summary>.*<button [^>]*>Delete id = 1<", card)
+    form = shown(page.text)
+    assert {*form} == {"csrf", "once", "key"}
+    answer = browser.post(f"{ROW}/delete", **form)
     assert answer.status_code == 303
     assert row(browser, 1) is None
     assert "There is no row" in browser.text(answer.headers["location"])
@@ -193,12 +198,23 @@ def test_a_row_is_deleted_by_a_record_that_is_not_older_than_it(create: Create, 
 def test_a_table_that_takes_no_deletes_says_why(create: Create, browser: Browser) -> None:
     create("wide", fields=FIELDS, options={"merge-engine": "partial-update"})
     post(browser, {"id": "1", "note": "x"})
-    page = words(browser.get(f"{ROW}/edit?key=1").text)
+    page = words(browser.get(f"{ROW}?key=1").text)
     assert "The table takes no deletes: refused" in page
     assert "Delete this row" not in page
+    browser.get(f"{ROW}/edit?key=1")
     refused = browser.send(f"{ROW}/delete", key="1", once="a")
     assert (refused.status_code, row(browser, 1) is not None) == (400, True)
     assert shown(refused.text)["value.note"] == "x", "the form is as it was"
+
+
+@pytest.mark.parametrize("moment", ["&step=1.0", "&asOf=1"])
+def test_only_the_row_of_now_is_deleted(merged: Callable[..., MergedTable], browser: Browser, moment: str) -> None:
+    table = merged()
+    table.merge({"id": 1})
+    assert "/row/delete" in browser.get(f"{ROW}?key=1").text
+    assert "/row/delete" not in browser.get(f"{ROW}?key=1{moment}").text
+    table.stage({"id": 1, "_kind": "-D"})
+    assert "/row/delete" not in browser.get(f"{ROW}?key=1").text
 
 
 def test_another_row_kind_is_chosen(create: Create, browser: Browser) -> None:
@@ -243,7 +259,9 @@ def test_who_may_only_read_gets_no_form(create: Create, client: Any, signed_in: 
     reader = signed_in(Role.READ)
     for path in (f"{ROW}/new", f"{ROW}/edit?key=1"):
         assert reader.get(path).status_code == 403
-    assert "/row/edit" not in reader.get(f"{ROW}?key=1").text
+    page = reader.get(f"{ROW}?key=1").text
+    assert "/row/edit" not in page
+    assert "/row/delete" not in page
     assert "/row/new" not in reader.get("/console/tables/shop/wide/rows").text
 
 

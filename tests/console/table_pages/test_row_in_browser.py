@@ -103,3 +103,14 @@ def test_a_record_is_tried_in_the_form(chrome: Browser, service: Client) -> None
         window.page.get_by_role("link", name="Leave out record 1").click()
         window.page.get_by_text("other than now").first.wait_for(state="detached")
         assert window.complaints == []
+
+
+def test_a_row_is_deleted_on_its_page_after_a_second_look(chrome: Browser, service: Client) -> None:
+    TableClient(service, "shop", "broad").post_batch([{"id": "9", "c1": "x"}]).raise_for_status()
+    with person(chrome, str(service.base_url), java_script_enabled=False) as window:
+        window.open("/console/tables/shop/broad/row?key=9")
+        button = window.page.get_by_role("button", name='Delete id = "9"')
+        assert not button.is_visible()
+        window.page.get_by_text("Delete this row").click()
+        button.click()
+        window.page.get_by_text("There is no row").wait_for()
