@@ -14,6 +14,7 @@ from starlette.responses import Response
 from xxhash import xxh3_64_hexdigest
 
 from app.console.parts.curl import table_path
+from app.console.parts.field_words import field_words
 from app.console.parts.lanes import Cell, cells
 from app.console.parts.words import cut, shown
 from app.console.site.tabs import address_of_table, key_texts
@@ -32,7 +33,7 @@ from app.http.kinds import status_of
 from app.http.uploads import ROW_FORM_PATHS, stage
 from app.services.batches.batches import Upload
 from app.services.batches.row_changes import RowChange, RowMethod
-from app.services.batches.row_edits import folds_in, ordering_now, record_of, row_now
+from app.services.batches.row_edits import can_be_null, folds_in, ordering_now, record_of, row_now
 from app.services.bodies.formats import JSON
 from app.services.bodies.json_bodies import json_text
 from app.services.explaining.row_views import Trial, try_records, typed
@@ -68,7 +69,8 @@ class Field:
     """One column in the form: the text in it, what it said that it showed (``seen``), and what is wrong with it.
 
     ``wide``: it may have several lines. ``length`` is that of a value that is too long to be shown, and kept. ``rule``
-    says how what is written is folded into what there is (``now``); nothing where it takes its place.
+    says how what is written is folded into what there is (``now``); nothing where it takes its place. ``does`` says it
+    shortly, of functions that have words for it. ``nullable``: a record can set it to null.
     """
 
     column: Column
@@ -80,6 +82,8 @@ class Field:
     length: int | None = None
     rule: str = ""
     now: str = ""
+    does: str = ""
+    nullable: bool = True
 
     @property
     def family(self) -> Family:
@@ -231,12 +235,15 @@ def _field(form: _Form, column: Column, faults: Sequence[Violation]) -> Field:
         seen = _WAS_NULL if value is None else _digest(text)
         if len(text) > LONGEST_FIELD or _UNSHOWN.search(text):
             text, seen, length = "", _NOT_SHOWN, len(text)
+    does = field_words(form.table.schema, name, form.row[name]) if form.row is not None and form.kind.add else ""
+    field = partial(Field, column, faults=faults, length=length, rule=rule, now=now, does=does)
+    field = partial(field, nullable=column.nullable and can_be_null(form.plan, name))
     if form.sent is None:
-        return Field(column, text, False, False, seen, faults, length, rule, now)
+        return field(text, False, False, seen)
     null, empty = bool(form.sent.get(_NULL + name)), bool(form.sent.get(_EMPTY + name))
     # What it showed is as it was: what somebody else wrote meanwhile is not what was written here.
     seen = form.sent.get(_SEEN + name, seen)
-    return Field(column, _lines(form.sent.get(_VALUE + name, "")), null, empty, seen, faults, length, rule, now)
+    return field(_lines(form.sent.get(_VALUE + name, "")), null, empty, seen)
 
 
 def _page(visit: Visit, form: _Form, *, trial: Trial | None = None, error: KeyfoldError | None = None) -> Response:

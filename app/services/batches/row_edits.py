@@ -60,6 +60,12 @@ def folds_in(plan: MergePlan, name: str) -> bool:
     return isinstance(plan.rule_of.get(name), Sum | Union | Stepwise)
 
 
+def can_be_null(plan: MergePlan, name: str) -> bool:
+    """Return whether a record that says null of the column sets it to null; elsewhere a null changes nothing."""
+    rule = plan.rule_of.get(name)
+    return rule is None or not (rule.part.skips_null or rule.part.group == (name,))
+
+
 def _cleared(plan: MergePlan, name: str, groups: Collection[tuple[str, ...]]) -> bool:
     """Return whether a record that sets columns of ``groups`` and leaves ``name`` out clears it."""
     rule = plan.rule_of[name]

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 from fastapi import FastAPI
 
+from app.console.parts.field_words import FIELD_WORDS
 from app.console.table_pages.row_form import EXAMPLES
 from app.core.access import Role
 from app.core.types.kinds import Family
@@ -123,9 +124,67 @@ def test_a_column_that_adds_up_shows_what_there_is_beside_an_empty_field(create:
     page = browser.get(f"{ROW}/edit?key=1").text
     assert shown(page)["value.fees"] == ""
     assert 'placeholder="4.90 now, like 12.50"' in page
-    assert "what you write is folded in: " in words(page)
+    assert re.search(r'<p class="hint" id="(f\d+does)" title="the sum of all values[^"]*">adds to 4.90</p>', page)
     assert change(browser, 1, **{"value.fees": "1.10"}).status_code == 303
     assert (row(browser, 1) or {})["fees"] == "6.00"
+
+
+AGGREGATES = {
+    "total": ("BIGINT", "sum", 6, "adds to 6"),
+    "factor": ("DOUBLE", "product", 2.5, "multiplies 2.5"),
+    "most": ("BIGINT", "max", 6, "kept if larger than 6"),
+    "least": ("BIGINT", "min", 6, "kept if smaller than 6"),
+    "origin": ("STRING", "first_value", "<i>", "kept only if it comes before <i>"),
+    "home": ("STRING", "first_non_null_value", "x", "kept only if it comes before x"),
+    "notes": ("STRING", "listagg", "a,b", "is joined to a,b"),
+    "tags": ("ARRAY<INT>", "collect", [1, 2], "its elements are added to [1, 2]"),
+}
+
+
+def aggregates(create: Create) -> None:
+    """Creates a table of a column for each of the functions above, and one that the latest value replaces."""
+    fields = [{"name": name, "type": sql} for name, (sql, *_) in AGGREGATES.items()]
+    functions = {f"fields.{name}.aggregate-function": function for name, (_, function, *_) in AGGREGATES.items()}
+    create(
+        "wide",
+        fields=[{"name": "id", "type": "BIGINT NOT NULL"}, *fields, {"name": "latest", "type": "STRING"}],
+        options={"merge-engine": "aggregation", **functions},
+    )
+
+
+def does(page: str) -> list[str]:
+    """What the fields of a page say that they do."""
+    return [unescape(told) for told in re.findall(r'<p class="hint" id="f\d+does"[^>]*>([^<]*)</p>', page)]
+
+
+def test_a_field_says_what_its_value_does_to_the_one_that_there_is(create: Create, browser: Browser) -> None:
+    assert {*FIELD_WORDS} == {function for _, function, *_ in AGGREGATES.values()}
+    aggregates(create)
+    post(browser, {"id": 1, "latest": "x", **{name: value for name, (_, _, value, _) in AGGREGATES.items()}})
+    page = browser.get(f"{ROW}/edit?key=1").text
+    assert does(page) == [told for *_, told in AGGREGATES.values()]
+    taken_back = change(browser, 1, **{"value.total": "1", "kind": "-U", "action": "try"}).text
+    assert does(taken_back) == [], "a record that takes back adds nothing"
+
+
+def test_a_field_of_a_null_says_what_it_does_only_where_null_is_a_value(create: Create, browser: Browser) -> None:
+    aggregates(create)
+    post(browser, {"id": 1})
+    assert does(browser.get(f"{ROW}/edit?key=1").text) == ["kept only if it comes before null"]
+    assert does(browser.get(f"{ROW}/new").text) == []
+
+
+@pytest.mark.parametrize("options", [UNCHANGED, GROUPS])
+def test_null_is_offered_where_it_is_set(create: Create, browser: Browser, options: Mapping[str, str]) -> None:
+    create("wide", fields=FIELDS, options=options)
+    record = {"id": "1", "scanned": 10, "place": "Lyon", "booked": 5, "fees": "4.90", "note": "x"}
+    post(browser, record)
+    page = browser.get(f"{ROW}/edit?key=1").text
+    offered = re.findall(r'name="null\.(\w+)" value="1" aria-label="\1: set to null">set to null', page)
+    for name in {*record} - {"id"}:
+        assert change(browser, 1, **{f"null.{name}": "1"}).status_code == 303
+        assert ((row(browser, 1) or {})[name] is None) == (name in offered), name
+    assert len(re.findall("null changes nothing", page)) == 5 - len(offered)
 
 
 def test_a_whole_row_is_sent_where_absent_is_null_and_a_field_wiped_out_is_null(
@@ -220,6 +279,13 @@ def test_only_the_row_of_now_is_deleted(merged: Callable[..., MergedTable], brow
 def test_another_row_kind_is_chosen(create: Create, browser: Browser) -> None:
     create("wide", fields=PLAIN, options={"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"})
     post(browser, {"id": 1, "n": 5, "note": "x"})
+    page = browser.get(f"{ROW}/edit?key=1").text
+    advanced = re.search(r'<details class="advanced"><summary>Advanced</summary>(.*?)</details>', page, re.DOTALL)
+    assert advanced
+    assert page.count('name="kind"') == advanced[1].count('name="kind"') == 4
+    assert '<button class="primary" name="action" value="send">Save</button>' in page
+    tried = change(browser, 1, **{"value.n": "2", "kind": "-U", "action": "try"}).text
+    assert '<details class="advanced" open>' in tried, "what was chosen is shown"
     assert change(browser, 1, **{"value.n": "2", "kind": "-U"}).status_code == 303
     assert row(browser, 1) == {"id": 1, "n": 3, "note": "x", "done": None, "tags": None}
 

@@ -62,12 +62,12 @@ def test_a_row_is_added_mended_tried_changed_and_deleted(
         page.get_by_label("price DECIMAL").fill("much")
         page.get_by_label(f"{HOSTILE} STRING").fill(f"{HOSTILE}\n")
         page.get_by_label("sold BOOLEAN").select_option("false")
-        page.get_by_role("button", name="Add the row").click()
+        page.get_by_role("button", name="Save").click()
         page.get_by_text("'much' is not a DECIMAL").wait_for()
         assert page.get_by_label("price DECIMAL").get_attribute("aria-invalid") == "true"
         assert axe_and_size(window) == []
         page.get_by_label("price DECIMAL").fill("2.50")
-        page.get_by_role("button", name="Add the row").click()
+        page.get_by_role("button", name="Save").click()
         page.get_by_text("Batch 1 is staged").wait_for()
         expected = {"id": 7, "price": "2.50", "sold": False, HOSTILE: f"{HOSTILE}\n"}
         assert items.get_row("7").json() == expected
@@ -76,10 +76,9 @@ def test_a_row_is_added_mended_tried_changed_and_deleted(
         page.get_by_role("button", name="Try it first").click()
         page.get_by_role("heading", name="What it would do").wait_for()
         assert axe_and_size(window) == []
-        page.get_by_role("button", name="Send the record").click()
+        page.get_by_role("button", name="Save").click()
         page.get_by_text("Batch 2 is staged").wait_for()
         assert items.get_row("7").json() == {**expected, "price": "3.00"}
-        page.get_by_role("link", name="Edit").click()
         page.get_by_text("Delete this row").click()
         page.get_by_role("button", name="Delete id = 7").click()
         page.get_by_text("There is no row").wait_for()
@@ -94,7 +93,7 @@ def test_a_row_is_written_and_a_file_uploaded_without_a_script(
         page = window.page
         window.open(f"{ITEMS}/row/new")
         page.get_by_label("id BIGINT").fill("1")
-        page.get_by_role("button", name="Add the row").click()
+        page.get_by_role("button", name="Save").click()
         page.get_by_text("Batch 1 is staged").wait_for()
         window.open(f"{ITEMS}/upload")
         page.get_by_label("File", exact=True).set_input_files(
