@@ -121,7 +121,7 @@ def test_a_table_is_checked_while_it_is_typed_mended_and_made(chrome: Browser, s
         window.page.get_by_role("button", name="Write partial-update for partial-updat").wait_for()
         assert window.axe() == []
         window.page.get_by_role("button", name="Write partial-update").click()
-        window.page.get_by_role("cell", name="primary key").wait_for()
+        window.page.locator(".rulelines", has_text="primary key").wait_for()
         window.page.get_by_role("button", name="Make the table").click()
         window.page.wait_for_url("**/console/tables/typed/orders")
     assert service.get("/v1/catalog/databases/typed/tables").json()["tables"] == ["orders"]

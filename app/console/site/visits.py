@@ -16,6 +16,7 @@ from xxhash import xxh3_64_hexdigest
 
 from app import __version__
 from app.console.parts.curl import curl_of
+from app.console.parts.rule_lines import rule_lines
 from app.console.parts.words import FILTERS
 from app.console.site.assets import asset_url
 from app.console.site.cookies import form_token
@@ -46,7 +47,7 @@ _templates = Environment(
     lstrip_blocks=True,
 )
 _templates.filters.update(FILTERS)
-_templates.globals.update(asset=asset_url, version=__version__, Role=Role)
+_templates.globals.update(asset=asset_url, version=__version__, Role=Role, rule_lines=rule_lines)
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def test_the_form_begins_with_something_that_can_be_made(browser: Browser, kind:
 
 def test_a_checked_table_is_told_in_words_and_not_made(browser: Browser) -> None:
     page = sent(browser, "check")
-    assert "id BIGINT NOT NULL primary key" in words(page)
+    assert "id BIGINT NOT NULL : primary key" in words(page)
     assert "tables:fromDdl" in page
     assert text_in(page) == SQL
     assert browser.client.get(DATABASES).json()["databases"] == []

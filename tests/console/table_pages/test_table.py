@@ -29,8 +29,31 @@ def test_the_overview_tells_figures_and_rules(create: Callable[..., object], bro
     post(browser, {"id": 1}, {"id": 2})
     text = browser.text(WIDE)
     assert "Staged 2 records 1 batch," in text
-    assert "id BIGINT NOT NULL primary key" in text
+    assert "id BIGINT NOT NULL : primary key" in text
     assert "deduplicate" in text
+
+
+def test_columns_of_equal_rules_are_one_line_with_their_names(create: Callable[..., object], browser: Browser) -> None:
+    names = ["updated", "fees", *(f"c{number}" for number in range(10))]
+    fields = [{"name": name, "type": "BIGINT", "description": f"about {name}"} for name in names]
+    options = {"merge-engine": "aggregation", "sequence.field": "updated", "fields.fees.aggregate-function": "sum"}
+    create("wide", fields=[{"name": "id", "type": "BIGINT NOT NULL"}, *fields], options=options)
+    text = browser.text(WIDE)
+    assert re.search(r"10 columns : the latest value that is not null, by updated, then arrival[^:]* c0, c1,", text)
+    assert "c6, c7 and 2 more c0 BIGINT about c0 c1 BIGINT about c1" in text
+    assert "c9 BIGINT about c9" in text
+    assert "fees BIGINT about fees : the sum of all values" in text
+    assert text.count("the latest value that is not null") == 1
+    rules = browser.client.get(f"{TABLES}/wide/rules").json()["columns"]
+    assert [one["column"] for one in rules] == ["id", *names], "the API has one rule for each column"
+
+
+def test_rules_that_differ_in_anything_are_lines_of_their_own(create: Callable[..., object], browser: Browser) -> None:
+    fields = [{"name": name, "type": "BIGINT", **more} for name, more in (("a", {}), ("b", {"defaultValue": "7"}))]
+    create("wide", fields=[{"name": "id", "type": "BIGINT NOT NULL"}, *fields])
+    text = browser.text(WIDE)
+    assert "a BIGINT : the value" in text
+    assert re.search(r"b BIGINT : the value of the latest record[^:]*; a null is (shown|stored) as", text)
 
 
 @pytest.mark.parametrize("tab", TABS)
