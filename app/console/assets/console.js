@@ -16,6 +16,9 @@
     button.textContent = "Copied";
     setTimeout(() => { button.textContent = "Copy"; }, 1500);
   });
+  // On a phone the tabs are one line, which begins with the one before the current one.
+  const before = document.querySelector(".tabs [aria-current]")?.previousElementSibling;
+  if (before) before.parentElement.scrollLeft = before.offsetLeft - before.parentElement.firstElementChild.offsetLeft;
   // A row leads where its key leads; who marks text in it, or takes a link, goes nowhere else.
   document.addEventListener("click", (event) => {
     const row = event.target instanceof Element ? event.target.closest("tr[data-row]") : null;

@@ -76,6 +76,36 @@ def test_a_tab_is_whole_light_and_without_fault(
     assert faults_of(chrome, url_of(service), path, width) == []
 
 
+@pytest.mark.parametrize("script", [True, False])
+@pytest.mark.parametrize("tab", ["", "/batches", "/snapshots", "/code"])
+def test_tabs_are_one_line_of_a_phone_and_the_current_one_is_seen(
+    chrome: Chromium, service: tuple[Client, MergedTable], tab: str, script: bool
+) -> None:
+    with person(chrome, url_of(service), "phone", java_script_enabled=script) as window:
+        window.open(f"{BASE}{tab}")
+        tabs = window.page.get_by_role("navigation", name="Parts of the table")
+        box, current = tabs.bounding_box(), tabs.locator("[aria-current]").bounding_box()
+        assert box
+        assert current
+        assert box["height"] < 2 * current["height"]
+        assert 0 <= current["x"] <= WIDTHS["phone"] - current["width"]
+        tabs.get_by_role("link", name="Code").click()
+        window.page.wait_for_url("**/code")
+
+
+def test_tabs_are_reached_by_the_keyboard_on_a_phone(chrome: Chromium, service: tuple[Client, MergedTable]) -> None:
+    with person(chrome, url_of(service), "phone") as window:
+        window.open(f"{BASE}/code")
+        tabs = window.page.get_by_role("navigation", name="Parts of the table").get_by_role("link")
+        tabs.first.focus()
+        for place in range(tabs.count()):
+            box = window.page.locator(":focus").bounding_box()
+            assert window.page.locator(":focus").inner_text() == tabs.nth(place).inner_text()
+            assert box
+            assert 0 <= box["x"] <= WIDTHS["phone"] - box["width"]
+            window.page.keyboard.press("Tab")
+
+
 def test_snapshots_are_picked_compared_and_tagged_without_a_script(
     chrome: Chromium, service: tuple[Client, MergedTable]
 ) -> None:
