@@ -22,6 +22,7 @@ from app.console.pages import (
     operations,
     playground,
     provided_sign_in,
+    search,
     sign_in,
     tokens,
 )
@@ -55,6 +56,7 @@ _OF_TABLE: Final = (
 )
 _MODULES: Final = (
     home,
+    search,
     examples,
     new_table,
     *_OF_TABLE,

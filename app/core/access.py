@@ -79,6 +79,12 @@ class TokenScope:
         """The names of the databases that it shows; None for all."""
         return None if self.everything else self.databases | {database for database, _ in self.tables}
 
+    def within(self, database: str) -> TokenScope:
+        """Return what it holds of one database."""
+        if self.covers(database):
+            return TokenScope(databases=frozenset([database]))
+        return TokenScope(tables=frozenset(one for one in self.tables if one[0] == database))
+
     def shown_tables(self, database: str) -> Collection[str] | None:
         """Return the names of those tables of the database that it holds; None for all."""
         return None if self.covers(database) else {table for one, table in self.tables if one == database}

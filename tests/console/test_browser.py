@@ -21,6 +21,9 @@ SHOWN = [
     "/",
     "/?q=nothing",
     "/console/nothing",
+    "/console/search",
+    "/console/search?q=id",
+    "/console/search?q=no-such-name",
     "/console/examples",
     "/console/examples/parcels",
     "/console/tables/shop/wide",
@@ -152,4 +155,19 @@ def test_somebody_signs_in_and_out(chrome: Browser, tmp_path: Path, width: str) 
         window.page.get_by_role("button", name="Sign out").click()
         window.page.wait_for_url("**/console/sign-in")
         assert window.axe() == []
+        assert window.complaints == []
+
+
+def test_a_slash_goes_to_the_search_but_not_out_of_a_field(chrome: Browser, service: Client) -> None:
+    with person(chrome, str(service.base_url)) as window:
+        window.open("/console/tables/shop/wide/settings")
+        window.page.get_by_label("merge.max-staleness").press("/")
+        assert window.page.evaluate("document.activeElement.id") != "find"
+        window.open("/console/operations")
+        window.page.keyboard.press("/")
+        window.page.keyboard.type("shop.wi")
+        window.page.keyboard.press("Enter")
+        window.page.get_by_role("heading", name="What is called “shop.wi”").wait_for()
+        window.page.get_by_role("main").get_by_role("link", name="shop.wide").first.click()
+        window.page.wait_for_url("**/console/tables/shop/wide")
         assert window.complaints == []

@@ -14,7 +14,7 @@ from app.console.routes import PAGES
 from app.console.site.visits import Page
 from app.core.access import Role
 from app.services.access.tokens import create_token
-from tests.api.conftest import LOOPBACK
+from tests.api.conftest import LOOPBACK, TABLES
 from tests.console.conftest import Browser
 from tests.console.test_browser import SHOWN
 
@@ -66,6 +66,34 @@ def test_a_page_is_kept_by_no_cache_and_frames(create: Callable[..., object], cl
     answer = client.get(address(page).replace("/wide/wide", "/shop/wide"), follow_redirects=False)
     assert answer.headers["cache-control"] == "no-store"
     assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize("path", [path for path in SHOWN if path.partition("?")[0] != "/"])
+def test_a_page_says_where_it_is_by_links_that_lead_somewhere(
+    create: Callable[..., object], browser: Browser, path: str
+) -> None:
+    create("wide")
+    browser.client.post(f"{TABLES}/wide/batches", json={"records": [{"id": 1}]}).raise_for_status()
+    trail = re.search(r'aria-label="Breadcrumbs"><ol>(.*?)</ol>', browser.get(path).text)
+    assert trail
+    links = re.findall(r'href="([^"]+)"', trail[1])
+    assert links[0] == "/"
+    assert ("/console/tables/shop/wide" in links) is path.startswith("/console/tables/shop/wide/")
+    assert ("/?database=shop" in links) is path.startswith("/console/tables/shop/wide")
+    assert trail[1].count('aria-current="page"') == 1
+    assert [browser.get(link.replace("&amp;", "&")).status_code for link in links] == [200] * len(links)
+
+
+@pytest.mark.parametrize(
+    ("path", "links"), [("/console/tables/shop/gone/rows", ["/", "/?database=shop"]), ("/console/tables/gone/x", ["/"])]
+)
+def test_a_failure_leads_to_as_much_of_its_address_as_there_is(
+    create: Callable[..., object], browser: Browser, path: str, links: list[str]
+) -> None:
+    create("wide")
+    trail = re.search(r'aria-label="Breadcrumbs"><ol>(.*?)</ol>', browser.get(path).text)
+    assert trail
+    assert re.findall(r'href="([^"]+)"', trail[1]) == links
 
 
 def test_chromium_walks_every_page_that_is_shown() -> None:

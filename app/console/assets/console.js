@@ -19,6 +19,14 @@
   // On a phone the tabs are one line, which begins with the one before the current one.
   const before = document.querySelector(".tabs [aria-current]")?.previousElementSibling;
   if (before) before.parentElement.scrollLeft = before.offsetLeft - before.parentElement.firstElementChild.offsetLeft;
+  // A slash goes to the search, but not where somebody writes.
+  document.addEventListener("keydown", (event) => {
+    const field = document.getElementById("find");
+    const writes = event.target instanceof Element && event.target.closest("input, textarea, select, [contenteditable]");
+    if (event.key !== "/" || !field || writes || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    field.select();
+  });
   // A row leads where its key leads; who marks text in it, or takes a link, goes nowhere else.
   document.addEventListener("click", (event) => {
     const row = event.target instanceof Element ? event.target.closest("tr[data-row]") : null;

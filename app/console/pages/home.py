@@ -39,20 +39,21 @@ def show_tables(visit: Visit) -> Response:
 
 def _told(visit: Visit) -> dict[str, Any]:
     part, after = visit.asked("q").strip()[:255], visit.asked("after")
+    only = visit.asked("database")
     database, _, table = after.partition("/")
     with visit.parts.database.reading() as repository:
         found = overview(
             repository,
-            visit.grant.scope,
+            visit.grant.scope.within(only) if only else visit.grant.scope,
             after=(database, table) if after else None,
             limit=PAGE_TABLES,
             part=part,
             spark_answers=visit.parts.spark_ready(),
         )
-    told = {"overview": found, "q": part, "after": after, "parts": service_parts(visit)}
+    told = {"overview": found, "q": part, "only": only, "after": after, "parts": service_parts(visit)}
     return {
         **told,
-        "greets": not found.count and not part and visit.may(Role.READ, DATABASE),
+        "greets": not found.count and not part and not only and visit.may(Role.READ, DATABASE),
         "examples": [*EXAMPLES.values()],
     }
 

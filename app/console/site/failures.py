@@ -9,7 +9,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from app.console.site.visits import Visit
+from app.console.site.visits import NOUNS, Visit
 from app.core.errors import Conflict, ErrorCode, Forbidden, KeyfoldError, NotFound, TooMany, Unavailable
 from app.core.table.upkeep.damage import DamagedFile
 from app.http.kinds import status_of
@@ -24,6 +24,8 @@ _TITLES: Final = {
     TooMany: "Too many requests",
     Unavailable: "Not now",
 }
+# How many of the names in the path are those of something that the visitor can open; all, where the error has no entry.
+_NAMED: Final = {ErrorCode.FORBIDDEN: 0, ErrorCode.DATABASE_NOT_FOUND: 0, ErrorCode.TABLE_NOT_FOUND: 1}
 
 
 def failure_page(visit: Visit, error: KeyfoldError) -> Response:
@@ -33,10 +35,17 @@ def failure_page(visit: Visit, error: KeyfoldError) -> Response:
         return unforeseen_page(visit, error)
     visit.request.scope[REFUSAL] = error.with_traceback(None)
     title = next((title for kind, title in _TITLES.items() if isinstance(error, kind)), "This does not work")
-    response = visit.page("parts/failure.html", status, title=title, error=error)
+    response = show_failure(visit, status, title, error)
     if error.retry_seconds is not None:
         response.headers["Retry-After"] = str(max(1, math.ceil(error.retry_seconds)))
     return response
+
+
+def show_failure(visit: Visit, status: int, title: str, error: KeyfoldError) -> Response:
+    """Return a page that says what is wrong, and where to go on."""
+    names = [visit.names[noun] for noun in NOUNS if noun in visit.names]
+    named = names[: _NAMED.get(error.code, len(names))]
+    return visit.page("parts/failure.html", status, title=title, error=error, named=named)
 
 
 def failed(visit: Visit, error: Exception) -> Response:
@@ -52,7 +61,7 @@ def unforeseen_page(visit: Visit, error: Exception) -> Response:
     log.error("%s %s failed, id %s", visit.request.method, visit.request.url.path, number, exc_info=error)
     if isinstance(error, OSError):
         hidden: KeyfoldError = Unavailable("a file of the service cannot be read or written now; try again later")
-        return visit.page("parts/failure.html", 503, title="Not now", error=hidden)
+        return show_failure(visit, 503, "Not now", hidden)
     message = f"an error inside the service; its log has it under the id {number}"
     shown = KeyfoldError(message, code=ErrorCode.INTERNAL)
-    return visit.page("parts/failure.html", 500, title="Something broke", error=shown)
+    return show_failure(visit, 500, "Something broke", shown)

@@ -15,8 +15,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.console.site.assets import ASSETS_PATH, answer_asset
 from app.console.site.cookies import new_visitor, sent_cookie, session_of
-from app.console.site.failures import failure_page
-from app.console.site.visits import Page, Visit, check_names
+from app.console.site.failures import failure_page, show_failure
+from app.console.site.visits import NOUNS, Page, Visit, check_names
 from app.core.access import EVERYBODY, Grant, Role, TokenScope
 from app.core.errors import Forbidden, Invalid, KeyfoldError, NotFound, TooLarge, Unauthorized
 from app.http.browsers import Place, check_host, check_page
@@ -31,7 +31,6 @@ NOBODY: Final = Grant("", Role.READ, TokenScope())
 """What anyone who has not signed in may do: read nothing."""
 _METHODS: Final = ("GET", "HEAD", "POST")
 _OLD_HOME: Final = "/console"  # where people look for the console, too
-NOUNS: Final = ("database", "table")
 
 
 def is_page(path: str) -> bool:
@@ -127,7 +126,7 @@ def _elsewhere(request: Request) -> Response | None:
     if request.method not in _METHODS:
         error = Invalid("pages are asked for with GET or POST; a program calls the API")
         visit = Visit(request, NOBODY, new_visitor())
-        response = visit.page("parts/failure.html", 405, title="Not this way", error=error)
+        response = show_failure(visit, 405, "Not this way", error)
         response.headers["Allow"] = ", ".join(_METHODS)
         return response
     if request.scope["path"].rstrip("/") == _OLD_HOME and request.method != "POST":

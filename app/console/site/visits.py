@@ -17,6 +17,7 @@ from xxhash import xxh3_64_hexdigest
 from app import __version__
 from app.console.parts.curl import curl_of
 from app.console.parts.rule_lines import rule_lines
+from app.console.parts.trails import trail
 from app.console.parts.words import FILTERS
 from app.console.site.assets import asset_url
 from app.console.site.cookies import form_token
@@ -38,6 +39,7 @@ HEADERS: Final[Mapping[str, str]] = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+NOUNS: Final = ("database", "table")  # the names that a path may have, from the outer to the inner
 SEEN: Final = "seen"  # the query parameter in which a fragment says what it shows now
 _templates = Environment(
     loader=PackageLoader("app.console"),
@@ -47,7 +49,7 @@ _templates = Environment(
     lstrip_blocks=True,
 )
 _templates.filters.update(FILTERS)
-_templates.globals.update(asset=asset_url, version=__version__, Role=Role, rule_lines=rule_lines)
+_templates.globals.update(asset=asset_url, version=__version__, Role=Role, rule_lines=rule_lines, trail=trail)
 
 
 @dataclass(frozen=True)

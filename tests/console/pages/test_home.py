@@ -159,3 +159,27 @@ def test_who_may_not_play_sees_no_button_and_is_refused(client: TestClient, sign
         refused = browser.send(f"/console/examples/parcels/{action}", record="0")
         assert refused.status_code == 403
         assert "this needs the role" in refused.text
+
+
+def test_a_database_has_its_own_address_with_its_tables_alone(create: Callable[..., object], browser: Browser) -> None:
+    create("wide")
+    browser.client.post("/v1/catalog/databases", json={"name": "shop2"})
+    body = new_table("shopping") | {"identifier": {"database": "shop2", "object": "shopping"}}
+    browser.client.post("/v1/catalog/databases/shop2/tables", json=body)
+    text = browser.text("/?database=shop")
+    assert "shop. wide" in text
+    assert "shopping" not in text
+    fragment = re.search(r'hx-get="([^"]+)"', browser.shown)
+    assert fragment
+    assert browser.get(fragment[1].replace("&amp;", "&")).status_code == 204
+
+
+def test_a_database_shows_only_what_the_token_is_for(
+    create: Callable[..., object], signed_in: Callable[..., Browser]
+) -> None:
+    create("seen")
+    create("hidden")
+    browser = signed_in(Role.READ, ("shop.seen", "other.*"))
+    assert "hidden" not in browser.text("/?database=shop")
+    assert "shop. seen" in browser.text("/?database=shop")
+    assert "seen" not in browser.text("/?database=other")

@@ -1,0 +1,25 @@
+"""One field for what has a name: tables, columns, options."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.responses import Response
+
+from app.console.site.visits import Page, Visit
+from app.services.operating.catalog_search import search_catalog
+
+SEARCH_PATH: Final = "/console/search"
+
+
+def show_search(visit: Visit) -> Response:
+    """What the visitor's token may see, and has the text in its name."""
+    part = visit.asked("q").strip()[:255]
+    found = None
+    if part:
+        with visit.parts.database.reading() as repository:
+            found = search_catalog(repository, visit.grant.scope, part)
+    return visit.page("pages/search.html", q=part, found=found)
+
+
+PAGES: Final = (Page("GET", SEARCH_PATH, show_search),)

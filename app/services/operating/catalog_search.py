@@ -1,0 +1,120 @@
+"""Tables, columns and options by a part of their names, for people who look for one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from app.catalog.repository import Repository
+from app.core.access import TokenScope
+from app.core.table.history import Table
+from app.core.table.options.entries import FIELD_OPTIONS, TABLE_OPTIONS
+from app.core.table.options.option import Option
+from app.core.table.schema import Column
+
+MOST_FOUND: Final = 20  # of a kind
+MOST_RANKED: Final = 200  # tables of which the nearest are shown
+MOST_TABLES: Final = 1_000  # whose columns and options are read
+MOST_COLUMNS: Final = 50_000  # of these tables together
+_MOST_EXAMPLES: Final = 3  # tables that are named for an option
+_PAGE_TABLES: Final = 100
+
+
+@dataclass(frozen=True)
+class FoundColumn:
+    """A column and its table."""
+
+    table: Table
+    column: Column
+
+
+@dataclass(frozen=True)
+class FoundOption:
+    """An option, and some of the tables that set it. ``of_column``: its keys begin with ``fields.`` and a column."""
+
+    option: Option
+    of_column: bool
+    tables: list[Table] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        """What it is called in documents."""
+        return f"fields.<column>.{self.option.key}" if self.of_column else self.option.key
+
+    def note(self, table: Table) -> None:
+        """Keep the table as an example if it sets the option."""
+        if len(self.tables) < _MOST_EXAMPLES and any(self._is(key) for key in table.schema.options):
+            self.tables.append(table)
+
+    def _is(self, key: str) -> bool:
+        if self.of_column:
+            return key.startswith("fields.") and key.endswith(f".{self.option.key}")
+        return key in (self.option.key, *self.option.aliases)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search finds, ``MOST_FOUND`` of each kind. ``read`` of ``count`` tables were searched for columns, the
+    first of which is ``first``.
+    """
+
+    tables: Sequence[Table]
+    matching: int
+    columns: Sequence[FoundColumn]
+    options: Sequence[FoundOption]
+    read: int
+    count: int
+    first: Table | None
+
+    @property
+    def nothing(self) -> bool:
+        """Whether there is none of any kind."""
+        return not (self.tables or self.columns or self.options)
+
+
+def search_catalog(repository: Repository, scope: TokenScope, part: str) -> Found:
+    """Return the tables of ``scope`` and their columns that have ``part`` in their names, and the options that have it
+    in their name or meaning.
+    """
+    known = repository.overview
+    tables = sorted(known.tables(scope, limit=MOST_RANKED, part=part), key=lambda one: _distance(one.name, part))
+    columns: list[FoundColumn] = []
+    options = _options(part)
+    first, read = None, 0
+    for table in _first_tables(repository, scope):
+        first, read = first or table, read + 1
+        named = (one for one in table.schema.columns if part.lower() in one.name.lower())
+        columns += (FoundColumn(table, one) for one in named)
+        for option in options:
+            option.note(table)
+    columns.sort(key=lambda one: _distance(one.column.name, part))
+    matching, count = known.count(scope, part), known.count(scope)
+    return Found(tables[:MOST_FOUND], matching, columns[:MOST_FOUND], options[:MOST_FOUND], read, count, first)
+
+
+def _first_tables(repository: Repository, scope: TokenScope) -> Iterator[Table]:
+    """Yield the tables in the order of their names, as far as they are read."""
+    after, tables, columns = None, 0, 0
+    while tables < MOST_TABLES and columns < MOST_COLUMNS:
+        page = repository.overview.tables(scope, after=after, limit=_PAGE_TABLES)
+        yield from page
+        if len(page) < _PAGE_TABLES:
+            return
+        after = page[-1].database, page[-1].name
+        tables, columns = tables + len(page), columns + sum(len(one.schema.columns) for one in page)
+
+
+def _options(part: str) -> list[FoundOption]:
+    """Return the options that have an effect, those first that are called so."""
+    known = [*(FoundOption(one, False) for one in TABLE_OPTIONS.values() if one.effect)]
+    known += (FoundOption(one, True) for one in FIELD_OPTIONS.values() if one.effect)
+    words = part.lower()
+    named = [one for one in known if words in one.key]
+    return named + [one for one in known if one not in named and words in one.option.meaning.lower()]
+
+
+def _distance(name: str, part: str) -> tuple[bool, bool, str]:
+    """Return what sorts the names that are searched for: the name itself, those that begin with it, all others."""
+    words, whole = part.lower(), name.lower()
+    return words.rpartition(".")[2] != whole, not whole.startswith(words), whole
