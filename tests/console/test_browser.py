@@ -44,6 +44,8 @@ SHOWN = [
     "/console/tables/shop/wide/changelog",
     "/console/tables/shop/wide/files",
     "/console/tables/shop/wide/settings",
+    "/console/tables/shop/wide/settings?q=staleness&changed=1",
+    "/console/tables/shop/wide/settings?q=merge.max-staleness",
     "/console/tables/shop/wide/code",
     "/console/new",
     "/console/new?kind=json",

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from app.core.table.options.entries import FIELD_OPTIONS, TABLE_OPTIONS, find_option
 from app.core.table.options.option import Change, Option
@@ -61,6 +62,27 @@ class OptionGroup:
 
     title: str
     fields: Sequence[OptionField]
+
+
+@dataclass(frozen=True)
+class OptionFilter:
+    """Which of the fields are shown: those with ``part`` in their key or meaning, or those that are ``changed``."""
+
+    part: str = ""
+    changed: bool = False
+
+    def takes(self, field: OptionField) -> bool:
+        """Return whether the field is shown."""
+        words = self.part.lower()
+        named = words in field.key.lower() or words in field.option.meaning.lower()
+        return named and (field.text is not None or not self.changed)
+
+    @property
+    def query(self) -> str:
+        """What an address asks for it, with its question mark; empty where all fields are shown."""
+        asked = {"q": self.part, "changed": "1" if self.changed else ""}
+        said = urlencode({name: text for name, text in asked.items() if text})
+        return f"?{said}" if said else ""
 
 
 def option_fields(schema: TableSchema, form: Mapping[str, str], filled: bool) -> list[OptionField]:

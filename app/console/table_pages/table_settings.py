@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from app.console.parts.option_fields import OptionField, changes_of, grouped, option_fields
+from app.console.parts.option_fields import OptionField, OptionFilter, changes_of, grouped, option_fields
 from app.console.site.tabs import address_of_table, of_table
 from app.console.site.visits import Page, Visit
 from app.console.table_pages.table import TABLE_PAGE, table_name, table_page
@@ -69,7 +69,11 @@ def send_settings(visit: Visit) -> Response:
             _alter(visit, verdict.changes)
     except (Invalid, AlreadyExists, Conflict, PreconditionFailed) as error:
         return _form(visit, visit.form, error)
-    return visit.go(address_of_table(visit, "/settings"))
+    return visit.go(address_of_table(visit, "/settings") + _filter(visit).query)
+
+
+def _filter(visit: Visit) -> OptionFilter:
+    return OptionFilter(visit.asked("q").strip()[:255], bool(visit.asked("changed")))
 
 
 def send_columns(visit: Visit) -> Response:
@@ -175,6 +179,8 @@ def _form(
 ) -> Response:
     table, fields = _fields(visit, form)
     verdict = _judged(visit, table, fields, form)
+    wanted = _filter(visit)
+    shown = [one for one in fields if wanted.takes(one)]
     columns = [column.name for column in table.schema.columns]
     offered = [f"fields.{name}.{suffix}" for name in columns[:MOST_OFFERED] for suffix in FIELD_OPTIONS]
     return table_page(
@@ -183,8 +189,9 @@ def _form(
         status=HTTPStatus.OK if error is None else status_of(error),
         table=table,
         seen=version_of(table),
-        groups=grouped(fields),
-        fixed=[one for one in fields if one.fixed is not None],
+        wanted=wanted,
+        groups=grouped(shown),
+        fixed=[one for one in shown if one.fixed is not None],
         offered=[*TABLE_OPTIONS, *offered],
         form=form,
         error=None if error is verdict.error or _same(error, verdict.error) else error,

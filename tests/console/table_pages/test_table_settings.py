@@ -28,7 +28,7 @@ def table(merged: Callable[..., MergedTable]) -> MergedTable:
 
 def fields_of(page: str) -> dict[str, str]:
     """What a browser sends of the form of options as it is shown."""
-    form = re.search(r'<form method="post" action="[^"]*/settings" class="set-form".*?</form>', page, re.DOTALL)
+    form = re.search(r'<form method="post" action="[^"]*/settings[^"]*" class="set-form".*?</form>', page, re.DOTALL)
     assert form
     inputs = re.findall(r'<input[^>]*? name="([^"]+)"(?: value="([^"]*)")?', form[0])
     found = {unescape(name): unescape(value) for name, value in inputs}
@@ -255,3 +255,40 @@ def test_a_reader_sees_the_settings_and_cannot_change_them(
         assert writer.send(path, **{"set.bucket": "3"}).status_code == 403
     with table.database.reading() as repository:
         assert "bucket" not in repository.tables.get("shop", "wide").schema.options
+
+
+def shown(page: str) -> list[str]:
+    return [name for name in fields_of(page) if name.startswith("set.")]
+
+
+def test_options_are_found_by_name_and_by_meaning(table: MergedTable, browser: Browser) -> None:
+    assert shown(browser.get(f"{PAGE}?q=MAX-STALENESS").text) == ["set.merge.max-staleness"]
+    assert len(shown(browser.get(PAGE).text)) > 20
+    meaning = TABLE_OPTIONS["snapshot.time-retained"].meaning
+    assert "set.snapshot.time-retained" in shown(browser.get(f"{PAGE}?q={meaning}").text)
+    assert "No option has “<i>” in its name" in browser.text(f"{PAGE}?q=%3Ci%3E")
+    assert "merge-engine" in browser.text(f"{PAGE}?q=merge-engine")
+
+
+def test_only_what_is_set_is_shown_when_that_is_asked_for(table: MergedTable, browser: Browser) -> None:
+    found = shown(browser.get(f"{PAGE}?changed=1").text)
+    assert "set.merge.max-staleness" in found
+    assert {name.removeprefix("set.") for name in found} <= set(table.options())
+
+
+def test_what_is_not_shown_stays_and_the_page_shows_the_same_afterwards(table: MergedTable, browser: Browser) -> None:
+    before = table.options()
+    page = browser.get(f"{PAGE}?q=snapshot&changed=").text
+    action = re.search(r'<form method="post" action="([^"]+/settings[^"]*)" class="set-form"', page)
+    assert action
+    sent = browser.post(unescape(action[1]), **{**fields_of(page), "set.snapshot.time-retained": "3 h"})
+    assert (sent.status_code, sent.headers["location"]) == (303, f"{PAGE}?q=snapshot")
+    assert table.options() == {**before, "snapshot.time-retained": "3 h"}
+
+
+def test_what_is_checked_has_no_place_for_options_that_are_not_shown(table: MergedTable, browser: Browser) -> None:
+    fields = fields_of(browser.get(f"{PAGE}?q=snapshot.time-retained").text)
+    browser.post(f"{PAGE}/check", **{**fields, "set.snapshot.time-retained": "soon"})
+    places = re.findall(r'id="fault-(\w+)"', browser.shown)
+    assert len(places) == 2
+    assert "new" in places
