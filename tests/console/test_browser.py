@@ -173,3 +173,21 @@ def test_a_slash_goes_to_the_search_but_not_out_of_a_field(chrome: Browser, serv
         window.page.get_by_role("main").get_by_role("link", name="shop.wide").first.click()
         window.page.wait_for_url("**/console/tables/shop/wide")
         assert window.complaints == []
+
+
+DROP = """() => {
+  const data = new DataTransfer();
+  data.items.add(new File(['{"id": 77}'], "rows.ndjson"));
+  const drop = new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true });
+  document.getElementById("upload").dispatchEvent(drop);
+}"""
+
+
+def test_a_file_that_is_dropped_is_uploaded_and_leads_to_its_rows(chrome: Browser, service: Client) -> None:
+    with person(chrome, str(service.base_url)) as window:
+        window.open("/console/tables/shop/wide/upload")
+        window.page.evaluate(DROP)
+        window.page.get_by_role("button", name="Upload", exact=True).click()
+        window.page.get_by_role("status").get_by_role("link", name="Rows").click()
+        window.page.get_by_role("link", name="77", exact=True).wait_for()
+        assert window.complaints == []

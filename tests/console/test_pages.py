@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from starlette.routing import compile_path
 
+import app.console
 from app.console.routes import PAGES
 from app.console.site.visits import Page
 from app.core.access import Role
@@ -94,6 +96,53 @@ def test_a_failure_leads_to_as_much_of_its_address_as_there_is(
     trail = re.search(r'aria-label="Breadcrumbs"><ol>(.*?)</ol>', browser.get(path).text)
     assert trail
     assert re.findall(r'href="([^"]+)"', trail[1]) == links
+
+
+TEMPLATES = Path(app.console.__path__[0]) / "templates"
+EMPTY = [
+    (path.name, words)
+    for path in sorted(TEMPLATES.rglob("*.html"))
+    if path.parent.name != "row"
+    for words in re.findall(r'<p class="empty[^"]*">(.*?)</p>', path.read_text())
+]
+
+
+@pytest.mark.parametrize(("name", "words"), EMPTY)
+def test_a_list_without_entries_says_where_to_go_on(name: str, words: str) -> None:
+    tail = words.rpartition("{% endif %}")[2]
+    branches = [tail] if "<a href" in tail else re.split(r"{% (?:else|elif [^%]*) %}", words)
+    assert [one for one in branches if "<a href" not in one and "begin(" not in one] == [], name
+
+
+ROWS = "/console/tables/shop/wide/rows"
+NEAR = [
+    ("/console/tables/shop/wdie/rows", "/console/tables/shop/wide"),
+    ("/console/tables/shpo/wide", "/?database=shop"),
+    ("/?database=shpo", "/?database=shop"),
+    (f"{ROWS}?filter=noet.eq.a&show=id", f"{ROWS}?filter=note.eq.a&amp;show=id"),
+    (f"{ROWS}?show=noet", f"{ROWS}?show=note"),
+]
+
+
+@pytest.mark.parametrize(("path", "near"), NEAR)
+def test_a_name_that_is_not_there_leads_to_the_nearest(
+    create: Callable[..., object], browser: Browser, path: str, near: str
+) -> None:
+    create("wide")
+    page = browser.get(path).text.partition('aria-label="Breadcrumbs"')[2].partition("</nav>")[2]
+    assert f'<a href="{near}">' in page
+    assert browser.get(near.replace("&amp;", "&")).status_code == 200
+
+
+def test_no_name_is_shown_that_the_token_is_not_for(
+    create: Callable[..., object], signed_in: Callable[..., Browser]
+) -> None:
+    create("wide")
+    create("wild")
+    browser = signed_in(Role.READ, ("shop.wild", "shop.wids"))
+    page = browser.get("/console/tables/shop/wids").text
+    assert '<a href="/console/tables/shop/wild">wild</a>' in page
+    assert "wide" not in page
 
 
 def test_chromium_walks_every_page_that_is_shown() -> None:

@@ -1,4 +1,4 @@
-// How much of a file is sent; without this the browser sends the form by itself.
+// A file that is dropped, and how much of it is sent; without this the browser sends the form by itself.
 (() => {
   "use strict";
   const form = document.getElementById("upload");
@@ -8,6 +8,16 @@
   const button = form.querySelector("button.primary");
   const mebibytes = (size) => `${(size / 2 ** 20).toFixed(1)} MiB`;
   const idle = (words) => { shown.hidden = !words; told.textContent = words; bar.hidden = true; stop.hidden = true; button.disabled = false; };
+
+  const marked = (is) => form.classList.toggle("dropping", is);
+  form.querySelector(".droppable").hidden = false;
+  form.addEventListener("dragover", (event) => { event.preventDefault(); marked(true); });
+  form.addEventListener("dragleave", (event) => { if (!form.contains(event.relatedTarget)) marked(false); });
+  form.addEventListener("drop", (event) => {
+    event.preventDefault();
+    marked(false);
+    if (event.dataTransfer.files.length) form.elements.file.files = event.dataTransfer.files;
+  });
 
   form.addEventListener("submit", (event) => {
     event.preventDefault();

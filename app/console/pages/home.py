@@ -8,6 +8,7 @@ from typing import Any, Final
 import anyio.from_thread
 from starlette.responses import Response
 
+from app.console.site.nearest import nearest_database_step
 from app.console.site.visits import Page, Visit
 from app.core.access import Role
 from app.services.explaining.examples import DATABASE, EXAMPLES
@@ -50,7 +51,8 @@ def _told(visit: Visit) -> dict[str, Any]:
             part=part,
             spark_answers=visit.parts.spark_ready(),
         )
-    told = {"overview": found, "q": part, "only": only, "after": after, "parts": service_parts(visit)}
+    near = nearest_database_step(visit, only) if only and not found.count else None
+    told = {"overview": found, "q": part, "only": only, "near": near, "after": after, "parts": service_parts(visit)}
     return {
         **told,
         "greets": not found.count and not part and not only and visit.may(Role.READ, DATABASE),

@@ -9,6 +9,7 @@ from typing import Final
 
 from starlette.responses import Response
 
+from app.console.site.nearest import nearest_step
 from app.console.site.visits import NOUNS, Visit
 from app.core.errors import Conflict, ErrorCode, Forbidden, KeyfoldError, NotFound, TooMany, Unavailable
 from app.core.table.upkeep.damage import DamagedFile
@@ -45,7 +46,8 @@ def show_failure(visit: Visit, status: int, title: str, error: KeyfoldError) -> 
     """Return a page that says what is wrong, and where to go on."""
     names = [visit.names[noun] for noun in NOUNS if noun in visit.names]
     named = names[: _NAMED.get(error.code, len(names))]
-    return visit.page("parts/failure.html", status, title=title, error=error, named=named)
+    near = nearest_step(visit, error)
+    return visit.page("parts/failure.html", status, title=title, error=error, named=named, near=near)
 
 
 def failed(visit: Visit, error: Exception) -> Response:

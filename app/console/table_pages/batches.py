@@ -105,6 +105,7 @@ def _told(visit: Visit) -> dict[str, Any]:
         found = list_batches(repository, table, PageRequest(PAGE_ITEMS, asked["after"] or None), state)
     path = address_of_table(visit, "/batches")
     return {
+        "base": address_of_table(visit),
         "path": path,
         "asked": asked,
         "items": [(batch, *STATES[batch.state]) for batch in found.items],

@@ -74,6 +74,7 @@ def _told(visit: Visit) -> dict[str, Any]:
         stats = table_stats(repository, table, spark_answers=visit.parts.spark_ready())
         failure = repository.overview.merge_failures([table.id]).get(table.id)
     return {
+        "base": address_of_table(visit),
         "path": address_of_table(visit, "/merges"),
         "changes": address_of_table(visit, "/snapshots/changes"),
         "after": after,

@@ -17,9 +17,10 @@ from app.console.site.tabs import row_link
 from app.console.site.visits import HEADERS, Page, Visit
 from app.console.table_pages.table import TABLE_PAGE, table_name, table_page
 from app.core.errors import Invalid
+from app.core.hints import nearest
 from app.core.plan.records.row_filters import Operator
 from app.core.table.options.entries import Consistency, Integers
-from app.core.table.schema import Column
+from app.core.table.schema import Column, TableSchema
 from app.core.types.kinds import Family
 from app.http.streams import noted, whole_or_streamed
 from app.services.rows.scan_pages import check_filters, loaded, pinned_view, read_page
@@ -60,6 +61,21 @@ class RowsAsked:
     def without(self, text: str) -> RowsAsked:
         """Return the same without one filter."""
         return replace(self, filters=tuple(one for one in self.filters if one != text))
+
+    def mended(self, schema: TableSchema) -> RowsAsked | None:
+        """Return the same with the nearest names for columns that there are not; None where no name is near."""
+        mended = RowsAsked(
+            tuple(_mended(one, schema) for one in self.filters),
+            tuple(one if one in schema.by_name else nearest(one, schema.by_name) or one for one in self.columns),
+        )
+        return None if mended == self else mended
+
+
+def _mended(text: str, schema: TableSchema) -> str:
+    name, dot, rest = text.partition(".")
+    if any(text.startswith(f"{known}.") for known in schema.by_name):
+        return text
+    return f"{nearest(name, schema.by_name) or name}{dot}{rest}"
 
 
 @dataclass(frozen=True)
@@ -102,8 +118,9 @@ def show_rows(visit: Visit) -> Response:
         error = invalid
     status = HTTPStatus.OK if error is None else HTTPStatus.BAD_REQUEST
     schema = visit.parts.views.current(table_name(visit), Consistency.LATEST).table.schema
+    mended = None if error is None else asked.mended(schema)
     values = {"found": found, "asked": asked, "error": error, "schema": schema, "operators": OPERATORS}
-    return table_page(visit, "rows", status=status, files=tuple(_FILES), **values)
+    return table_page(visit, "rows", status=status, files=tuple(_FILES), mended=mended, **values)
 
 
 def rows_of(visit: Visit, asked: RowsAsked, token: str | None, most: int = PAGE_ROWS) -> RowsShown:

@@ -118,6 +118,7 @@ def _page(visit: Visit, *, error: KeyfoldError | None = None, texts: Mapping[int
         accept=",".join(_ENDINGS),
         most_bytes=parts.settings.max_body_bytes,
         tells_named=table.schema.tells_named,
+        columns=table.schema.columns,
         path=address_of_table(visit),
     )
 

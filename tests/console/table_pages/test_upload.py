@@ -86,6 +86,11 @@ def test_a_file_is_one_batch_whatever_its_format(page: Browser, name: str) -> No
     assert re.fullmatch(rf"{PAGE}\?sent=\w+", answer.headers["location"])
     assert rows(page) == ROWS
     assert "Batch 1 has 2 records and is staged" in page.text(answer.headers["location"])
+    assert 'href="/console/tables/shop/wide/rows">Rows</a>' in page.shown
+
+
+def test_the_columns_that_a_file_may_have_are_named(page: Browser) -> None:
+    assert "Columns: id BIGINT NOT NULL, note STRING, n INT" in page.text(PAGE)
 
 
 def test_the_format_is_chosen_where_the_name_does_not_say_it(page: Browser) -> None:
