@@ -32,7 +32,7 @@ KEPT: Final = (
     Counted.SPARK,
 )
 _OF_SERVICE: Final = (Asked.STAGED_BATCHES, Asked.STAGED_RECORDS, Asked.STAGED_AGE)
-_OF_PROCESS: Final = (Asked.PROCESS_CPU, Asked.PROCESS_MEMORY)
+_OF_PROCESS: Final = (Asked.PROCESS_CPU, Asked.PROCESS_MEMORY, Asked.PROCESS_STARTS)
 _CELL_BYTES: Final = 8
 Key = tuple[Counted | Asked, tuple[str, ...]]
 

@@ -16,12 +16,14 @@ from app.console.parts.plots import Line, Plot, Says, Scale, by_powers, from_not
 from app.console.site.visits import Page, Visit
 from app.core.access import Role
 from app.core.quantities import briefly, numbered, sized
+from app.services.operating.overview import tables_behind
 from app.telemetry.entries import NO_OPERATION, Asked, Counted, SparkState, TaskOutcome
 from app.telemetry.exposition import Told, told_of_processes
 from app.telemetry.hour import Hour, Step, quantile
 
 OPERATIONS_PATH: Final = "/console/operations"
 MOST_LEASES: Final = 50
+MOST_BEHIND: Final = 10
 _FRAGMENT: Final = "pages/operations_hour.html"
 _AS_TABLES: Final = "tables"
 Measure = Callable[[Step], float | None]
@@ -55,13 +57,15 @@ def _told(visit: Visit) -> dict[str, Any]:
     steps = hour.steps(now)
     with visit.parts.database.reading() as repository:
         leases, waiting = repository.workers.leases(MOST_LEASES), repository.workers.waiting()
+        behind = tables_behind(repository, MOST_BEHIND)
     return {
         "as_tables": visit.asked("as") == _AS_TABLES,
         "parts": service_parts(visit),
         "tiles": _tiles(visit),
         "spark": _spark(steps),
         "plots": [_plot(entry, steps, now) for entry in (*PLOTS, *_of_processes(hour))],
-        "processes": _processes(hour),
+        "processes": _processes(hour, steps),
+        "behind": behind,
         "leases": leases,
         "waiting": waiting,
     }
@@ -209,13 +213,14 @@ class _Process:
     name: str
     pid: int
     starts: int
+    restarts: int
     cpu_seconds: float | None
     memory_bytes: float | None
     files: float | None
     began_at: datetime | None
 
 
-def _processes(hour: Hour) -> list[_Process]:
+def _processes(hour: Hour, steps: Sequence[Step]) -> list[_Process]:
     lives = hour.metrics.lives()
     told = {(one.metric, one.values): one.number for one in told_of_processes(lives)}
     found = []
@@ -224,8 +229,14 @@ def _processes(hour: Hour) -> list[_Process]:
         began = of[Asked.PROCESS_BEGAN]
         at = None if began is None else datetime.fromtimestamp(began, UTC)
         measured = (of[Asked.PROCESS_CPU], of[Asked.PROCESS_MEMORY], of[Asked.PROCESS_FILES])
-        found.append(_Process(life.name, life.pid, life.starts, *measured, at))
+        found.append(_Process(life.name, life.pid, life.starts, _restarts(life.name, steps), *measured, at))
     return found
+
+
+def _restarts(name: str, steps: Sequence[Step]) -> int:
+    """How often the process was started again in the last hour; the first start is none."""
+    grown = (step.grown(Asked.PROCESS_STARTS, name) for step in steps)
+    return sum(int(one[0]) for one in grown if one is not None)
 
 
 @dataclass(frozen=True)
@@ -233,6 +244,8 @@ class _Tiles:
     """What a scrape says of the service as a whole; 0 where the catalog did not answer it."""
 
     failing_tables: int
+    set_aside: int
+    damaged_files: int
     images: int
     image_bytes: int
 
@@ -240,7 +253,7 @@ class _Tiles:
 def _tiles(visit: Visit) -> _Tiles:
     told: list[Told] | None = anyio.from_thread.run(visit.parts.scrapes.now)
     numbers = {one.metric: int(one.number) for one in told or () if not one.values}
-    shown = (Asked.FAILING_TABLES, Asked.IMAGES, Asked.IMAGE_BYTES)
+    shown = (Asked.FAILING_TABLES, Asked.SET_ASIDE_BATCHES, Asked.DAMAGED_FILES, Asked.IMAGES, Asked.IMAGE_BYTES)
     return _Tiles(*(numbers.get(metric, 0) for metric in shown))
 
 

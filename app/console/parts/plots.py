@@ -9,11 +9,14 @@ from functools import cached_property
 from itertools import groupby
 from typing import Final
 
+from app.console.parts.words import clock
 from app.telemetry.hour import HOUR_SECONDS
 
 WIDTH: Final = 600.0  # of the drawing; the page stretches it, and writes the numbers beside it
 HEIGHT: Final = 100.0
 SPANS: Final = (240.0, 1200.0, HOUR_SECONDS)  # in seconds: their quarters are whole minutes
+MOST_MOMENTS: Final = 40  # of a plot whose values are shown where the mouse is
+_MOMENT_SECONDS: Final = 30.0
 ROWS: Final = 12  # of a plot as a table: five minutes each
 _NICE: Final = (1.0, 2.0, 5.0, 10.0)
 Point = tuple[float, float | None]  # seconds since 1970, and what was then; None where it is unknown
@@ -79,6 +82,15 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Moment:
+    """A part of the drawing and what its lines are there, in words."""
+
+    across: str
+    width: str
+    words: str
+
+
+@dataclass(frozen=True)
 class Plot:
     """Lines over the hour that ends ``now``. ``says`` writes a number with its unit."""
 
@@ -126,6 +138,21 @@ class Plot:
     def _place(self, at: float, value: float) -> str:
         across = max(0.0, WIDTH * (1 - (self.now - at) / self.span))
         return f"{across:.1f} {HEIGHT * (1 - self._scale.share(value)):.1f}"
+
+    @property
+    def moments(self) -> list[Moment]:
+        """The parts of the drawing from the left, each with the most of each line in it; none of what is unknown."""
+        wide = max(_MOMENT_SECONDS, self.span / MOST_MOMENTS)
+        begins = (self.now - self.span + wide * number for number in range(round(self.span / wide)))
+        return [moment for begin in begins if (moment := self._moment(begin, begin + wide)) is not None]
+
+    def _moment(self, begin: float, end: float) -> Moment | None:
+        known = [(line.name, most) for line in self.lines if (most := _most(line, begin, end)) is not None]
+        if not known:
+            return None
+        words = ", ".join(f"{name} {self.says(most)}" for name, most in known)
+        across, width = (WIDTH * (1 - (self.now - begin) / self.span), WIDTH * (end - begin) / self.span)
+        return Moment(f"{across:.1f}", f"{width:.1f}", f"{clock(end)} UTC: {words}")
 
     def said(self, value: float | None) -> str:
         """Return a number with its unit; a dash for none."""

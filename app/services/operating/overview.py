@@ -14,7 +14,7 @@ from app.core.table.history import Table
 from app.core.table.upkeep.overdue import Overdue
 from app.services.merging.overdue import overdue_tables
 
-__all__ = ["MergeFailure", "Overview", "TableGlance", "overview"]
+__all__ = ["MergeFailure", "Overview", "TableBehind", "TableGlance", "overview", "tables_behind"]
 
 MOST_FAILING = 20
 _NONE_STAGED = StagedTotals()
@@ -78,6 +78,24 @@ def overview(
         overdue=len(mine),
         next_after=None if last is None else (last.database, last.name),
     )
+
+
+@dataclass(frozen=True)
+class TableBehind:
+    """A table with staged records; ``failures`` of its merges in a row."""
+
+    database: str
+    table: str
+    staged: StagedTotals
+    failures: int
+
+
+def tables_behind(repository: Repository, limit: int) -> list[TableBehind]:
+    """Return the tables with most staged records."""
+    found = sorted(repository.stats.staged_tables(), key=lambda one: -one.staged.records)[:limit]
+    failing = repository.overview.merge_failures([one.table_id for one in found])
+    rows = ((one, failing.get(one.table_id)) for one in found)
+    return [TableBehind(one.database, one.table, one.staged, why.failures.in_a_row if why else 0) for one, why in rows]
 
 
 def _glances(repository: Repository, tables: Sequence[Table], late: Mapping[str, Overdue]) -> dict[str, TableGlance]:

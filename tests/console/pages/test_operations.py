@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
@@ -19,6 +20,7 @@ from app.services.shared.polled import Refreshed
 from app.telemetry.entries import Asked, Counted, SparkState, TaskOutcome
 from app.telemetry.exposition import Told
 from app.telemetry.hour import STEP_SECONDS, Hour
+from tests.api.conftest import TABLES
 from tests.console.conftest import Browser, words
 
 OPERATIONS = "/console/operations"
@@ -159,3 +161,62 @@ def test_tiles_say_how_many_tables_fail_and_how_many_images_there_are(app: FastA
     page = words(browser.get(OPERATIONS).text)
     assert "Failing tables 2 see why" in page
     assert re.search(r"Images 7 ?3[.\d]* MiB of", page)
+
+
+def test_restarts_of_the_last_hour_are_counted_and_the_first_start_is_none(app: FastAPI, browser: Browser) -> None:
+    hour, then = parts_of(app).hour, time.time() - 600
+    name = hour.metrics.processes[0]
+    hour.metrics.take(name)
+    assert "in the last hour" not in browser.text(OPERATIONS).partition("Processes")[2]
+    for number, starts in enumerate((1, 1, 10)):
+        hour.note(then + number * STEP_SECONDS, [Told(Asked.PROCESS_STARTS, (name,), starts)])
+    assert f"{name} restarted 9 times in the last hour" in browser.text(OPERATIONS)
+
+
+def test_the_tables_with_most_staged_records_are_named_ten_at_most(
+    create: Callable[..., object], browser: Browser
+) -> None:
+    assert "Nothing is staged" in browser.text(OPERATIONS)
+    for number in range(12):
+        create(f"t{number}")
+        records = [{"id": one} for one in range(number + 1)]
+        browser.client.post(f"{TABLES}/t{number}/batches", json={"records": records}).raise_for_status()
+    text = browser.text(OPERATIONS)
+    part = text.partition("Failed merges in a row")[2].partition("Workers and their leases")[0]
+    assert re.findall(r"shop\. (t\d+) (\d+) 1 ", part) == [(f"t{one}", f"{one + 1}") for one in range(11, 1, -1)]
+    assert 'href="/console/tables/shop/t11"' in browser.shown
+
+
+def test_a_table_that_is_behind_says_how_often_its_merges_failed(
+    app: FastAPI, create: Callable[..., object], browser: Browser
+) -> None:
+    create("wide")
+    browser.client.post(f"{TABLES}/wide/batches", json={"records": [{"id": 1}]}).raise_for_status()
+    with parts_of(app).database.transaction() as repository:
+        repository.tasks.request_all({repository.tables.get("shop", "wide").id: TaskTrigger.REQUEST})
+    with parts_of(app).database.transaction() as repository:
+        claimed = repository.leases.claim("w", 60.0)
+        assert claimed is not None
+        repository.leases.fail(claimed.task.id, "w", "disk full")  # as the worker does
+    assert re.search(r"shop\. wide 1 1 \S+ \S+ \d+ s 1 ", browser.text(OPERATIONS))
+
+
+def test_a_plot_says_its_values_where_the_mouse_is() -> None:
+    lines = [Line("a", "blue", [(0, 1.0), (900, 2.0), (1800, None)]), Line("b", "red", [(900, 7.0)])]
+    plot = Plot("T", "m", numbered, lines, now=3600)
+    assert [(one.across, one.width, one.words) for one in plot.moments] == [
+        ("135.0", "15.0", "00:15 UTC: a 2, b 7"),
+    ]
+    whole = Plot("T", "m", numbered, [Line("a", "blue", [(at, 1.0) for at in range(0, 3601, 30)])], now=3600)
+    assert len(whole.moments) == 40
+
+
+def test_what_is_set_aside_and_damaged_names_its_page_of_the_runbook(app: FastAPI, browser: Browser) -> None:
+    assert "runbook" not in browser.text(OPERATIONS)
+    told = [Told(Asked.SET_ASIDE_BATCHES, (), 2.0), Told(Asked.DAMAGED_FILES, (), 1.0)]
+    app.state.parts = replace(parts_of(app), scrapes=Refreshed(lambda: told, 60, 5))
+    page = words(browser.get(OPERATIONS).text)
+    headings = re.findall(r"^## (\w+)$", Path("docs/runbook.md").read_text(), re.MULTILINE)
+    named = re.findall(r"runbook: (\w+)", page)
+    assert named == ["KeyfoldBatchesSetAside", "KeyfoldFilesDamaged"]
+    assert set(named) <= set(headings)
