@@ -191,3 +191,17 @@ def test_a_file_that_is_dropped_is_uploaded_and_leads_to_its_rows(chrome: Browse
         window.page.get_by_role("status").get_by_role("link", name="Rows").click()
         window.page.get_by_role("link", name="77", exact=True).wait_for()
         assert window.complaints == []
+
+
+@pytest.mark.parametrize("console", [True, False])
+def test_the_page_of_the_api_leads_back_where_there_is_a_console(
+    chrome: Browser, tmp_path: Path, console: bool
+) -> None:
+    with (
+        serving(tmp_path, workers="0", console=str(console).lower()) as (_, client),
+        person(chrome, str(client.base_url)) as window,
+    ):
+        window.open("/docs")
+        window.page.get_by_role("heading", name="Keyfold").first.wait_for()
+        window.page.wait_for_load_state("networkidle")
+        assert window.page.get_by_role("link", name="Back to the console").is_visible() is console

@@ -16,18 +16,20 @@ from app.services.access.tokens import create_token
 
 
 class _Page(HTMLParser):
-    """What a page loads, and the text of its scripts."""
+    """What a page loads, where it leads, and the text of its scripts."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.parts: list[str] = []
+        self.links: list[str] = []
         self.inline: list[str] = []
         self._in_script = False
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._in_script = tag == "script"
-        self.parts += [value for name, value in attrs if name in ("src", "href") and value]
+        into = self.links if tag == "a" else self.parts
+        into += [value for name, value in attrs if name in ("src", "href") and value]
         self.inline += [name for name, _ in attrs if name.startswith("on")]
 
     def handle_data(self, data: str) -> None:
@@ -55,6 +57,12 @@ def test_the_page_and_all_of_its_parts_are_of_this_service_and_open(closed: Test
         assert kinds[part.rsplit(".", 1)[1]] in answer.headers["content-type"]
         assert answer.content
     assert closed.get("/openapi.json").status_code == 200
+
+
+def test_the_page_leads_back_to_the_console(client: TestClient) -> None:
+    assert [urljoin(DOCS_PATH, link) for link in _Page(client.get(DOCS_PATH).text).links] == ["/"]
+    own = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"}
+    assert client.head("/", headers=own).status_code == 200  # as the page's script asks whether there is one
 
 
 def test_neither_page_nor_start_names_another_host_or_runs_text_of_the_page(closed: TestClient) -> None:

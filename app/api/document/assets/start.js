@@ -1,3 +1,5 @@
+// A service may run without its console.
+fetch('./', { method: 'HEAD' }).then((answer) => { document.getElementById('way-back').hidden = !answer.ok })
 // Everything is asked of the service that answered the page, and nobody else is told what is tried here.
 window.ui = SwaggerUIBundle({
   url: 'openapi.json',
