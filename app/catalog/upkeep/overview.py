@@ -48,6 +48,13 @@ class Overview:
         query = sa.select(sa.func.count()).select_from(of_both).where(_in_scope(scope), *_having(part))
         return int(self.transaction.execute(query).scalar_one())
 
+    def counts(self, scope: TokenScope, names: Collection[str]) -> Mapping[str, int]:
+        """Return how many tables of ``scope`` each of the databases ``names`` has."""
+        of_both = tables.join(databases, databases.c.id == tables.c.database_id)
+        query = sa.select(databases.c.name, sa.func.count()).select_from(of_both)
+        query = query.where(_in_scope(scope), databases.c.name.in_(names)).group_by(databases.c.name)
+        return {row[0]: row[1] for row in self.transaction.execute(query)}
+
     def failing(self, scope: TokenScope, limit: int) -> list[Table]:
         """Return up to ``limit`` tables of ``scope`` whose last merge failed, the one that failed last first."""
         query = TABLES.where(_in_scope(scope), tables.c.failed_merges > 0).order_by(tables.c.merge_failed_at.desc())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 
 from app.catalog.repository import Repository
 from app.catalog.upkeep.overview import MergeFailure
@@ -29,6 +30,7 @@ class TableGlance:
     table: Table
     rows: int | None
     stored_rows: int
+    size_bytes: int
     staged: StagedTotals
     set_aside: int
     last_merge_at: datetime | None
@@ -48,6 +50,13 @@ class Overview:
     waiting: StagedTotals
     overdue: int
     next_after: tuple[str, str] | None
+    counts: Mapping[str, int]
+
+    @property
+    def by_database(self) -> list[tuple[str, int, Sequence[TableGlance]]]:
+        """The databases of the page: how many tables each has, and those of the page."""
+        groups = groupby(self.tables, key=lambda one: one.table.database)
+        return [(database, self.counts.get(database, 0), [*glances]) for database, glances in groups]
 
 
 def overview(
@@ -77,6 +86,7 @@ def overview(
         waiting=_waiting(repository, scope),
         overdue=len(mine),
         next_after=None if last is None else (last.database, last.name),
+        counts=known.counts(scope, {table.database for table in page}),
     )
 
 
@@ -105,10 +115,10 @@ def _glances(repository: Repository, tables: Sequence[Table], late: Mapping[str,
     glances = {}
     for table in tables:
         snapshot = repository.snapshots.of(table)
-        rows, stored = (snapshot.rows, snapshot.stored_rows) if snapshot else (0, 0)
+        rows, stored, size = (snapshot.rows, snapshot.stored_rows, snapshot.size_bytes) if snapshot else (0, 0, 0)
         waits, aside = staged.get(table.id, _NONE_STAGED), set_aside.get(table.id, 0)
         ended, failure = merged.get(table.id), failures.get(table.id)
-        glances[table.id] = TableGlance(table, rows, stored, waits, aside, ended, failure, late.get(table.id))
+        glances[table.id] = TableGlance(table, rows, stored, size, waits, aside, ended, failure, late.get(table.id))
     return glances
 
 

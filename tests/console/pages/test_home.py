@@ -17,6 +17,7 @@ from app.http.parts import Parts
 from app.services.explaining.examples import EXAMPLES
 from tests.api.conftest import TABLES, new_table
 from tests.console.conftest import Browser
+from tests.console.merged import MergedTable
 
 HOSTILE = "<b onx=1>\"'&{{7*7}}"
 
@@ -25,7 +26,7 @@ def test_a_table_is_shown_with_what_waits(create: Callable[..., object], browser
     create("wide")
     browser.client.post(f"{TABLES}/wide/batches", json={"records": [{"id": 1}, {"id": 2}]})
     text = browser.text("/")
-    assert re.search(r"shop\. wide (overdue )?0 2 1 \d+ s never", text)
+    assert re.search(r"shop\. wide (overdue )?deduplicate 0 0 B 2 1 \d+ s never", text)
     assert "2 records 1 batch," in text
 
 
@@ -183,3 +184,34 @@ def test_a_database_shows_only_what_the_token_is_for(
     assert "hidden" not in browser.text("/?database=shop")
     assert "shop. seen" in browser.text("/?database=shop")
     assert "seen" not in browser.text("/?database=other")
+
+
+def test_tables_stand_below_their_database_with_how_many_it_has(
+    create: Callable[..., object], browser: Browser
+) -> None:
+    for number in range(52):
+        create(f"t{number:02}")
+    browser.client.post("/v1/catalog/databases", json={"name": "crm"})
+    body = new_table("calls") | {"identifier": {"database": "crm", "object": "calls"}}
+    browser.client.post("/v1/catalog/databases/crm/tables", json=body).raise_for_status()
+    browser.get("/")
+    heads = re.findall(
+        r'scope="rowgroup" colspan="8"><a href="([^"]+)">(\w+)</a> <span class="soft">([^<]+)<', browser.shown
+    )
+    assert heads == [("/?database=crm", "crm", "1 table"), ("/?database=shop", "shop", "52 tables")]
+    assert browser.shown.index(">calls<") < browser.shown.index("/?database=shop") < browser.shown.index(">t00<")
+    for path in ("/?q=t0", "/?database=shop"):
+        assert "rowgroup" not in browser.get(path).text
+
+
+def test_a_table_says_its_merge_engine_and_what_it_takes(merged: Callable[..., MergedTable], browser: Browser) -> None:
+    merged(**{"merge-engine": "partial-update"}).merge({"id": 1, "note": "a"})
+    assert re.search(r"shop\. wide partial-update 1 [\d.]+ (B|KiB) 0 0 ", browser.text("/"))
+
+
+def test_a_count_is_of_tables_that_the_token_is_for(
+    create: Callable[..., object], signed_in: Callable[..., Browser]
+) -> None:
+    create("seen")
+    create("hidden")
+    assert "shop 1 table " in signed_in(Role.READ, ("shop.seen",)).text("/")
