@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
@@ -48,15 +49,28 @@ OPERATORS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class RowsAsked:
-    """Which rows are asked for: ``filters`` that each meets, and the columns, all where none is named."""
+    """Which rows are asked for: ``filters`` that each meets, and the columns, all where none is named. ``sort`` is the
+    column by which the rows of a page are sorted, empty for none, and ``down`` that the greatest comes first.
+    """
 
     filters: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    sort: str = ""
+    down: bool = False
 
     @property
     def words(self) -> str:
         """As a query has it."""
-        return query({"filter": self.filters, "show": self.columns})
+        order = {"sort": self.sort, **({"down": 1} if self.down else {})} if self.sort else {}
+        return query({"filter": self.filters, "show": self.columns, **order})
+
+    def sorted_by(self, sort: str, *, down: bool = False) -> RowsAsked:
+        """Return the same, its pages sorted otherwise."""
+        return replace(self, sort=sort, down=down)
+
+    def hiding(self, name: str, shown: Sequence[Column]) -> RowsAsked:
+        """Return the same without a column of those that are ``shown``."""
+        return replace(self, columns=tuple(one.name for one in shown if one.name != name))
 
     def without(self, text: str) -> RowsAsked:
         """Return the same without one filter."""
@@ -64,9 +78,12 @@ class RowsAsked:
 
     def mended(self, schema: TableSchema) -> RowsAsked | None:
         """Return the same with the nearest names for columns that there are not; None where no name is near."""
-        mended = RowsAsked(
-            tuple(_mended(one, schema) for one in self.filters),
-            tuple(one if one in schema.by_name else nearest(one, schema.by_name) or one for one in self.columns),
+        mended = replace(
+            self,
+            filters=tuple(_mended(one, schema) for one in self.filters),
+            columns=tuple(
+                one if one in schema.by_name else nearest(one, schema.by_name) or one for one in self.columns
+            ),
         )
         return None if mended == self else mended
 
@@ -106,7 +123,8 @@ def rows_asked(visit: Visit) -> RowsAsked:
         value = sent.get("value", "")
         listed = operator == Operator.IN and not value.startswith("(")
         filters.append(f"{column}.{operator}" if bare else f"{column}.{operator}.{f'({value})' if listed else value}")
-    return RowsAsked(tuple(dict.fromkeys(filters)), tuple(dict.fromkeys(sent.getlist("show"))))
+    shown = tuple(dict.fromkeys(sent.getlist("show")))
+    return RowsAsked(tuple(dict.fromkeys(filters)), shown, sent.get("sort", ""), "down" in sent)
 
 
 def show_rows(visit: Visit) -> Response:
@@ -147,11 +165,28 @@ def rows_of(visit: Visit, asked: RowsAsked, token: str | None, most: int = PAGE_
             check_filters(token, scan, asked.filters)
         page = read_page(parts.warehouse, scan, asked.filters, most, start)
         rows = [json.loads(line) for line in page.body(NDJSON).splitlines()]
-    return RowsShown(_keys_first(scan.columns, keys), keys, rows, page.next_token)
+    return RowsShown(_keys_first(scan.columns, keys), keys, _sorted(rows, scan.columns, asked), page.next_token)
 
 
 def _keys_first(columns: Sequence[Column], keys: tuple[str, ...]) -> tuple[Column, ...]:
     return tuple(sorted(columns, key=lambda one: one.name not in keys))
+
+
+def _sorted(rows: list[dict[str, Any]], columns: Sequence[Column], asked: RowsAsked) -> list[dict[str, Any]]:
+    """Return the rows of a page by a column, nulls last; as they are where there is no such column."""
+    for column in columns:
+        if column.name == asked.sort:
+            written = [row for row in rows if row[column.name] is not None]
+            key = _number if column.type.family in _NUMBERS else str
+            written.sort(key=lambda row: key(row[column.name]), reverse=asked.down)
+            return [*written, *(row for row in rows if row[column.name] is None)]
+    return rows
+
+
+def _number(value: Any) -> Decimal:
+    """Return what sorts a number as JSON has it; one that is none comes last."""
+    number = Decimal(str(value))
+    return Decimal("Infinity") if number.is_nan() else number
 
 
 def download_rows(visit: Visit) -> Response:

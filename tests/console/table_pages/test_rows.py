@@ -74,10 +74,10 @@ def test_columns_are_chosen_and_the_key_leads_to_its_row(create: Callable[..., o
     create("wide", fields=[{"id": place, "name": name, "type": kind} for place, (name, kind) in enumerate(fields)])
     post(browser, {"id": 1, "note": "one", "n": 10})
     page = browser.get(f"{WIDE}/rows").text
-    assert re.findall(r"<th[^>]*>(\w+)</th>", page) == ["id", "note", "n"]
-    assert re.findall(r'<th scope="col" class="number">(\w+)</th>', page) == ["id", "n"]
+    assert re.findall(r"<th[^>]*><details[^>]*><summary>(\w+)</summary>", page) == ["id", "note", "n"]
+    assert re.findall(r'<th scope="col" class="number"><details[^>]*><summary>(\w+)</summary>', page) == ["id", "n"]
     page = browser.get(f"{WIDE}/rows?show=n&filter=n.eq.10").text
-    assert re.findall(r"<th[^>]*>(\w+)</th>", page) == ["id", "n"]
+    assert re.findall(r"<th[^>]*><details[^>]*><summary>(\w+)</summary>", page) == ["id", "n"]
     assert keys_shown(page) == [1]
     assert "Columns (1 of 3)" in words(page)
     assert browser.get(f"{WIDE}/rows?show=nothing").status_code == 400
@@ -116,3 +116,38 @@ def test_a_reader_downloads_and_the_name_of_the_file_is_text(
     answer = reader.client.get(f"/console/tables/shop/{path}/rows/download?format=csv")
     assert (answer.status_code, answer.text) == (200, "id,note\r\n")
     assert answer.headers["content-disposition"] == f"attachment; filename*=UTF-8''{path}.csv"
+
+
+def test_a_page_is_sorted_by_its_numbers_and_texts_with_nulls_last(
+    create: Callable[..., object], browser: Browser
+) -> None:
+    create("wide")
+    notes = ["b", None, "<i>", "a", "10", "9"]
+    post(browser, *({"id": number, "note": note} for number, note in enumerate(notes, 8)))
+    for query, expected in {
+        "sort=id": [8, 9, 10, 11, 12, 13],
+        "sort=id&down=1": [13, 12, 11, 10, 9, 8],
+        "sort=note": [12, 13, 10, 11, 8, 9],
+        "sort=note&down=1&filter=id.gt.8": [11, 10, 13, 12, 9],
+    }.items():
+        page = browser.get(f"{WIDE}/rows?{query}").text
+        assert [int(key) for key in re.findall(r'<td[^>]*><a href="[^"]*/row\?key=(\d+)"', page)] == expected, query
+        assert f'aria-sort="{"descending" if "down" in query else "ascending"}"' in page
+    assert len(keys_shown(browser.get(f"{WIDE}/rows?sort=nothing").text)) == 6
+
+
+def test_the_menu_of_a_column_leads_to_its_sort_its_filter_and_without_it(
+    create: Callable[..., object], browser: Browser
+) -> None:
+    create("wide")
+    post(browser, {"id": 1, "note": "a"})
+    page = browser.get(f"{WIDE}/rows?filter=id.gt.0").text
+    [menu] = re.findall(r"<summary>note</summary>(.*?)</details>", page, re.DOTALL)
+    links = [unescape(one) for one in re.findall(r'href="([^"]+)"', menu)]
+    assert ["filter=id.gt.0" in link for link in links] == [True] * 4
+    up, down, by, without = (browser.get(link.partition("#")[0]).text for link in links)
+    assert 'aria-sort="ascending"' in up
+    assert 'aria-sort="descending"' in down
+    assert '<option value="note" selected>' in by
+    assert "<summary>note" not in without
+    assert "<summary>id" in without
