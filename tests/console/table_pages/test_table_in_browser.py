@@ -89,6 +89,10 @@ def test_tabs_are_one_line_of_a_phone_and_the_current_one_is_seen(
         assert current
         assert box["height"] < 2 * current["height"]
         assert 0 <= current["x"] <= WIDTHS["phone"] - current["width"]
+        if script and tab:  # the one before it is whole, too
+            before = tabs.locator("a:has(+ [aria-current])").bounding_box()
+            assert before
+            assert 0 <= before["x"] <= current["x"] - before["width"]
         tabs.get_by_role("link", name="Code").click()
         window.page.wait_for_url("**/code")
 
