@@ -26,7 +26,7 @@ def test_a_merge_is_seen_without_reloading(tmp_path: Path, spark_remote: str) ->
         window.page.get_by_role("button", name="Load Partial update").click()
         for number in (1, 2, 3):
             window.page.get_by_role("button", name=f"Play record {number}").click()
-        window.page.get_by_role("link", name="Tables", exact=True).click()
+        window.page.get_by_role("navigation", name="Pages").get_by_role("link", name="Tables", exact=True).click()
         window.page.evaluate("window.sameDocument = true")
         merge = TableClient(client, "examples", "partial_update").merge()
         assert merge["state"] == "succeeded"

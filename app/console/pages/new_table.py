@@ -124,7 +124,7 @@ def _page(
 ) -> Response:
     known, verdict = _databases(visit), _verdict(visit, form)
     return visit.page(
-        "pages/new_table.html",
+        "new/table.html",
         HTTPStatus.OK if error is None else status_of(error),
         form=form,
         databases=known,
