@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from app.console.site.nearest import nearest_step
 from app.console.site.visits import NOUNS, Visit
-from app.core.errors import Conflict, ErrorCode, Forbidden, KeyfoldError, NotFound, TooMany, Unavailable
+from app.core.errors import Conflict, ErrorCode, Forbidden, KeyfoldError, NotFound, Resource, TooMany, Unavailable
 from app.core.table.upkeep.damage import DamagedFile
 from app.http.kinds import status_of
 from app.http.members import REFUSAL
@@ -25,8 +25,8 @@ _TITLES: Final = {
     TooMany: "Too many requests",
     Unavailable: "Not now",
 }
-# How many of the names in the path are those of something that the visitor can open; all, where the error has no entry.
-_NAMED: Final = {ErrorCode.FORBIDDEN: 0, ErrorCode.DATABASE_NOT_FOUND: 0, ErrorCode.TABLE_NOT_FOUND: 1}
+# How many of the names in the path are those of something that is there, by what is not; all, where that has no entry.
+_NAMED: Final = {Resource.DATABASE.value: 0, Resource.TABLE.value: 1}
 
 
 def failure_page(visit: Visit, error: KeyfoldError) -> Response:
@@ -45,7 +45,8 @@ def failure_page(visit: Visit, error: KeyfoldError) -> Response:
 def show_failure(visit: Visit, status: int, title: str, error: KeyfoldError) -> Response:
     """Return a page that says what is wrong, and where to go on."""
     names = [visit.names[noun] for noun in NOUNS if noun in visit.names]
-    named = names[: _NAMED.get(error.code, len(names))]
+    missing = error.resource_type if isinstance(error, NotFound) else None
+    named = [] if isinstance(error, Forbidden) else names[: _NAMED.get(missing or "", len(names))]
     near = nearest_step(visit, error)
     return visit.page("parts/failure.html", status, title=title, error=error, named=named, near=near)
 

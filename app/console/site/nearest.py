@@ -8,13 +8,13 @@ from typing import Final
 
 from app.console.parts.trails import Step, trail
 from app.console.site.visits import Visit
-from app.core.errors import ErrorCode, KeyfoldError
+from app.core.errors import KeyfoldError, NotFound, Resource
 from app.services.operating.nearest_names import nearest_database, nearest_table
 
 
 def nearest_step(visit: Visit, error: KeyfoldError) -> Step | None:
     """Return the nearest name that the visitor may see, and its page; None where nothing is near."""
-    finds = _FINDS.get(error.code)
+    finds = _FINDS.get(error.resource_type or "") if isinstance(error, NotFound) else None
     if finds is not None:
         with suppress(KeyfoldError):  # the page says what is wrong also without it
             return finds(visit)
@@ -39,7 +39,7 @@ def _table(visit: Visit) -> Step | None:
     return None if near is None else trail("", database, near)[2]
 
 
-_FINDS: Final[Mapping[ErrorCode, Callable[[Visit], Step | None]]] = {
-    ErrorCode.DATABASE_NOT_FOUND: _database,
-    ErrorCode.TABLE_NOT_FOUND: _table,
+_FINDS: Final[Mapping[str, Callable[[Visit], Step | None]]] = {
+    Resource.DATABASE.value: _database,
+    Resource.TABLE.value: _table,
 }
