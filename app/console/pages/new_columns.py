@@ -1,4 +1,4 @@
-"""The form of a table's columns, for whoever does not write SQL."""
+"""The form of a table's columns, for those who do not write SQL."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from typing import Final
 
 from app.core.functions.entries import FUNCTIONS
 from app.core.table.options.entries import MergeEngine
+from app.core.types.kinds import Kind
 from app.services.tables.column_forms import ColumnForm, FormColumn
 
 MOST_COLUMNS: Final = 200  # of the form; SQL has no such bound
 _SPARE: Final = 3  # empty lines below those that are filled in
 _TYPES: Final = (
-    "BIGINT",
-    "INT",
-    "STRING",
-    "DECIMAL(10, 2)",
-    "DOUBLE",
-    "BOOLEAN",
-    "DATE",
-    "TIMESTAMP(3)",
-    "ARRAY<STRING>",
-    "MAP<STRING, STRING>",
+    Kind.BIGINT.value,
+    Kind.INT.value,
+    Kind.STRING.value,
+    f"{Kind.DECIMAL}(10, 2)",
+    Kind.DOUBLE.value,
+    Kind.BOOLEAN.value,
+    Kind.DATE.value,
+    f"{Kind.TIMESTAMP}(3)",
+    f"{Kind.ARRAY}<{Kind.STRING}>",
+    f"{Kind.MAP}<{Kind.STRING}, {Kind.STRING}>",
 )
 _ENGINES: Final[Mapping[MergeEngine, str]] = {
     MergeEngine.DEDUPLICATE: "the latest record is the row",
@@ -34,10 +35,10 @@ BEGINNING: Final = ColumnForm(
     MergeEngine.AGGREGATION,
     "updated",
     [
-        FormColumn("id", "BIGINT", True, ""),
-        FormColumn("updated", "TIMESTAMP(3)", False, ""),
-        FormColumn("status", "STRING", False, ""),
-        FormColumn("paid", "DECIMAL(10, 2)", False, "sum"),
+        FormColumn("id", Kind.BIGINT.value, True, ""),
+        FormColumn("updated", f"{Kind.TIMESTAMP}(3)", False, ""),
+        FormColumn("status", Kind.STRING.value, False, ""),
+        FormColumn("paid", f"{Kind.DECIMAL}(10, 2)", False, "sum"),
     ],
 )
 
