@@ -35,7 +35,7 @@ class Peer:
 
 PEERS = (
     Peer(OURS, "in process, default options", {}),
-    Peer("keyfold_http", "by HTTP, with all that a service does meanwhile", {}),
+    Peer("keyfold_http", "by HTTP, default options, nothing looked up", {}),
     Peer("delta", "`merge` with CASE and coalesce", {}),
     Peer("duck_upsert", "`INSERT … ON CONFLICT DO UPDATE`, own file", {}),
     Peer("duck_rewrite", "full join, Parquet file rewritten", {}),

@@ -1,4 +1,4 @@
-"""Keyfold as its clients meet it: a ``keyfold serve`` of its own, batches posted in Arrow, images made meanwhile."""
+"""Keyfold as its clients meet it: a ``keyfold serve`` of its own, batches posted in Arrow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE_SECONDS = 600
 
 
 class KeyfoldHttp(System):
-    """All of the service counts: HTTP, catalog, merges and compactions by its worker, images of what is looked up."""
+    """HTTP, catalog, merges and compactions by its worker count. Nothing is looked up, so no image is made."""
 
     version = f"keyfold {version('keyfold')}"
 

@@ -46,6 +46,9 @@ class Digested:
             answer = _Answer(send, algorithm, file, self)
             try:
                 await self.app(scope, receive, answer.take)
+            except Exception:
+                await answer.break_off()
+                raise
             finally:
                 self.held_bytes -= answer.size
 
@@ -75,6 +78,11 @@ class _Answer:
         else:
             await self._let_go(self._start)
             await self._send(message)
+
+    async def break_off(self) -> None:
+        """Send what is held of an answer that failed in its middle: it is seen to be cut, as without a digest."""
+        if self._start is not None:
+            await self._let_go(self._start)
 
     def _has_room(self, more: int) -> bool:
         return self.size + more <= _MOST_BYTES and self._all.held_bytes + more <= _MOST_HELD_BYTES

@@ -184,7 +184,7 @@ def _sorted(rows: list[dict[str, Any]], columns: Sequence[Column], asked: RowsAs
 
 
 def _number(value: Any) -> Decimal:
-    """Return what sorts a number as JSON has it; one that is none comes last."""
+    """Return what sorts a number as JSON has it; NaN is the greatest, as it is to Spark."""
     number = Decimal(str(value))
     return Decimal("Infinity") if number.is_nan() else number
 

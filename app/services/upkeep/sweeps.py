@@ -234,6 +234,8 @@ def _aged(
     """Return the staging files from ``before``, and those of batches that are over from ``filed_before``."""
     old = [entry.name for entry in unnamed if _older(entry, before)]
     younger = [entry.name for entry in unnamed if not _older(entry, before) and _older(entry, filed_before)]
+    if not younger:
+        return old
     with database.reading() as repository:
         return old + sorted(repository.batches.files_of_batches(table_id, younger))
 

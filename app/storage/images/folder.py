@@ -9,7 +9,6 @@ import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -321,8 +320,7 @@ class Images:
     def want_states(self, table_id: str, run: Run) -> None:
         """As ``want``, of state rows."""
         for file in run.files:
-            name = ImageName(table_id, run.id, file.name, STATES)
-            self._opened(name, partial(ImageRequest, name, file))
+            self._wanted_states(ImageName(table_id, run.id, file.name, STATES), file)
 
     def unwant(self, table_id: str, runs: Iterable[Run]) -> None:
         """Have no image made of runs that lookups need no more, where none is yet."""
@@ -333,7 +331,10 @@ class Images:
         name = ImageName(table_id, run.id, file.name, STATES)
         if self.asking.awaits_answers(run.id, file.name) and not name.path(self.folder).exists():
             return None
-        return self._opened(name, partial(ImageRequest, name, file))
+        return self._wanted_states(name, file)
+
+    def _wanted_states(self, name: ImageName, file: DataFile) -> Container | None:
+        return self._opened(name, lambda: ImageRequest(name, file))
 
     def _drop(self, image: Container) -> None:
         """Have an image that is damaged made again."""

@@ -7,8 +7,10 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
+import anyio
 import pytest
 from fastapi.testclient import TestClient
+from starlette.types import Message, Receive, Scope, Send
 
 from app.api.middleware import digested
 from tests.api.conftest import TABLES
@@ -111,3 +113,26 @@ def test_what_is_too_large_to_be_held_goes_out_without(wide: TestClient, monkeyp
     answer = wide.get(scan, headers={"Want-Content-Digest": "sha-256=1", "Accept-Encoding": "identity"})
     assert "Content-Digest" not in answer.headers
     assert answer.content == wide.get(scan, headers={"Accept-Encoding": "identity"}).content
+
+
+def test_an_answer_that_fails_in_its_middle_is_seen_to_be_cut() -> None:
+    """Without a digest, and without an end: as it would go out if nobody had asked for one."""
+    sent: list[Message] = []
+
+    async def failing(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/csv")]})
+        await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+        raise RuntimeError("a file is damaged")
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"want-content-digest", b"sha-256=1")]}
+    with pytest.raises(RuntimeError):
+        anyio.run(digested.Digested(failing), scope, receive, send)
+    assert [one["type"] for one in sent] == ["http.response.start", "http.response.body"]
+    assert (sent[1]["body"], sent[1]["more_body"]) == (b"begun", True)
+    assert all(name != b"content-digest" for name, _ in sent[0]["headers"])
