@@ -147,12 +147,12 @@ class Run:
         """
         return array("q", accumulate((file.max_token for file in self.files), max))
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """State rows in the run, deleted keys that must be remembered included."""
         return sum(file.rows for file in self.files)
 
-    @property
+    @cached_property
     def size_bytes(self) -> int:
         """Bytes of all files of the run."""
         return sum(file.size_bytes for file in self.files)

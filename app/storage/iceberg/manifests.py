@@ -65,8 +65,8 @@ class Manifest:
 
 
 def avro_bytes(schema: dict[str, Any], records: Sequence[Mapping[str, Any]], header: Mapping[str, str]) -> bytes:
-    """Return an Avro file of ``records``. Its sync marker follows from what it holds: equal files are equal bytes."""
-    marker = xxhash.xxh3_128_digest(repr((sorted(header.items()), records)).encode())
+    """Return an Avro file of ``records``. Its sync marker follows from the header: equal files are equal bytes."""
+    marker = xxhash.xxh3_128_digest(repr(sorted(header.items())).encode())
     content = io.BytesIO()
     fastavro.writer(content, schema, records, codec="deflate", metadata=dict(header), sync_marker=marker)
     return content.getvalue()
