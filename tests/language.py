@@ -1,4 +1,4 @@
-"""The language of the documentation, measured: long sentences and banned words (docs/style.md).
+"""The language of the documentation, measured: long sentences, banned words and length (docs/style.md).
 
 ``make check`` runs it. Vale does the same, but is a binary to install; a Markdown parser is enough here.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from markdown_it.token import Token
 ROOT = Path(__file__).parent.parent
 MOST_WORDS = 35  # of any sentence
 LONG, LONG_SHARE = 25, 0.05  # at most this share of all sentences has more words
+MOST_WORDS_TOGETHER = 45_000  # of the users' pages, as `wc -w` counts
+OF_PROJECT = {f"docs/{name}.md" for name in ("map", "extending", "make", "mutants", "benchmarks", "style")}
 LABEL = 3  # words of a heading or a table cell that is no sentence: it does not count in the share
 BANNED = re.compile(
     r"\b(?:told|tells|whoever|whatever|nobody|anew|beside|of\s+its\s+own|as\s+it\s+stands|who\s+asks)\b", re.IGNORECASE
@@ -51,6 +53,11 @@ def checked_pages() -> list[str]:
     others = ("docs/decisions/", "docs/reference/")
     written = [path for path in paths if not path.startswith(others)]
     return ["README.md", "CONTRIBUTING.md", "SECURITY.md", "bench/README.md", *written]
+
+
+def user_pages() -> list[str]:
+    """Return the pages of docs/ for users: neither the project's nor generated ones."""
+    return [page for page in checked_pages() if page.startswith("docs/") and page not in OF_PROJECT]
 
 
 def sentences(page: str, markdown: str) -> Iterator[Sentence]:
@@ -92,8 +99,23 @@ def faults(found: list[Sentence]) -> list[str]:
     return lines
 
 
+def excess(words: Mapping[str, int]) -> list[str]:
+    """Return a line if the pages have too many words together: how many, and the longest pages."""
+    total = sum(words.values())
+    if total <= MOST_WORDS_TOGETHER:
+        return []
+    longest = sorted(words, key=lambda page: -words[page])[:10]
+    pages = ", ".join(f"{page} {words[page]:,}" for page in longest)
+    return [f"the users' pages have {total:,} words, {MOST_WORDS_TOGETHER:,} at most; shorten some: {pages}"]
+
+
+def words_of(pages: Iterable[str]) -> dict[str, int]:
+    return {page: len((ROOT / page).read_text().split()) for page in pages}
+
+
 if __name__ == "__main__":
     pages = sys.argv[1:] or checked_pages()
     wrong = faults([one for page in pages for one in sentences(page, (ROOT / page).read_text())])
+    wrong += excess(words_of(user_pages()))
     sys.stdout.write("".join(f"{line}\n" for line in wrong))
     sys.exit(bool(wrong))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.language import ROOT, Sentence, checked_pages, faults, sentences
+from tests.language import ROOT, Sentence, checked_pages, excess, faults, sentences, user_pages, words_of
 
 
 def of(markdown: str) -> list[Sentence]:
@@ -14,6 +14,23 @@ def of(markdown: str) -> list[Sentence]:
 def test_the_pages_have_short_sentences_and_no_banned_word() -> None:
     found = [one for page in checked_pages() for one in sentences(page, (ROOT / page).read_text())]
     assert faults(found) == []
+
+
+def test_the_pages_for_users_are_short() -> None:
+    assert excess(words_of(user_pages())) == []
+
+
+def test_too_many_words_name_the_longest_pages() -> None:
+    assert excess({"a": 44_000, "b": 1_000}) == []
+    assert excess({"a": 1_001, "b": 44_000}) == [
+        "the users' pages have 45,001 words, 45,000 at most; shorten some: b 44,000, a 1,001"
+    ]
+
+
+def test_pages_of_the_project_are_not_for_users() -> None:
+    pages = user_pages()
+    assert {"docs/index.md", "docs/explanation/folds.md"} <= {*pages}
+    assert not {"README.md", "docs/map.md", "docs/style.md"} & {*pages}
 
 
 def test_a_sentence_of_more_than_35_words_is_named_by_page_and_line() -> None:
