@@ -67,14 +67,15 @@ def record_pieces(warehouse: Warehouse, task: Task) -> Iterator[Records]:
                     aside.add(parts)
                     parts = []
         for together in [parts] if aside is None else aside.parts():
-            yield from _pieces(together)
+            yield from pieces_of(together)
 
 
 def _files(expected_bytes: float) -> int:
     return max(2, min(_MOST_FILES, 1 + int(expected_bytes / _ASIDE_BYTES)))
 
 
-def _pieces(parts: Sequence[Records]) -> Iterator[Records]:
+def pieces_of(parts: Sequence[Records]) -> Iterator[Records]:
+    """Return records by token, in pieces that each have all records of their keys."""
     if not parts:
         return
     rows = pa.concat_tables([part.rows for part in parts])
@@ -186,7 +187,8 @@ def records_of(warehouse: Warehouse, task: Task, batch: Batch) -> Iterator[Recor
             at_once = min(BATCH_ROWS, fitting_rows(metadata, None, READ_BYTES, lambda _: 0))
             for piece in parquet.iter_batches(at_once, row_groups=[group], use_threads=False):
                 rows = pa.Table.from_batches([piece]).select(of.names).cast(of)
-                yield _within(tokens, _records(task, batch, written, rows))
+                records = Records(rows.column(TOKEN_COLUMN).to_numpy() if known else tokens_of(written, rows), rows)
+                yield _within(tokens, records_under(task.schema, written, batch.number, records))
 
 
 @contextmanager
@@ -210,14 +212,17 @@ def _within(tokens: TokenRange, records: Records) -> Records:
     return Records(records.tokens[inside], records.rows.filter(pa.array(inside)))
 
 
-def _records(task: Task, batch: Batch, written: TableSchema, rows: pa.Table) -> Records:
-    known = TOKEN_COLUMN in rows.column_names
-    tokens = rows.column(TOKEN_COLUMN).to_numpy() if known else tokens_of(written, rows)
-    arrivals = rows.column(POSITION_COLUMN).to_numpy().astype(np.int64) | np.int64(batch.number << POSITION_BITS)
-    under = _under(written, task.schema, rows).append_column(ARRIVAL_COLUMN, pa.array(arrivals))
-    if batch.schema_id != task.schema_id:  # the others were checked when they were posted
-        check_older_records(compile_plan(task.schema), under)
-    return Records(tokens, under)
+def records_under(schema: TableSchema, written: TableSchema, number: int, records: Records) -> Records:
+    """Return records of the batch ``number``, as its file has them, under ``schema``, with ``ARRIVAL_COLUMN``.
+
+    Raise ``UnfoldableValue``.
+    """
+    rows = records.rows
+    arrivals = rows.column(POSITION_COLUMN).to_numpy().astype(np.int64) | np.int64(number << POSITION_BITS)
+    under = _under(written, schema, rows).append_column(ARRIVAL_COLUMN, pa.array(arrivals))
+    if written != schema:  # the others were checked when they were posted
+        check_older_records(compile_plan(schema), under)
+    return Records(records.tokens, under)
 
 
 def _under(written: TableSchema, schema: TableSchema, rows: pa.Table) -> pa.Table:

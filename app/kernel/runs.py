@@ -94,7 +94,7 @@ class _WindowSteps(RunSteps[Rows, pa.Table]):
         rows = pa.Table.from_batches([run.batch])
         if written.schema is not plan.schema and not same_types_in(written.schema, plan.schema):
             states = [converted(state, written, plan) for state in _padded(written, rows).to_pylist()]
-            return _table(plan, run.tokens, states)
+            return states_table(plan, run.tokens, states)
         sources = {name: source for name, (source, _) in sources_of(written, plan).items()}
         columns = [
             _stored(rows, TOKEN_COLUMN if one.name == TOKEN_COLUMN else sources.get(one.name), one.type)
@@ -112,7 +112,7 @@ class _WindowSteps(RunSteps[Rows, pa.Table]):
         tokens = rows.column(TOKEN_COLUMN).to_numpy()
         states = [carried_over(state, old, new) for state in rows.to_pylist()]
         kept = np.array([state is not None for state in states], dtype=bool)
-        return _table(new, tokens[kept], [state for state in states if state is not None])
+        return states_table(new, tokens[kept], [state for state in states if state is not None])
 
 
 def _padded(plan: MergePlan, rows: pa.Table) -> pa.Table:
@@ -127,7 +127,8 @@ def _stored(rows: pa.Table, name: str | None, data_type: pa.DataType) -> pa.Arra
     return rows.column(name).cast(data_type).combine_chunks()
 
 
-def _table(plan: MergePlan, tokens: Tokens, states: Sequence[object]) -> pa.Table:
+def states_table(plan: MergePlan, tokens: Tokens, states: Sequence[object]) -> pa.Table:
+    """Return state rows, each with its token."""
     schema = run_schema(plan)
     columns = [pa.array(tokens)]
     columns += [values_array(one.name, [state.get(one.name) for state in states], one.type) for one in list(schema)[1:]]  # type: ignore[attr-defined]  # mappings

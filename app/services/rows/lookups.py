@@ -295,8 +295,13 @@ def combined_state(
 ) -> Mapping[str, Any] | None:
     """Return a key's state of ``found``, one of each run that has it, oldest first, and then of its staged records."""
     merged = combined_row(view.plan, [(compile_plan(schema), state) for schema, state in found])
-    staged = [lift(view.plan, record) for record in view.staged_records(warehouse, key)]
+    staged = lifted(view, warehouse, key)
     return combine_all(view.plan, staged if merged is None else [merged, *staged])
+
+
+def lifted(view: View, warehouse: Warehouse, key: Key) -> list[Mapping[str, Any]]:
+    """Return the state row of each staged record of a key, in arrival order."""
+    return [lift(view.plan, record) for record in view.staged_records(warehouse, key)]
 
 
 def _stored_states(view: View, images: Images, keys: Sequence[Key], read: ReadBytes | None) -> list[list[StoredState]]:

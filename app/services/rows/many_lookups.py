@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from app.core.plan.merging.fold import combine_all
 from app.core.plan.merging.merge_plan import MergePlan
 from app.core.plan.records.answers import joined_keys, key_texts, to_json, weight
 from app.core.plan.records.integers import as_text, body_as_text, integers_of
@@ -19,13 +20,13 @@ from app.core.table.keys import Key, keys_from_json
 from app.core.table.options.entries import Integers
 from app.core.types.datatype import DataType
 from app.files.tokens import Tokens, tokens_of_keys
-from app.services.rows.lookups import answer_of_both, folded, runs_of, states_of, wanted_columns
+from app.services.rows.lookups import answer_of_both, folded, lifted, runs_of, states_of, wanted_columns
 from app.services.rows.scans import Scan
 from app.services.rows.views import View
 from app.services.shared.answer_bytes import AnswerBytes
 from app.storage.images import ABSENT, Answer, Images, ReadBytes, TooMuchAtOnce
-from app.storage.scans.by_keys import AskedApart, KeyRows, keys_stream, rows_of_keys
-from app.storage.scans.merging import Source, StoredStates
+from app.storage.scans.by_keys import AskedStates, KeyRows, keys_stream, rows_of_keys
+from app.storage.scans.merging import Source
 from app.telemetry.entries import Counted
 
 _FEWER = "ask for fewer keys at a time, or for fewer columns"
@@ -136,7 +137,7 @@ def found_as_arrow(images: Images, asked: AskedKeys) -> bytes:
     source = Scan(asked.view, columns).source(images.warehouse)
 
     def read_all(keys: Sequence[Key], _: Sequence[bytes], read: ReadBytes | None) -> Iterator[KeyRows]:
-        yield _rows_of(asked.view, images, source if read is None else _counting(source, read), keys, read)
+        yield _rows_of(asked.view, images, source, keys, read)
 
     size, pieces, first = AnswerBytes(_FEWER), list[KeyRows](), 0
     for piece in _pieces(wanted.keys, read_all, wanted.texts):
@@ -148,17 +149,6 @@ def found_as_arrow(images: Images, asked: AskedKeys) -> bytes:
     return keys_stream(columns, pieces, wanted.places, keys)
 
 
-def _counting(source: Source, read: ReadBytes) -> Source:
-    """Return the source, which counts the rows that are combined: staged records are nowhere else counted."""
-
-    def row_of(key: Key, found: StoredStates) -> Mapping[str, Any] | None:
-        row = source.row_of(key, found)
-        read.add(0 if row is None else weight([*row.values()]))
-        return row
-
-    return replace(source, row_of=row_of)
-
-
 def _rows_of(view: View, images: Images, source: Source, keys: Sequence[Key], read: ReadBytes | None) -> KeyRows:
     tokens = tokens_of_keys(view.table.schema, keys)
     found = []
@@ -166,8 +156,16 @@ def _rows_of(view: View, images: Images, source: Source, keys: Sequence[Key], re
         rows = images.columns(view.table.id, run, np.unique(tokens[places]), read)
         if rows is not None:
             found.append((run.schema_id, rows))
-    staged = [place for place, token in enumerate(tokens.tolist()) if view.may_be_staged(token)] if view.stages else []
-    return rows_of_keys(source, found, AskedApart.of(tokens, keys, staged), keys)
+    staged: dict[int, Mapping[str, Any]] = {}
+    for place, token in enumerate(tokens.tolist() if view.stages else ()):
+        records = lifted(view, images.warehouse, keys[place]) if view.may_be_staged(token) else []
+        state = combine_all(view.plan, records)
+        if state is not None:
+            staged[place] = state
+            if read is not None:  # nothing else counts them
+                read.add(weight([*state.values()]))
+    of_keys = AskedStates.of(tokens[np.array([*staged], dtype=np.int64)], [*staged.values()])
+    return rows_of_keys(source, found, of_keys, keys)
 
 
 def _of_both(plan: MergePlan, older: Told, newer: Told | None) -> Told | None:

@@ -6,20 +6,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from app.core.plan.merging.fold import finish
 from app.core.plan.records.integers import integers_of
 from app.core.plan.records.row_filters import Condition, parse_filters
 from app.core.table.history import Run
-from app.core.table.keys import Key
 from app.core.table.options.entries import Integers
 from app.core.table.schema import Column
 from app.files.layout import Warehouse
 from app.files.reading import LEAST_TOKEN, MOST_TOKEN, TokenRange
-from app.services.rows.lookups import combined_state, wanted_columns
+from app.services.rows.lookups import wanted_columns
 from app.services.rows.views import View
-from app.storage.scans.merging import Part, Source, StoredStates, rows_of_partition
+from app.storage.scans.merging import Part, Source, rows_of_partition
 from app.storage.scans.staged import StagedKeys, staged_keys
 from app.storage.scans.writers import CSV, NDJSON, PARQUET, WRITERS
 
@@ -94,14 +92,8 @@ class Scan:
         """Return what the storage reads."""
         view = self.view
 
-        def row_of(key: Key, found: StoredStates) -> Mapping[str, Any] | None:
-            state = combined_state(view, warehouse, key, found)
-            return None if state is None else finish(view.plan, state)
-
         readable = frozenset(number for number, schema in view.readable.items() if schema is not None)
-        return Source(
-            warehouse, view.table.id, view.plan, view.schemas, readable, self.columns, self.conditions, row_of
-        )
+        return Source(warehouse, view.table.id, view.plan, view.schemas, readable, self.columns, self.conditions)
 
 
 def read_scan(

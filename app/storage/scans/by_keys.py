@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from app.core.plan.merging.merge_plan import MergePlan
 from app.core.table.keys import Key
-from app.core.table.schema import Column, TableSchema
+from app.core.table.schema import Column
 from app.files.arrow import FOUND_COLUMN, arrow_type
 from app.files.tokens import Tokens
+from app.kernel.runs import states_table
 from app.storage.scans.merging import FoundRows, Source, has_floating_key, keys_of, one_nan, rows_of_window
 from app.storage.scans.shown import shown_schema
 
@@ -22,22 +24,21 @@ Places = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class AskedApart:
-    """Of the keys that are asked for, those that may have staged records; their tokens are ascending."""
+class AskedStates:
+    """The state rows of those of the asked keys that have staged records; their tokens are ascending."""
 
     tokens: Tokens
-    asked: Sequence[Key]
+    found: Sequence[Mapping[str, Any]]
 
     @classmethod
-    def of(cls, tokens: Tokens, keys: Sequence[Key], places: Sequence[int]) -> AskedApart:
-        """Those of ``keys`` at ``places``."""
-        chosen = np.array(places, dtype=np.int64)
-        order = chosen[np.argsort(tokens[chosen], kind="stable")]
-        return cls(tokens[order], [keys[place] for place in order.tolist()])
+    def of(cls, tokens: Tokens, found: Sequence[Mapping[str, Any]]) -> AskedStates:
+        """Return what was ``found`` of keys that have these tokens."""
+        order = np.argsort(tokens, kind="stable")
+        return cls(tokens[order], [found[place] for place in order.tolist()])
 
-    def keys(self, _: TableSchema) -> Iterator[tuple[int, Key]]:
-        """Yield the token and the key of each."""
-        return zip(self.tokens.tolist(), self.asked, strict=True)
+    def states(self, plan: MergePlan) -> pa.Table:
+        """Return the state rows, found under ``plan``, by token."""
+        return states_table(plan, self.tokens, self.found)
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,11 @@ class KeyRows:
         )
 
 
-def rows_of_keys(source: Source, found: FoundRows, apart: AskedApart, keys: Sequence[Key]) -> KeyRows:
+def rows_of_keys(source: Source, found: FoundRows, staged: AskedStates, keys: Sequence[Key]) -> KeyRows:
     """Return the rows of ``keys``. ``found`` is what each run has of their tokens, oldest first, with the number of its
-    schema; ``source`` answers the key columns, too.
+    schema, ``staged`` what is newer; ``source`` answers the key columns, too.
     """
-    batches = [batch for _, batch in rows_of_window(source, found, apart)]
+    batches = [batch for _, batch in rows_of_window(source, found, staged)]
     rows = pa.concat_batches(batches) if batches else _no_rows(source.columns)
     schema = source.shown.schema
     there = rows.select(list(schema.primary_key)).to_pylist()

@@ -1,13 +1,12 @@
 """Rows of a partition merged across its runs, a window of tokens at a time (docs/decisions/0021).
 
-Rows whose key one run alone has pass through as whole columns; the others are left to ``row_of``, which combines them
-as a lookup does.
+Rows whose key one run alone has pass through as whole columns. What several runs and staged records have of a key is
+combined by columns, as tasks do.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from app.core.plan.merging.fold import finish
 from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.plan.records.row_filters import Condition
 from app.core.table.history import Run
@@ -23,24 +23,25 @@ from app.core.table.keys import Key, normalised
 from app.core.table.records import TOKEN_COLUMN
 from app.core.table.schema import Column, TableSchema
 from app.core.types.kinds import Family
+from app.files.differences import Flags
 from app.files.layout import Warehouse
 from app.files.reading import WINDOW_BYTES, Rows, RunRows, TokenRange, batches_of, windows
 from app.files.tokens import Tokens, shared_tokens
+from app.kernel.runs import Window, WindowRun, combined_window
 from app.storage.scans.conditions import group_filter, matching
 from app.storage.scans.shown import needed_columns, passing, rows_batch, shown_batch
-from app.storage.scans.staged import KeysApart, StagedKeys
+from app.storage.scans.staged import StagedKeys, StagedStates
 from app.storage.scans.writers import text_bytes
 
 _NAN = float("nan")
-StoredStates = Sequence[tuple[TableSchema, Mapping[str, Any]]]
-_Found = dict[Key, list[tuple[TableSchema, Mapping[str, Any]]]]
+_NO_TOKENS = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class Source:
     """What is scanned and how it is shown: under the plan ``shown``, ``columns`` of the rows that meet all
     ``conditions``. ``schemas`` are those of the runs by number; state under one of ``readable`` means what it means to
-    the plan. ``row_of`` is the row of a key, of its states in the runs that have it, oldest first; None for no row.
+    the plan.
     """
 
     warehouse: Warehouse
@@ -50,7 +51,6 @@ class Source:
     readable: frozenset[int]
     columns: tuple[Column, ...]
     conditions: tuple[Condition, ...]
-    row_of: Callable[[Key, StoredStates], Mapping[str, Any] | None]
 
     @cached_property
     def read(self) -> tuple[Column, ...]:
@@ -156,31 +156,21 @@ def _alone(source: Source, runs: Sequence[Run], staged: StagedKeys) -> tuple[Any
     return columns, group_filter(source.conditions, written, shown)
 
 
-def rows_of_window(source: Source, found: FoundRows, staged: KeysApart) -> _Walked:
+def rows_of_window(source: Source, found: FoundRows, staged: StagedStates) -> _Walked:
     """Yield all rows of a window, by token; those of one token in the order of their runs, the combined ones last.
     ``found`` is what each run has in it, oldest first, with the number of the run's schema.
     """
     shared = _shared([rows.tokens for _, rows in found], staged.tokens)
     pieces: list[tuple[Tokens, pa.RecordBatch]] = []
-    states: _Found = defaultdict(list)
-    places: dict[Key, int] = {}
+    window: list[WindowRun] = []
     for number, rows in found:
-        schema = source.schemas[number]
-        readable = number in source.readable
-        apart = _apart(schema, rows, shared) if readable else np.ones(len(rows.tokens), dtype=bool)
+        plan = compile_plan(source.schemas[number])
+        apart = _apart(plan, rows, shared) if number in source.readable else np.ones(len(rows.tokens), dtype=bool)
         if not apart.all():
-            pieces.append(_passed(source, schema, rows, ~apart))
+            pieces.append(_passed(source, plan, rows, ~apart))
         if apart.any():
-            taken = rows.batch.filter(pa.array(apart))
-            read = taken.to_pylist()
-            for key, state in zip(keys_of(schema, read), read, strict=True):
-                states[key].append((schema, state))
-                places[key] = state[TOKEN_COLUMN]
-    for token, key in staged.keys(source.shown.schema):
-        states[one_nan(key)]
-        places[one_nan(key)] = token
-    if states:
-        pieces.append(_combined(source, states, places))
+            window.append(WindowRun(plan, Rows(rows.tokens[apart], rows.batch.filter(pa.array(apart)))))
+    pieces += _combined(source, window, staged)
     yield from _in_order([piece for piece in pieces if len(piece[0])])
 
 
@@ -189,20 +179,20 @@ def _shared(tokens: Sequence[Tokens], staged: Tokens) -> Tokens:
     return staged if len(tokens) < 2 else np.union1d(shared_tokens(tokens), staged)
 
 
-def _apart(schema: TableSchema, rows: Rows, shared: Tokens) -> Any:
-    """Return which rows do not pass through."""
-    settled = np.asarray(passing(rows.batch, compile_plan(schema)))
-    if not len(shared):
-        return ~settled
-    at = np.minimum(np.searchsorted(shared, rows.tokens), len(shared) - 1)
-    return (shared[at] == rows.tokens) | ~settled
+def _apart(plan: MergePlan, rows: Rows, tokens: Tokens) -> Flags:
+    """Return which rows do not show by themselves, or have one of the ascending ``tokens``."""
+    unsettled: Flags = ~np.asarray(passing(rows.batch, plan))
+    if not len(tokens):
+        return unsettled
+    at = np.minimum(np.searchsorted(tokens, rows.tokens), len(tokens) - 1)
+    return np.asarray((tokens[at] == rows.tokens) | unsettled)
 
 
-def _passed(source: Source, schema: TableSchema, rows: Rows, passes: Any) -> tuple[Tokens, pa.RecordBatch]:
+def _passed(source: Source, plan: MergePlan, rows: Rows, passes: Flags) -> tuple[Tokens, pa.RecordBatch]:
     tokens, batch = rows.tokens, rows.batch
     if not passes.all():
         tokens, batch = tokens[passes], batch.filter(pa.array(passes))
-    live, shown = shown_batch(batch, compile_plan(schema), source.shown, source.read)
+    live, shown = shown_batch(batch, plan, source.shown, source.read)
     return tokens[np.asarray(live)], shown
 
 
@@ -224,17 +214,26 @@ def one_nan(key: Key) -> Key:
     return tuple(_NAN if value != value else value for value in key)
 
 
-def _combined(source: Source, states: _Found, places: Mapping[Key, int]) -> tuple[Tokens, pa.RecordBatch]:
-    rows: list[Mapping[str, Any]] = []
-    tokens: list[int] = []
-    for key, found in states.items():
-        row = source.row_of(key, found)
-        if row is not None:
-            rows.append(row)
-            tokens.append(places[key])
-    order = np.argsort(np.array(tokens, dtype=np.int64), kind="stable")
-    ordered = [rows[place] for place in order.tolist()]
-    return np.array(tokens, dtype=np.int64)[order], rows_batch(ordered, source.read)
+def _combined(source: Source, window: Window, staged: StagedStates) -> _Walked:
+    """Yield what the runs of a window and the staged records make of their keys."""
+    plan = source.shown
+    if len(staged.tokens):
+        window = [*window, WindowRun(plan, _rows(staged.states(plan)))]
+    if not window:
+        return
+    rows = _rows(combined_window(plan, window))
+    unsettled = _apart(plan, rows, _NO_TOKENS)
+    yield _passed(source, plan, rows, ~unsettled)
+    states = rows.batch.filter(pa.array(unsettled)).to_pylist()
+    finished = [(state[TOKEN_COLUMN], finish(plan, state)) for state in states]
+    shown = [(token, row) for token, row in finished if row is not None]
+    tokens = np.array([token for token, _ in shown], dtype=np.int64)
+    yield tokens, rows_batch([row for _, row in shown], source.read)
+
+
+def _rows(states: pa.Table) -> Rows:
+    [batch] = states.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=states.schema)]
+    return Rows(batch.column(TOKEN_COLUMN).to_numpy(), batch)
 
 
 def _in_order(pieces: Sequence[tuple[Tokens, pa.RecordBatch]]) -> _Walked:

@@ -5,27 +5,35 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
+import pyarrow as pa
 
+from app.core.plan.merging.merge_plan import MergePlan
 from app.core.table.keys import Key, normalised, partition_of
 from app.core.table.schema import TableSchema
+from app.files.run_files import run_schema
 from app.files.tokens import Tokens
+from app.kernel.blame import blamed_records
+from app.kernel.fold import fold_of, folded
+from app.kernel.keys import grouped
+from app.kernel.records import Records, pieces_of, records_under
 from app.storage.staging.staged_index import StagedBatch, StagedIndex
 
 _NONE = np.empty(0, dtype=np.int64)
+_NO_TIME: Final = 0  # of a merge: what is only shown is not stored
 
 
-class KeysApart(Protocol):
-    """Keys whose rows are combined as lookups do, for they may have staged records."""
+class StagedStates(Protocol):
+    """Staged records that are newer than the runs."""
 
     @property
     def tokens(self) -> Tokens:
         """The token of each record, ascending."""
 
-    def keys(self, schema: TableSchema) -> Iterator[tuple[int, Key]]:
-        """Yield the token and the key of each record."""
+    def states(self, plan: MergePlan) -> pa.Table:
+        """Return the state row of each key under ``plan``, by token. Raise ``Unfoldable``."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +73,24 @@ class StagedKeys:
     def _slice(self, start: int, end: int) -> StagedKeys:
         return StagedKeys(self.tokens[start:end], self.numbers[start:end], self.rows[start:end], self.batches)
 
-    def keys(self, schema: TableSchema) -> Iterator[tuple[int, Key]]:
-        """Yield the token and the key of each record."""
-        for token, number, row in zip(self.tokens.tolist(), self.numbers.tolist(), self.rows.tolist(), strict=True):
-            yield token, _key_at(schema, self.batches[number], row)
+    def states(self, plan: MergePlan) -> pa.Table:
+        """Return the state row of each key under ``plan``, by token. Raise ``Unfoldable``."""
+        fold, states = fold_of(plan.schema), [run_schema(plan).empty_table()]
+        for piece in pieces_of([self._records(plan.schema, number) for number in np.unique(self.numbers).tolist()]):
+            groups = grouped(plan.schema, piece.tokens, piece.rows)
+            with blamed_records(plan, groups, piece.rows, _NO_TIME):
+                states.append(folded(fold, groups, piece.rows, _NO_TIME))
+        return pa.concat_tables(states)
+
+    def _records(self, schema: TableSchema, number: int) -> Records:
+        batch, chosen = self.batches[number], self.numbers == number
+        rows = batch.rows.take(pa.array(self.rows[chosen]))
+        return records_under(schema, batch.schema, number, Records(self.tokens[chosen], rows))
+
+    def keys(self, schema: TableSchema) -> Iterator[Key]:
+        """Yield the key of each record."""
+        for number, row in zip(self.numbers.tolist(), self.rows.tolist(), strict=True):
+            yield _key_at(schema, self.batches[number], row)
 
 
 def staged_keys(schema: TableSchema, index: StagedIndex) -> Mapping[str | None, StagedKeys]:
@@ -84,7 +106,7 @@ def staged_keys(schema: TableSchema, index: StagedIndex) -> Mapping[str | None, 
     if not schema.partition_keys:
         return {None: everything}
     places: dict[str | None, list[int]] = defaultdict(list)
-    for place, (_, key) in enumerate(everything.keys(schema)):
+    for place, key in enumerate(everything.keys(schema)):
         places[partition_of(schema, key)].append(place)
     return {
         partition: StagedKeys(everything.tokens[at], everything.numbers[at], everything.rows[at], index.batches)

@@ -5,21 +5,18 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from app.core.plan.merging.evolution import combined_row
-from app.core.plan.merging.fold import finish, lift
+from app.core.plan.merging.fold import lift
 from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.table.history import Run
-from app.core.table.keys import Key
 from app.core.table.records import Record, RowKind
 from app.files.layout import Warehouse, run_folder
 from app.files.reading import TokenRange
 from app.storage.scans.comparing import Difference, Sides, differences
-from app.storage.scans.merging import Source, StoredStates
+from app.storage.scans.merging import Source
 from tests.services.builders import schema
 from tests.written import read_run, write_run
 
@@ -27,12 +24,8 @@ PLAN = compile_plan(schema(("id", "BIGINT"), ("n", "STRING")))
 
 
 def source(warehouse: Warehouse, plan: MergePlan = PLAN) -> Source:
-    def row_of(_: Key, found: StoredStates) -> Mapping[str, Any] | None:
-        state = combined_row(plan, [(compile_plan(written), state) for written, state in found])
-        return None if state is None else finish(plan, state)
-
     columns = tuple(plan.schema.columns)
-    return Source(warehouse, "t1", plan, {0: plan.schema}, frozenset({0}), columns, (), row_of)
+    return Source(warehouse, "t1", plan, {0: plan.schema}, frozenset({0}), columns, ())
 
 
 def run(warehouse: Warehouse, name: str, rows: Mapping[int, str | None], *, tokens: int = 2**40) -> Run:
