@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import getpass
 import os
+from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from app.api.shared.answers import epoch_millis
 from app.cli.catalog import migrated, there
 from app.cli.client import tokens as over_http
-from app.cli.client.settings import TokenFile
+from app.cli.client.settings import AsJson, TokenFile
 from app.cli.settings import DataFolder, settings_of
 from app.core.access import EVERYTHING, Role
 from app.services.access.tokens import Wish, make_token, told_of
@@ -56,19 +59,33 @@ def token_create(
 
 
 @commands.command("list")
-def token_list(data: DataFolder = None, url: Url = None, token_file: TokenFile = None) -> None:
+def token_list(data: DataFolder = None, url: Url = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
     """List tokens by name: role, what for, and when they were made, expire and were last used."""
-    if url is not None:
-        over_http.show(url, token_file)
-        return
+    tokens = _local(data) if url is None else over_http.listed(url, token_file)
+    over_http.say_tokens(tokens, as_json=as_json)
+
+
+def _local(data: Path | None) -> list[Mapping[str, Any]]:
+    """Return the tokens of the data folder, each as the API answers it."""
     database = there(data)
-    typer.echo("name\trole\ton\tcreated\texpires\tlast used")
     with database.reading() as repository:
-        for token in repository.tokens.page():
-            times = (token.created_at, token.expires_at, token.last_used_at)
-            told = ["never" if time is None else time.isoformat() for time in times]
-            typer.echo("\t".join([token.name, token.role, " ".join(token.scope.patterns), *told]))
+        tokens: list[Mapping[str, Any]] = [
+            {
+                "name": token.name,
+                "role": token.role.value,
+                "on": list(token.scope.patterns),
+                "createdAt": _millis(token.created_at),
+                "expiresAt": _millis(token.expires_at),
+                "lastUsedAt": _millis(token.last_used_at),
+            }
+            for token in repository.tokens.page()
+        ]
     database.close()
+    return tokens
+
+
+def _millis(time: datetime | None) -> int | None:
+    return None if time is None else epoch_millis(time)
 
 
 @commands.command("revoke")

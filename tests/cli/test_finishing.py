@@ -248,5 +248,14 @@ def test_tokens_of_a_service_elsewhere(tmp_path: Path) -> None:
         assert terminal.run("token", "list", *there).returncode == Exit.NOT_PERMITTED
         shown = terminal.run("token", "list", *there, KEYFOLD_TOKEN=made)
         assert shown.stdout.splitlines()[1].split()[:3] == ["ada", "admin", "*"]
+        here, as_json = ("--data", str(tmp_path / "service")), ("--json", *there)
+        local = terminal.run("token", "list", *here).stdout
+        assert [line.split()[:5] for line in local.splitlines()] == [
+            line.split()[:5] for line in shown.stdout.splitlines()
+        ]
+        told = json.loads(terminal.run("token", "list", *as_json, KEYFOLD_TOKEN=made).stdout)
+        unused = [{**one, "lastUsedAt": None} for one in told]  # a use is noted some seconds later
+        assert [{**one, "lastUsedAt": None} for one in terminal.told("token", "list", *here)] == unused
+        assert [(one["name"], one["expiresAt"] - one["createdAt"]) for one in told] == [("ada", 86_400_000)]
         assert terminal.run("token", "revoke", "bob", *there, KEYFOLD_TOKEN=made).returncode == Exit.NOT_FOUND
         assert terminal.run("token", "revoke", "ada", *there, KEYFOLD_TOKEN=made).stderr == "token ada is revoked\n"

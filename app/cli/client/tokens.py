@@ -1,14 +1,14 @@
-"""API tokens of a service that is elsewhere: ``keyfold token`` with ``--url``."""
+"""API tokens of a service that is elsewhere (``keyfold token`` with ``--url``), and how tokens are printed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from app.cli.client.service import Service
-from app.cli.client.shown import moment, say, say_table, tell
+from app.cli.client.shown import moment, say, say_json, say_table, tell
 
 _TOKENS = "/v1/tokens"
 
@@ -19,12 +19,18 @@ def make(url: str, token_file: Path | None, wish: Mapping[str, Any]) -> None:
         say(service.json("POST", _TOKENS, json=dict(wish))["token"])
 
 
-def show(url: str, token_file: Path | None) -> None:
-    """List the tokens."""
+def listed(url: str, token_file: Path | None) -> list[Mapping[str, Any]]:
+    """Return the tokens by name, each as the API answers it."""
     with Service.at(url, token_file) as service:
-        tokens = list(service.listed(_TOKENS, "tokens"))
-    columns = ("name", "role", "on", "created", "expires", "last used")
-    say_table(columns, [_line(token) for token in tokens])
+        return list(service.listed(_TOKENS, "tokens"))
+
+
+def say_tokens(tokens: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
+    """Print tokens as the API answers them: a table, or JSON for scripts."""
+    if as_json:
+        say_json(tokens)
+    else:
+        say_table(("name", "role", "on", "created", "expires", "last used"), [_line(token) for token in tokens])
 
 
 def _line(token: Mapping[str, Any]) -> tuple[object, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -219,7 +220,7 @@ def test_without_tokens_the_program_refuses_to_listen_beyond_this_machine(tmp_pa
 def test_revoking_the_last_token_closes_the_network_again(tmp_path: Path) -> None:
     created = keyfold(tmp_path, "token", "create", "ci")
     assert created.stdout.startswith("kf_")
-    assert keyfold(tmp_path, "token", "list").stdout.splitlines()[1].startswith("ci\tadmin\t*\t")
+    assert keyfold(tmp_path, "token", "list").stdout.splitlines()[1].split()[:3] == ["ci", "admin", "*"]
     assert keyfold(tmp_path, "token", "create", "ci").returncode == 1
     assert keyfold(tmp_path, "token", "revoke", "ci").returncode == 0
     assert "refusing to listen" in keyfold(tmp_path, "serve", "--host", "0.0.0.0", "--port", "0").stderr  # noqa: S104
@@ -231,15 +232,10 @@ def test_a_token_is_made_by_the_program_with_role_scope_and_expiry(tmp_path: Pat
     made = keyfold(tmp_path, "token", "create", "ci", *wished, KEYFOLD_AUDIT_LOG=str(tmp_path / "audit"))
     assert made.stdout.startswith("kf_")
     head, line = keyfold(tmp_path, "token", "list").stdout.splitlines()
-    told = dict(zip(head.split("\t"), line.split("\t"), strict=True))
-    told.pop("created")
-    assert told == {
-        "name": "ci",
-        "role": "write",
-        "on": "hr.people shop.*",
-        "expires": "2999-01-31T00:00:00+00:00",
-        "last used": "never",
-    }
+    assert re.split(" {2,}", head.strip()) == ["name", "role", "on", "created", "expires", "last used"]
+    cells = re.split(" {2,}", line.strip())
+    cells.pop(3)
+    assert cells == ["ci", "write", "hr.people shop.*", "2999-01-31T00:00:00.000+00:00", "never"]
     log = (tmp_path / "audit").read_text()
     assert made.stdout.strip() not in log
     told = json.loads(log)
