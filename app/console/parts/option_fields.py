@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from app.core.table.options.entries import FIELD_OPTIONS, TABLE_OPTIONS, find_option
+from app.core.table.options.entries import TABLE_OPTIONS, option_of
 from app.core.table.options.option import Change, Option
 from app.core.table.schema import TableSchema
 
 SET: Final = "set."  # before the key of an option, as the name of its field
 _BREAKS: Final = re.compile("[\r\n]")
-_GROUPS: Final = (
+GROUPS: Final = (
     "How it runs",
     "What records make of a row",
     "Options of columns",
@@ -103,15 +103,11 @@ def _entries(options: Mapping[str, str]) -> Iterator[tuple[str, Option, str | No
         for key in given or ([option.key] if option.effect else []):
             yield key, option, rest.pop(key, None)
     for key, text in rest.items():
-        yield key, (_of_column(key) if _is_of_column(key) else find_option(key)) or _unknown(key), text
+        yield key, option_of(key) or _unknown(key), text
 
 
 def _is_of_column(key: str) -> bool:
     return key.startswith("fields.") and key not in TABLE_OPTIONS
-
-
-def _of_column(key: str) -> Option | None:
-    return FIELD_OPTIONS.get(key.rsplit(".", 1)[-1])
 
 
 def _unknown(key: str) -> Option:
@@ -133,19 +129,20 @@ def _fixed(schema: TableSchema, option: Option, filled: bool) -> str | None:
 
 def grouped(fields: Sequence[OptionField]) -> list[OptionGroup]:
     """Return the fields that can change, under their headings; those that are set stand first."""
-    groups: dict[str, list[OptionField]] = {title: [] for title in _GROUPS}
+    groups: dict[str, list[OptionField]] = {title: [] for title in GROUPS}
     for one in fields:
         if one.fixed is None:
-            groups[_group(one)].append(one)
+            groups[group_of(one.option, of_column=_is_of_column(one.key))].append(one)
     return [OptionGroup(title, sorted(found, key=_unset)) for title, found in groups.items() if found]
 
 
-def _group(field: OptionField) -> str:
-    if _is_of_column(field.key):
-        return _GROUPS[2]
-    if not field.option.effect:
-        return _GROUPS[3]
-    return _GROUPS[1] if field.option.folds else _GROUPS[0]
+def group_of(option: Option, *, of_column: bool) -> str:
+    """Return the heading that the option stands under."""
+    if of_column:
+        return GROUPS[2]
+    if not option.effect:
+        return GROUPS[3]
+    return GROUPS[1] if option.folds else GROUPS[0]
 
 
 def _unset(field: OptionField) -> bool:

@@ -16,7 +16,7 @@ from app.core.rules.named_values import NamedValues
 from app.core.rules.register import Register
 from app.core.rules.replays.replay import Replay
 from app.core.rules.rule import Rule
-from app.core.table.options.entries import EventPosition
+from app.core.table.options.event_position import EventPosition
 from app.core.table.records import RowKind
 from app.core.table.schema import Column
 from app.core.types.kinds import Family, Kind

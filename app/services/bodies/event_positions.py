@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from app.core.table.options.entries import EventPosition
+from app.core.table.options.event_position import EventPosition
 
 # The objects in which an event says where it is from: the event itself, and what it is wrapped in.
 Said = Sequence[Mapping[str, Any]]

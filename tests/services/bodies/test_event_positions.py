@@ -12,7 +12,7 @@ from app.core.errors import Invalid
 from app.core.plan.merging.merge_plan import compile_plan
 from app.core.plan.records.bounds import Bounds
 from app.core.plan.records.record_decoder import RecordDecoder
-from app.core.table.options.entries import EventPosition
+from app.core.table.options.event_position import EventPosition
 from app.core.types.kinds import Kind
 from app.services.batches.batches import Upload
 from app.services.bodies.event_positions import position_of

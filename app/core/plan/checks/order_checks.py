@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from app.core.errors import FaultCode, Violation
-from app.core.table.options.entries import MergeEngine
+from app.core.table.options.entries import TABLE_OPTIONS, MergeEngine
 from app.core.table.options.parsed import TableOptions, field_key, option_violation
 from app.core.table.schema import TableSchema
 from app.core.types.kinds import Family
@@ -41,7 +41,7 @@ def _sequence_field(schema: TableSchema, options: TableOptions) -> Iterator[Viol
             fix = f"remove {field_key(name, 'aggregate-function')}"
             of_function = field_key(name, "aggregate-function")
             yield option_violation(of_function, FaultCode.CONTRADICTING_OPTIONS, message, fix, name)
-    if names and options.engine is MergeEngine.FIRST_ROW:
+    if names and not TABLE_OPTIONS[key].of_engine(options.engine):
         fix = "remove sequence.field: first-row keeps what arrives first"
         yield option_violation(key, FaultCode.CONTRADICTING_OPTIONS, "first-row takes no sequence field", fix)
 

@@ -10,7 +10,7 @@ from app.core.plan.checks.option_checks import Check
 from app.core.plan.columns.column_functions import function_of, has_functions
 from app.core.plan.columns.late_horizon import horizon_warnings
 from app.core.plan.merging.merge_plan import compile_plan
-from app.core.table.options.entries import ChangelogProducer, MergeEngine, find_option
+from app.core.table.options.entries import FIELD_OPTIONS, ChangelogProducer, MergeEngine, find_option
 from app.core.table.options.parsed import TableOptions, field_key, option_violation
 from app.core.table.schema import TableSchema
 from app.core.types.datatype import walk_types
@@ -147,7 +147,7 @@ def _ignored_fields(schema: TableSchema, options: TableOptions) -> Iterator[Viol
             yield option_violation(group.key, FaultCode.OPTION_WITHOUT_EFFECT, f"{engine} has no sequence groups", fix)
     if not has_functions(engine):
         for column, suffix in options.fields:
-            if suffix not in ("default-value", "from-event"):
+            if not FIELD_OPTIONS[suffix].of_engine(engine):
                 message = f"{engine} has no aggregate functions"
                 fix = "set merge-engine = aggregation"
                 yield option_violation(f"fields.{column}.{suffix}", FaultCode.OPTION_WITHOUT_EFFECT, message, fix)

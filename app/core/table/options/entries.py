@@ -7,10 +7,10 @@ renamed column does to them, what has no effect, which ones the merge plan may r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
 from enum import StrEnum
 
+from app.core.table.options.event_position import EventPosition
 from app.core.table.options.option import Change, Names, Option
 from app.core.table.options.paimon import is_foreign
 from app.core.table.options.values import (
@@ -23,9 +23,8 @@ from app.core.table.options.values import (
     percent,
     size,
     time_format,
-    whole_number,
 )
-from app.core.types.kinds import Kind
+from app.core.table.options.without_effect import WITHOUT_EFFECT
 
 
 class MergeEngine(StrEnum):
@@ -81,29 +80,9 @@ class Integers(StrEnum):
     TEXT = "text"
 
 
-class EventPosition(StrEnum):
-    """Values of ``fields.<column>.from-event``: what orders the change events of a source."""
-
-    SOURCE_LSN = "source.lsn"  # PostgreSQL
-    SOURCE_POS = "source.pos"  # MySQL, MariaDB: file and place
-    SOURCE_COMMIT_LSN = "source.commit_lsn"  # SQL Server
-    SOURCE_SCN = "source.scn"  # Oracle
-    SOURCE_ORD = "source.ord"  # MongoDB: second and place
-    SOURCE_TS_MS = "source.ts_ms"  # the time of the change
-    SOURCE_TS_US = "source.ts_us"
-    SOURCE_TS_NS = "source.ts_ns"
-    TS_MS = "ts_ms"  # when Debezium read it
-    ES = "es"  # Canal: the time of the change
-    TS = "ts"  # Canal: when it read the change. Maxwell: the time of the change
-    XOFFSET = "xoffset"  # Maxwell: the place in its transaction
-    POSITION = "position"  # Maxwell: file and place
-
-    @property
-    def kind(self) -> Kind:
-        """The type of column that holds it."""
-        return Kind.STRING if self is EventPosition.SOURCE_COMMIT_LSN else Kind.BIGINT
-
-
+# first-row keeps the first record, whatever its sequence; the last two fold each column by itself
+_ORDERED = (MergeEngine.DEDUPLICATE, MergeEngine.PARTIAL_UPDATE, MergeEngine.AGGREGATION)
+_BY_COLUMN = (MergeEngine.PARTIAL_UPDATE, MergeEngine.AGGREGATION)
 # Options of earlier releases, and why they are gone. A stored table that has one is read without it.
 REMOVED_OPTIONS: Mapping[str, str] = {
     "sequence.late-records": "a refusal cannot see what other requests bring; T/lateness counts late records",
@@ -126,15 +105,31 @@ _TABLE_OPTIONS = (
         "columns that order the records of a key, before arrival",
         folds=True,
         names=Names.COLUMNS,
+        engines=_ORDERED,
     ),
-    Option("sequence.field.sort-order", OneOf(SortOrder), SortOrder.ASCENDING, "which sequence wins", folds=True),
-    Option("sequence.auto-padding", names, (), "precision and row-kind flag of the sequence field", folds=True),
+    Option(
+        "sequence.field.sort-order",
+        OneOf(SortOrder),
+        SortOrder.ASCENDING,
+        "which sequence wins",
+        folds=True,
+        engines=_ORDERED,
+    ),
+    Option(
+        "sequence.auto-padding",
+        names,
+        (),
+        "precision and row-kind flag of the sequence field",
+        folds=True,
+        engines=_ORDERED,
+    ),
     Option(
         "sequence.late-horizon",
         horizon,
         None,
         "how far below the latest sequence a record may still come; a log leaves out what comes later, and settles",
         folds=True,
+        engines=_BY_COLUMN,
     ),
     Option(
         "sequence.snapshot-ordering", boolean, False, "commit order decides, as arrival does here", change=Change.NEVER
@@ -159,6 +154,7 @@ _TABLE_OPTIONS = (
         "a -D removes the row",
         folds=True,
         change=Change.NEVER,
+        engines=(MergeEngine.PARTIAL_UPDATE,),
     ),
     Option(
         "partial-update.remove-record-on-sequence-group",
@@ -168,6 +164,7 @@ _TABLE_OPTIONS = (
         folds=True,
         change=Change.NEVER,
         names=Names.COLUMNS,
+        engines=(MergeEngine.PARTIAL_UPDATE,),
     ),
     Option(
         "record.absent-columns",
@@ -176,6 +173,7 @@ _TABLE_OPTIONS = (
         "what a record says of a column that it does not name: null, or nothing (unchanged)",
         folds=True,
         change=Change.TURNED_ON,
+        engines=_BY_COLUMN,
     ),
     Option(
         "events.source",
@@ -190,9 +188,22 @@ _TABLE_OPTIONS = (
         "times of change events lose the digits that their column does not hold, instead of being refused",
     ),
     Option(
-        "aggregation.remove-record-on-delete", boolean, False, "a -D removes the row", folds=True, change=Change.NEVER
+        "aggregation.remove-record-on-delete",
+        boolean,
+        False,
+        "a -D removes the row",
+        folds=True,
+        change=Change.NEVER,
+        engines=(MergeEngine.AGGREGATION,),
     ),
-    Option(DEFAULT_FUNCTION, str.strip, None, "the aggregate function of columns without one of their own", folds=True),
+    Option(
+        DEFAULT_FUNCTION,
+        str.strip,
+        None,
+        "the aggregate function of columns without one of their own",
+        folds=True,
+        engines=_BY_COLUMN,
+    ),
     Option("changelog-producer", OneOf(ChangelogProducer), ChangelogProducer.NONE, "how the changelog is made"),
     Option(
         "primary-key",
@@ -261,7 +272,13 @@ _TABLE_OPTIONS = (
         "columns that do not count as a change",
         names=Names.COLUMNS,
     ),
-    Option("tombstone.time-retained", duration, None, "how long a deleted row is remembered, for late records"),
+    Option(
+        "tombstone.time-retained",
+        duration,
+        None,
+        "how long a deleted row is remembered, for late records",
+        engines=_ORDERED,
+    ),
     Option("tag.default-time-retained", duration, None, "how long a tag is kept that does not say so itself"),
     Option("delta.publish", boolean, False, "write a Delta log: full compactions, or merges with looked-up changes"),
     Option(
@@ -286,50 +303,7 @@ _TABLE_OPTIONS = (
         "iceberg.snapshots-retained", duration, timedelta(hours=1), "how long Iceberg's snapshot is kept after the next"
     ),
 )
-# Paimon's keys for its own files and writers: valid definitions keep working, and Keyfold lays out files by itself.
-_PAIMONS_OPTIONS = (
-    Option("bucket", whole_number, -1, "Paimon's bucket count"),
-    Option(
-        "bucket-key",
-        names,
-        (),
-        "Paimon's bucket key",
-        change=Change.NEVER,
-        instead="leave it as it is: Keyfold lays out its files without it",
-        names=Names.COLUMNS,
-    ),
-    Option("write-only", boolean, False, "Paimon's switch for compaction in the writer"),
-    Option("deletion-vectors.enabled", boolean, False, "Paimon's deletion vectors"),
-    Option("streaming-read-overwrite", boolean, False, "Paimon's streaming reads of overwrites"),
-    Option("deletion-vectors.bitmap64", boolean, False, "how Paimon's deletion vectors are written"),
-    Option("pk-clustering-override", boolean, False, "Paimon's clustering of primary-key tables"),
-    Option("clustering.columns", names, (), "the columns that Paimon's clustering sorts files by", names=Names.COLUMNS),
-    Option("force-lookup", boolean, False, "Paimon's compaction by lookup", change=Change.NEVER),
-    Option("partition", str.strip, None, "Paimon's own", change=Change.NEVER, names=Names.COLUMNS),
-    *(
-        Option(key, str.strip, None, "Paimon's own")
-        for key in (
-            "auto-create",
-            "branch",
-            "cache-page-size",
-            "file.block-size",
-            "file.compression",
-            "file.format",
-            "lookup-wait",
-            "num-levels",
-            "page-size",
-            "read.batch-size",
-            "type",
-            "write-buffer-size",
-            "write-buffer-spillable",
-            "write-manifest-cache",
-            "write-max-writers-to-spill",
-        )
-    ),
-)
-TABLE_OPTIONS: Mapping[str, Option] = {
-    option.key: option for option in (*_TABLE_OPTIONS, *(replace(option, effect=False) for option in _PAIMONS_OPTIONS))
-}
+TABLE_OPTIONS: Mapping[str, Option] = {option.key: option for option in (*_TABLE_OPTIONS, *WITHOUT_EFFECT)}
 FALLBACK_KEYS: Mapping[str, str] = {alias: option.key for option in _TABLE_OPTIONS for alias in option.aliases}
 
 # Options of one column: fields.<column>.<suffix>
@@ -341,13 +315,24 @@ _FIELD_OPTIONS = (
         "the columns that the named ordering fields protect",
         folds=True,
         names=Names.COLUMNS,
+        engines=(MergeEngine.PARTIAL_UPDATE,),
     ),
-    Option("aggregate-function", str.strip, None, "the aggregate function of the column", folds=True),
-    Option("ignore-retract", boolean, False, "retracts leave the column unchanged", folds=True),
+    Option(
+        "aggregate-function", str.strip, None, "the aggregate function of the column", folds=True, engines=_BY_COLUMN
+    ),
+    Option("ignore-retract", boolean, False, "retracts leave the column unchanged", folds=True, engines=_BY_COLUMN),
     Option("default-value", str, None, "what a null of the final row is shown as"),
     Option("from-event", OneOf(EventPosition), None, "the position that a change event says of itself, put here"),
-    Option("distinct", boolean, False, "keep one of equal elements", folds=True, of_function=True),
-    Option("list-agg-delimiter", str, ",", "the text between the values of listagg", folds=True, of_function=True),
+    Option("distinct", boolean, False, "keep one of equal elements", folds=True, of_function=True, engines=_BY_COLUMN),
+    Option(
+        "list-agg-delimiter",
+        str,
+        ",",
+        "the text between the values of listagg",
+        folds=True,
+        of_function=True,
+        engines=_BY_COLUMN,
+    ),
     Option(
         "nested-key",
         names,
@@ -356,6 +341,7 @@ _FIELD_OPTIONS = (
         folds=True,
         of_function=True,
         names=Names.FIELDS,
+        engines=_BY_COLUMN,
     ),
     Option(
         "nested-key-null-strategy",
@@ -364,6 +350,7 @@ _FIELD_OPTIONS = (
         "what to do with a null nested key",
         folds=True,
         of_function=True,
+        engines=_BY_COLUMN,
     ),
     Option(
         "nested-sequence-field",
@@ -373,8 +360,17 @@ _FIELD_OPTIONS = (
         folds=True,
         of_function=True,
         names=Names.FIELDS,
+        engines=_BY_COLUMN,
     ),
-    Option("count-limit", count, None, "the most elements of a nested table", folds=True, of_function=True),
+    Option(
+        "count-limit",
+        count,
+        None,
+        "the most elements of a nested table",
+        folds=True,
+        of_function=True,
+        engines=_BY_COLUMN,
+    ),
     Option(
         "ts-field",
         str.strip,
@@ -383,9 +379,17 @@ _FIELD_OPTIONS = (
         folds=True,
         of_function=True,
         names=Names.FIELD,
+        engines=_BY_COLUMN,
     ),
 )
 FIELD_OPTIONS: Mapping[str, Option] = {option.key: option for option in _FIELD_OPTIONS}
+
+
+def option_of(key: str) -> Option | None:
+    """Return the option that ``key`` sets, of the table or of a column; None if there is none."""
+    if key != DEFAULT_FUNCTION and key.startswith("fields."):
+        return FIELD_OPTIONS.get(key.rsplit(".", 1)[-1])
+    return find_option(key)
 
 
 def find_option(key: str) -> Option | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any
 
-from app.core.table.options.values import OneOf, boolean, size, spelled_duration, spelled_size
+from app.core.table.options.values import WORDS, OneOf, boolean, size, spelled_duration, spelled_size
 
 
 class Change(Enum):
@@ -40,6 +40,7 @@ class Option:
     what the rows of a run mean, so only such options reach the rules of the merge plan. ``change`` and ``instead``
     (what to do where it cannot change); ``names`` what its value names; ``effect`` whether Keyfold does anything with
     it; ``aliases`` its older keys. ``of_function``: an option of a column that is its aggregate function's own.
+    ``engines`` are the merge engines that have the option; empty: all of them.
     """
 
     key: str
@@ -53,6 +54,7 @@ class Option:
     effect: bool = True
     aliases: tuple[str, ...] = ()
     of_function: bool = False
+    engines: tuple[StrEnum, ...] = ()
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -60,6 +62,17 @@ class Option:
         if isinstance(self.parse, OneOf):
             return tuple(self.parse.choices)
         return ("true", "false") if self.parse is boolean else ()
+
+    @property
+    def takes(self) -> str:
+        """What kind of value it takes: a type, or what the value names."""
+        if self.names is not Names.NOTHING:
+            return str(self.names.value)
+        return "one of these words" if isinstance(self.parse, OneOf) else WORDS[self.parse]
+
+    def of_engine(self, engine: StrEnum) -> bool:
+        """Return whether tables of the merge engine have the option."""
+        return not self.engines or engine in self.engines
 
     @property
     def default_text(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -144,3 +144,19 @@ def spelled_size(number: int) -> str:
     """Bytes as ``size`` reads them, in the largest unit of which they are a whole number."""
     units = ((1024**3, "gb"), (1024**2, "mb"), (1024, "kb"))
     return next((f"{number // by} {unit}" for by, unit in units if number % by == 0), f"{number} b")
+
+
+WORDS: Final[Mapping[Callable[[str], object], str]] = {
+    boolean: "true or false",
+    whole_number: "a whole number",
+    count: "a whole number from 1",
+    percent: "a whole number of percent",
+    duration: "a time: 10 s, 5 min, 7 d",
+    horizon: "a whole number, or a time: 1000, 7 d",
+    size: "a size: 512 kb, 128 mb, 1 gb",
+    names: "names, separated by commas",
+    time_format: "a date pattern",
+    str.strip: "a text",
+    str: "a text, with its spaces",
+}
+"""What each reader reads, in words. ``OneOf`` has its choices."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.core.plan.checks.option_checks import check_options
-from app.core.table.options.entries import EventPosition
+from app.core.table.options.event_position import EventPosition
 from tests.services.builders import schema
 
 COLUMNS = (("id", "BIGINT"), ("place", "BIGINT"), ("words", "STRING"), ("small", "INT"), ("kind", "STRING"))
