@@ -22,6 +22,7 @@ from app.console.pages import (
     operations,
     playground,
     provided_sign_in,
+    reference,
     search,
     sign_in,
     tokens,
@@ -57,6 +58,7 @@ _OF_TABLE: Final = (
 _MODULES: Final = (
     home,
     search,
+    reference,
     examples,
     new_table,
     *_OF_TABLE,

@@ -24,6 +24,8 @@ SHOWN = [
     "/console/search",
     "/console/search?q=id",
     "/console/search?q=no-such-name",
+    "/console/reference",
+    "/console/search?q=sequence",
     "/console/examples",
     "/console/examples/parcels",
     "/console/tables/shop/wide",

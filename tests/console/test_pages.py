@@ -145,6 +145,35 @@ def test_no_name_is_shown_that_the_token_is_not_for(
     assert "wide" not in page
 
 
+@pytest.mark.parametrize(
+    ("path", "near"),
+    [
+        ("/console/operationz", "/console/operations"),
+        ("/console/operations/tokns/", "/console/operations/tokens"),
+        ("/console/tokens", "/console/operations/tokens"),
+        ("/console/referense", "/console/reference"),
+        ("/console/tables/shop/wide/setings", "/console/tables/shop/wide/settings"),
+        ("/console/table/shop/a%20b/rows", "/console/tables/shop/a%20b/rows"),
+        ("/console/exampels/parcels", "/console/examples/parcels"),
+    ],
+)
+def test_a_page_that_is_not_there_leads_to_the_nearest(browser: Browser, path: str, near: str) -> None:
+    answer = browser.get(path)
+    assert answer.status_code == 404
+    assert f'Did you mean <a href="{near}">{near}</a>?' in answer.text
+
+
+@pytest.mark.parametrize("path", ["/console/xyz", "/console/tables/shop/wide/xyz", f"/console/{'rows' * 1000}"])
+def test_a_page_that_is_like_none_leads_to_no_other(browser: Browser, path: str) -> None:
+    answer = browser.get(path)
+    assert answer.status_code == 404
+    assert "Did you mean" not in answer.text
+
+
+def test_parts_of_pages_are_no_pages_to_go_to() -> None:
+    assert {page.path for page in CLOSED if page.method == "GET" and not page.whole} == FRAGMENTS
+
+
 def test_chromium_walks_every_page_that_is_shown() -> None:
     whole = [page for page in CLOSED if page.method == "GET" and page.path not in FRAGMENTS]
     paths = [path.partition("?")[0] for path in SHOWN]

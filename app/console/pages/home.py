@@ -73,5 +73,5 @@ def service_parts(visit: Visit) -> list[ServicePart]:
 
 PAGES: Final = (
     Page("GET", "/", show_home, Role.READ),
-    Page("GET", "/console/tables", show_tables, Role.READ),
+    Page("GET", "/console/tables", show_tables, Role.READ, whole=False),
 )

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
+from app.core.errors import FaultCode, KeyfoldError
 from app.core.functions.entries import FUNCTIONS
 from app.core.table.options.entries import MergeEngine
+from app.core.table.schema_bounds import SchemaBounds
 from app.core.types.kinds import Kind
+from app.services.explaining.fold_examples import FoldExample, fold_example
 from app.services.tables.column_forms import ColumnForm, FormColumn
 
 MOST_COLUMNS: Final = 200  # of the form; SQL has no such bound
@@ -43,12 +47,26 @@ BEGINNING: Final = ColumnForm(
 )
 
 
-def columns_told(form: ColumnForm) -> dict[str, object]:
+@dataclass(frozen=True)
+class FormLine:
+    """A line of the form: its number, what it says, and what its function makes of a few values.
+
+    ``reason`` says why there is no example, where it helps.
+    """
+
+    place: int
+    column: FormColumn
+    example: FoldExample | None = None
+    reason: str = ""
+
+
+def columns_told(form: ColumnForm, bounds: SchemaBounds) -> dict[str, object]:
     """Return what the template shows of ``form``, with empty lines below its columns."""
     spare = min(_SPARE, MOST_COLUMNS - len(form.columns))
+    columns = [*form.columns, *[FormColumn("", "", False, "")] * spare]
     return {
         "columns_form": form,
-        "lines": [*form.columns, *[FormColumn("", "", False, "")] * spare],
+        "lines": [_line(place, column, form.engine, bounds) for place, column in enumerate(columns)],
         "engines": [(engine.value, words) for engine, words in _ENGINES.items()],
         "functions": [(name, entry.meaning) for name, entry in FUNCTIONS.items()],
         "types": _TYPES,
@@ -56,21 +74,45 @@ def columns_told(form: ColumnForm) -> dict[str, object]:
     }
 
 
+def lines_sent(sent: Mapping[str, str], bounds: SchemaBounds) -> list[FormLine]:
+    """Return the lines of the form as they stand in it, those without a name too."""
+    engine = _engine(sent)
+    return [
+        _line(place, _column(sent, place), engine, bounds) for place in range(MOST_COLUMNS) if f"type.{place}" in sent
+    ]
+
+
+def _line(place: int, column: FormColumn, engine: MergeEngine, bounds: SchemaBounds) -> FormLine:
+    """Return the line with its example. A function folds as in a table of aggregation, where it needs no group."""
+    if column.in_key or not column.type:
+        return FormLine(place, column)
+    try:
+        example = fold_example(
+            MergeEngine.AGGREGATION if column.function else engine, column.type, column.function, bounds
+        )
+    except KeyfoldError as error:
+        types = [one for one in error.violations if one.code is FaultCode.ILLEGAL_FUNCTION_TYPE]
+        takes = f"{column.function} takes {FUNCTIONS[column.function].takes}" if types else ""
+        return FormLine(place, column, reason=takes)
+    return FormLine(place, column, example)
+
+
 def columns_sent(name: str, sent: Mapping[str, str]) -> ColumnForm:
     """Return what a form says; lines without a name are left out."""
+    return ColumnForm(name, _engine(sent), sent.get("order", "").strip(), list(_columns(sent)))
+
+
+def _engine(sent: Mapping[str, str]) -> MergeEngine:
     engine = sent.get("engine", "")
-    known = engine in {one.value for one in MergeEngine}
-    return ColumnForm(
-        name,
-        MergeEngine(engine) if known else BEGINNING.engine,
-        sent.get("order", "").strip(),
-        list(_columns(sent)),
-    )
+    return MergeEngine(engine) if engine in {one.value for one in MergeEngine} else BEGINNING.engine
 
 
 def _columns(sent: Mapping[str, str]) -> Iterator[FormColumn]:
-    for place in range(MOST_COLUMNS):
-        name, written = sent.get(f"name.{place}", "").strip(), sent.get(f"type.{place}", "").strip()
-        if name:
-            function = sent.get(f"function.{place}", "")
-            yield FormColumn(name, written, f"key.{place}" in sent, function if function in FUNCTIONS else "")
+    columns = (_column(sent, place) for place in range(MOST_COLUMNS))
+    return (column for column in columns if column.name)
+
+
+def _column(sent: Mapping[str, str], place: int) -> FormColumn:
+    name, written = sent.get(f"name.{place}", "").strip(), sent.get(f"type.{place}", "").strip()
+    function = sent.get(f"function.{place}", "")
+    return FormColumn(name, written, f"key.{place}" in sent, function if function in FUNCTIONS else "")

@@ -10,7 +10,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from app.console.pages.new_columns import BEGINNING, columns_sent, columns_told
+from app.console.pages.new_columns import BEGINNING, columns_sent, columns_told, lines_sent
 from app.console.parts.curl import database_path
 from app.console.parts.words import segment
 from app.console.site.visits import Page, Visit
@@ -89,6 +89,12 @@ def check_draft(visit: Visit) -> Response:
     return visit.page("parts/verdict.html", verdict=verdict, form=form, curls=_curls(visit, form, verdict))
 
 
+def show_examples(visit: Visit) -> Response:
+    """What the function of each column does, while the form is filled in."""
+    lines = lines_sent(visit.form, visit.parts.settings.catalog_bounds.table)
+    return visit.page("new/column_examples.html", lines=lines)
+
+
 def send_form(visit: Visit) -> Response:
     """Checks, mends or makes the tables of the form, or guesses one from a sample."""
     form, action = _sent(visit), visit.form.get("action", "")
@@ -132,7 +138,7 @@ def _page(
         guess=guess,
         error=error,
         curls=_curls(visit, form, verdict),
-        **(columns_told(columns) if form.kind == COLUMNS else {}),
+        **(columns_told(columns, visit.parts.settings.catalog_bounds.table) if form.kind == COLUMNS else {}),
     )
 
 
@@ -225,4 +231,5 @@ PAGES: Final = (
     Page("GET", NEW_PATH, show_form, Role.READ),
     Page("POST", NEW_PATH, send_form, Role.READ),
     Page("POST", f"{NEW_PATH}/check", check_draft, Role.READ, reads=True),
+    Page("POST", f"{NEW_PATH}/examples", show_examples, Role.READ, reads=True),
 )

@@ -279,5 +279,5 @@ def _spark(steps: Sequence[Step]) -> _Spark | None:
 
 PAGES: Final = (
     Page("GET", OPERATIONS_PATH, show_operations),
-    Page("GET", f"{OPERATIONS_PATH}/hour", show_hour),
+    Page("GET", f"{OPERATIONS_PATH}/hour", show_hour, whole=False),
 )

@@ -99,6 +99,6 @@ def _cookie(visit: Visit) -> str:
 
 
 PAGES: Final = (
-    Page("GET", GO_PATH, go_to_provider, None),
-    Page("GET", BACK_PATH, come_back, None),
+    Page("GET", GO_PATH, go_to_provider, None, whole=False),
+    Page("GET", BACK_PATH, come_back, None, whole=False),
 )

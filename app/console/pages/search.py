@@ -1,4 +1,4 @@
-"""One field for what has a name: tables, columns, options."""
+"""One field for what has a name: tables, columns, options, functions."""
 
 from __future__ import annotations
 

@@ -51,6 +51,11 @@ def cut(value: object, most: int = LONGEST_TEXT) -> str:
     return text if len(text) <= most else f"{text[:most]}… ({counted(len(text))} characters)"
 
 
+def cut_short(text: str, most: int = 24) -> str:
+    """Return the beginning of a text that stands in a line with others."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def shown(value: Any) -> str:
     """Return a value of a column on one line."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -80,6 +85,7 @@ FILTERS: Final[Mapping[str, Callable[..., str]]] = {
     "segment": segment,
     "query": query,
     "cut": cut,
+    "cut_short": cut_short,
     "shown": shown,
     "nth": nth,
     "placed": placed,

@@ -9,6 +9,7 @@ from typing import Final
 
 from starlette.responses import Response
 
+from app.console.parts.trails import Step
 from app.console.site.nearest import nearest_step
 from app.console.site.visits import NOUNS, Visit
 from app.core.errors import Conflict, ErrorCode, Forbidden, KeyfoldError, NotFound, Resource, TooMany, Unavailable
@@ -29,25 +30,25 @@ _TITLES: Final = {
 _NAMED: Final = {Resource.DATABASE.value: 0, Resource.TABLE.value: 1}
 
 
-def failure_page(visit: Visit, error: KeyfoldError) -> Response:
-    """Return the page that reports ``error``."""
+def failure_page(visit: Visit, error: KeyfoldError, near: Step | None = None) -> Response:
+    """Return the page that reports ``error``; ``near`` is the page that was meant, if one is known."""
     status = status_of(error)
     if status == 500:
         return unforeseen_page(visit, error)
     visit.request.scope[REFUSAL] = error.with_traceback(None)
     title = next((title for kind, title in _TITLES.items() if isinstance(error, kind)), "This does not work")
-    response = show_failure(visit, status, title, error)
+    response = show_failure(visit, status, title, error, near)
     if error.retry_seconds is not None:
         response.headers["Retry-After"] = str(max(1, math.ceil(error.retry_seconds)))
     return response
 
 
-def show_failure(visit: Visit, status: int, title: str, error: KeyfoldError) -> Response:
+def show_failure(visit: Visit, status: int, title: str, error: KeyfoldError, near: Step | None = None) -> Response:
     """Return a page that says what is wrong, and where to go on."""
     names = [visit.names[noun] for noun in NOUNS if noun in visit.names]
     missing = error.resource_type if isinstance(error, NotFound) else None
     named = [] if isinstance(error, Forbidden) else names[: _NAMED.get(missing or "", len(names))]
-    near = nearest_step(visit, error)
+    near = near or nearest_step(visit, error)
     return visit.page("parts/failure.html", status, title=title, error=error, named=named, near=near)
 
 

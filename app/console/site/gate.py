@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.console.site.assets import ASSETS_PATH, answer_asset
 from app.console.site.cookies import new_visitor, sent_cookie, session_of
 from app.console.site.failures import failure_page, show_failure
+from app.console.site.nearest import nearest_page_step
 from app.console.site.visits import NOUNS, Page, Visit, check_names
 from app.core.access import EVERYBODY, Grant, Role, TokenScope
 from app.core.errors import Forbidden, Invalid, KeyfoldError, NotFound, TooLarge, Unauthorized
@@ -77,7 +78,11 @@ class ConsoleGate:
         visit = Visit(request, NOBODY, cookie or new_visitor())
         try:
             _check_sender(request)
-            page, names = self._find(request)
+            found = self._find(request)
+            if found is None:
+                near = nearest_page_step(request.scope["path"], (page for _, page in self.pages))
+                return failure_page(visit, NotFound("there is no such page here"), near)
+            page, names = found
             _check_length(request, self.most_bytes)
             grant = await self._grant(request, page, session_of(cookie))
         except Unauthorized:
@@ -94,14 +99,14 @@ class ConsoleGate:
         request.scope[VISIT] = visit, page
         return None
 
-    def _find(self, request: Request) -> tuple[Page, Mapping[str, str]]:
-        """Return the page and the names in its path. Raise ``NotFound``."""
+    def _find(self, request: Request) -> tuple[Page, Mapping[str, str]] | None:
+        """Return the page and the names in its path; None if there is no such page."""
         method = "GET" if request.method == "HEAD" else request.method
         for pattern, page in self.pages:
             match = pattern.match(request.scope["path"])
             if match is not None and page.method == method:
                 return page, match.groupdict()
-        raise NotFound("there is no such page here")
+        return None
 
     async def _grant(self, request: Request, page: Page, session: str | None) -> Grant:
         """Return what the visitor may do. Raise ``Unauthorized``, ``Forbidden``, ``TooMany`` or ``Unavailable``."""

@@ -1,15 +1,20 @@
-"""The page of the name that an address may have meant, where it names what is not there."""
+"""The page that an address may have meant, where there is no such page, or it names what is not there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from difflib import SequenceMatcher
 from typing import Final
+from urllib.parse import quote
 
 from app.console.parts.trails import Step, trail
-from app.console.site.visits import Visit
+from app.console.site.visits import Page, Visit
 from app.core.errors import KeyfoldError, NotFound, Resource
+from app.core.hints import LONGEST_COMPARED
 from app.services.operating.nearest_names import nearest_database, nearest_table
+
+_LEAST_LIKENESS: Final = 0.6
 
 
 def nearest_step(visit: Visit, error: KeyfoldError) -> Step | None:
@@ -19,6 +24,38 @@ def nearest_step(visit: Visit, error: KeyfoldError) -> Step | None:
         with suppress(KeyfoldError):  # the page says what is wrong also without it
             return finds(visit)
     return None
+
+
+def nearest_page_step(path: str, pages: Iterable[Page]) -> Step | None:
+    """Return the page whose address is nearest to ``path``, with the names that ``path`` has. It is called by its
+    address.
+    """
+    asked = path.rstrip("/").split("/")
+    likeness: dict[str, float] = {}
+    for page in pages:
+        if page.whole and page.method == "GET":
+            near, ratio = _filled(asked, page.path.split("/"))
+            likeness[near] = max(ratio, likeness.get(near, 0))
+    best = max(likeness, key=lambda one: likeness[one], default="")
+    return (quote(best), quote(best)) if likeness.get(best, 0) >= _LEAST_LIKENESS else None
+
+
+def _filled(asked: Sequence[str], pattern: Sequence[str]) -> tuple[str, float]:
+    """Return the address of ``pattern`` with the names that ``asked`` has in their places, and how like the two are.
+
+    Only the parts that differ are compared; where one address is longer, only the last ones.
+    """
+    if len(asked) != len(pattern):
+        names = any(part.startswith("{") for part in pattern)
+        return "/".join(pattern), 0.0 if names else _likeness(asked[-1], pattern[-1])
+    filled = [given if own.startswith("{") else own for own, given in zip(pattern, asked, strict=True)]
+    differing = [(given, own) for given, own in zip(asked, filled, strict=True) if given != own]
+    return "/".join(filled), _likeness("/".join(one for one, _ in differing), "/".join(own for _, own in differing))
+
+
+def _likeness(word: str, known: str) -> float:
+    """Return how like two words are, from 0 to 1."""
+    return SequenceMatcher(None, word, known).ratio() if len(word) <= LONGEST_COMPARED else 0.0
 
 
 def nearest_database_step(visit: Visit, name: str) -> Step | None:

@@ -16,6 +16,7 @@ from xxhash import xxh3_64_hexdigest
 
 from app import __version__
 from app.console.parts.curl import curl_of
+from app.console.parts.references import REFERENCE_PATH, function_link, option_link
 from app.console.parts.rule_lines import rule_lines
 from app.console.parts.trails import trail
 from app.console.parts.words import FILTERS
@@ -50,6 +51,7 @@ _templates = Environment(
 )
 _templates.filters.update(FILTERS)
 _templates.globals.update(asset=asset_url, version=__version__, Role=Role, rule_lines=rule_lines, trail=trail)
+_templates.globals.update(option_link=option_link, function_link=function_link, reference_path=REFERENCE_PATH)
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,8 @@ class Page:
     """One page, or one thing that a page can do: ``shows`` answers ``method`` of ``path``, in a thread.
 
     ``role`` is what the visitor needs, for the database and the table in the path if there are any; None: no one needs
-    to have signed in. ``reads``: it changes nothing, although it is asked for with a form.
+    to have signed in. ``reads``: it changes nothing, although it is asked for with a form. ``whole``: not a part of a
+    page, a file, or a step of signing in.
     """
 
     method: str
@@ -168,6 +171,7 @@ class Page:
     shows: Shows
     role: Role | None = Role.READ
     reads: bool = False
+    whole: bool = True
 
 
 def check_names(grant: Grant, role: Role, *names: str) -> None:

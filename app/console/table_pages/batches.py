@@ -120,7 +120,7 @@ def _told(visit: Visit) -> dict[str, Any]:
 
 PAGES: Final = (
     Page("GET", BATCHES_PATH, show_batches),
-    Page("GET", f"{BATCHES_PATH}/list", show_list),
+    Page("GET", f"{BATCHES_PATH}/list", show_list, whole=False),
     Page("POST", f"{BATCHES_PATH}/withdraw", withdraw, Role.WRITE),
     Page("POST", f"{BATCHES_PATH}/retry", retry, Role.WRITE),
 )

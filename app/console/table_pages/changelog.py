@@ -165,5 +165,5 @@ def _paired(rows: Sequence[tuple[RowKind, dict[str, Any]]], keys: Sequence[str])
 
 PAGES: Final = (
     Page("GET", _PAGE, show_changelog),
-    Page("GET", f"{_PAGE}/live", show_live),
+    Page("GET", f"{_PAGE}/live", show_live, whole=False),
 )

@@ -8,6 +8,7 @@ from typing import Final
 from starlette.responses import Response
 
 from app.console.parts.curl import table_path
+from app.console.parts.references import with_option_links
 from app.console.parts.snippets import LANGUAGES, Target
 from app.console.site.tabs import key_texts
 from app.console.site.visits import Page, Visit
@@ -48,7 +49,8 @@ def _statements(table: Table) -> list[tuple[Dialect, str, Invalid | None]]:
     told: list[tuple[Dialect, str, Invalid | None]] = []
     for dialect in Dialect:
         try:
-            told.append((dialect, table_ddl(table.name, table.schema, dialect), None))
+            ddl = table_ddl(table.name, table.schema, dialect)
+            told.append((dialect, with_option_links(ddl, table.schema.options), None))
         except Invalid as invalid:  # Spark has no words for some types
             told.append((dialect, "", invalid))
     return told

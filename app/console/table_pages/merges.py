@@ -91,7 +91,7 @@ def _told(visit: Visit) -> dict[str, Any]:
 
 PAGES: Final = (
     Page("GET", MERGES_PATH, show_merges),
-    Page("GET", f"{MERGES_PATH}/list", show_list),
+    Page("GET", f"{MERGES_PATH}/list", show_list, whole=False),
     Page("POST", MERGES_PATH, start, Role.WRITE),
     Page("POST", f"{MERGES_PATH}/cancel", cancel, Role.WRITE),
 )

@@ -302,5 +302,5 @@ def _tries(asked: _Asked, trial: Trial, lanes: Sequence[StoryLane]) -> list[dict
 
 PAGES: Final = (
     Page("GET", "/console/tables/{database}/{table}/row", show_row),
-    Page("GET", "/console/tables/{database}/{table}/row/sent", show_sent),
+    Page("GET", "/console/tables/{database}/{table}/row/sent", show_sent, whole=False),
 )

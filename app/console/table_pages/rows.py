@@ -210,5 +210,5 @@ def download_rows(visit: Visit) -> Response:
 
 PAGES: Final = (
     Page("GET", f"{TABLE_PAGE}/rows", show_rows),
-    Page("GET", f"{TABLE_PAGE}/rows/download", download_rows),
+    Page("GET", f"{TABLE_PAGE}/rows/download", download_rows, whole=False),
 )

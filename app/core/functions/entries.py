@@ -73,7 +73,8 @@ class AggregateFunction:
 
     ``faults`` checks its own options on a column (merge-semantics §6.2.8); ``rounds`` is what of a column's type
     decides the value of a step, beyond its range. ``shown_as_stored``: the column of a compacted run holds what is
-    shown, so that other engines may read it (decision 31).
+    shown, so that other engines may read it (decision 31). ``samples`` are values for an example, as JSON, where the
+    function does not take all values of the type.
     """
 
     name: str
@@ -85,6 +86,7 @@ class AggregateFunction:
     faults: Callable[[Column, Mapping[str, Any]], Iterator[OptionFault]] = lambda _column, _options: iter(())
     rounds: Callable[[DataType], tuple[Any, ...]] = lambda _type: ()
     shown_as_stored: bool = True
+    samples: tuple[str, ...] = ()
 
 
 def _any(_: DataType) -> bool:
@@ -340,6 +342,7 @@ _ENTRIES = (
         _sketch(roaring.rbm32_union, roaring.rbm32_fault),
         False,
         "the union of 32-bit Roaring bitmaps",
+        samples=("OjAAAAEAAAAAAAAAEAAAAAMA", "OjAAAAEAAAAAAAAAEAAAAAUA"),
     ),
     AggregateFunction(
         "rbm64",
@@ -348,6 +351,10 @@ _ENTRIES = (
         _sketch(roaring.rbm64_union, roaring.rbm64_fault),
         False,
         "the union of 64-bit Roaring bitmaps",
+        samples=(
+            "AQEAAAAAAAAABAAAAAAAAAAAAAAAAAAAAAAAAQAAAP4BAAAAAQIBAAAAAwABAAAAAAAAAAAAAAAAAAAA",
+            "AQEAAAAAAAAABAAAAAAAAAAAAAAAAAAAAAAAAQAAAP4BAAAAAQIBAAAABQABAAAAAAAAAAAAAAAAAAAA",
+        ),
     ),
     AggregateFunction(
         "hll_sketch",
@@ -357,6 +364,7 @@ _ENTRIES = (
         False,
         "the union of DataSketches HLL sketches",
         shown_as_stored=False,  # a union of one sketch is shown as Paimon writes it
+        samples=("AgEHBAMIAQB1gWYH", "AgEHBAMIAQB7ZeYI"),
     ),
     AggregateFunction(
         "theta_sketch",
@@ -366,6 +374,7 @@ _ENTRIES = (
         False,
         "the union of DataSketches Theta sketches",
         shown_as_stored=False,  # the same
+        samples=("AQMDAAAazJO6QLPB2gZpXQ==", "AQMDAAAazJO9MnNyRpHMFA=="),
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Tables, columns and options by a part of their names, for people who look for one of them."""
+"""Tables, columns, options and functions by a part of their names, for people who look for one of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 
 from app.catalog.repository import Repository
 from app.core.access import TokenScope
+from app.core.functions.entries import ALIASES, FUNCTIONS, AggregateFunction
 from app.core.table.history import Table
 from app.core.table.options.entries import FIELD_OPTIONS, TABLE_OPTIONS
 from app.core.table.options.option import Option
@@ -63,6 +64,7 @@ class Found:
     matching: int
     columns: Sequence[FoundColumn]
     options: Sequence[FoundOption]
+    functions: Sequence[AggregateFunction]
     read: int
     count: int
     first: Table | None
@@ -70,12 +72,12 @@ class Found:
     @property
     def nothing(self) -> bool:
         """Whether there is none of any kind."""
-        return not (self.tables or self.columns or self.options)
+        return not (self.tables or self.columns or self.options or self.functions)
 
 
 def search_catalog(repository: Repository, scope: TokenScope, part: str) -> Found:
-    """Return the tables of ``scope`` and their columns that have ``part`` in their names, and the options that have it
-    in their name or meaning.
+    """Return the tables of ``scope`` and their columns that have ``part`` in their names, and the options and
+    functions that have it in their name or meaning.
     """
     known = repository.overview
     tables = sorted(known.tables(scope, limit=MOST_RANKED, part=part), key=lambda one: _distance(one.name, part))
@@ -90,7 +92,8 @@ def search_catalog(repository: Repository, scope: TokenScope, part: str) -> Foun
             option.note(table)
     columns.sort(key=lambda one: _distance(one.column.name, part))
     matching, count = known.count(scope, part), known.count(scope)
-    return Found(tables[:MOST_FOUND], matching, columns[:MOST_FOUND], options[:MOST_FOUND], read, count, first)
+    described = options[:MOST_FOUND], _functions(part)[:MOST_FOUND]
+    return Found(tables[:MOST_FOUND], matching, columns[:MOST_FOUND], *described, read, count, first)
 
 
 def _first_tables(repository: Repository, scope: TokenScope) -> Iterator[Table]:
@@ -106,12 +109,20 @@ def _first_tables(repository: Repository, scope: TokenScope) -> Iterator[Table]:
 
 
 def _options(part: str) -> list[FoundOption]:
-    """Return the options that have an effect, those first that are called so."""
-    known = [*(FoundOption(one, False) for one in TABLE_OPTIONS.values() if one.effect)]
-    known += (FoundOption(one, True) for one in FIELD_OPTIONS.values() if one.effect)
+    """Return the options, those first that are called so, and those without effect last."""
+    known = [*(FoundOption(one, False) for one in TABLE_OPTIONS.values())]
+    known += (FoundOption(one, True) for one in FIELD_OPTIONS.values())
     words = part.lower()
-    named = [one for one in known if words in one.key]
-    return named + [one for one in known if one not in named and words in one.option.meaning.lower()]
+    found = [one for one in known if words in one.key or words in one.option.meaning.lower()]
+    return sorted(found, key=lambda one: (not one.option.effect, words not in one.key))
+
+
+def _functions(part: str) -> list[AggregateFunction]:
+    """Return the functions, those first that are called so, also by an old name."""
+    words = part.lower()
+    called = {name for name in FUNCTIONS if words in name} | {name for old, name in ALIASES.items() if words in old}
+    found = [one for one in FUNCTIONS.values() if one.name in called or words in one.meaning]
+    return sorted(found, key=lambda one: one.name not in called)
 
 
 def _distance(name: str, part: str) -> tuple[bool, bool, str]:

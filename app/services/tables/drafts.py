@@ -53,13 +53,14 @@ class DraftTable:
 @dataclass(frozen=True)
 class DraftFault:
     """What is wrong in the ``line`` (from 1; None where it is in none), and a text without that fault, if one is
-    known.
+    known; ``option`` is the key of the option that it is about.
     """
 
     said: str
     fix: str
     line: int | None
     repair: Repair | None = None
+    option: str | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def judged(draft: Draft, bounds: CatalogBounds = DEFAULT_BOUNDS) -> Verdict:
     mended = [*_mended(draft, faults, bounds), *[None] * len(faults)]
     return Verdict(
         faults=[
-            DraftFault(fault.about.said or fault.message, fault.fix, line, repair)
+            DraftFault(fault.about.said or fault.message, fault.fix, line, repair, fault.about.option)
             for fault, line, repair in zip(faults, lines, mended, strict=False)
         ]
     )

@@ -222,3 +222,54 @@ def test_of_several_databases_none_is_chosen_in_advance(browser: Browser) -> Non
         chosen = re.search(r'id="database" name="database" value="(\w*)"', browser.get("/console/new").text)
         assert chosen is not None
         assert chosen[1] == ("crm" if name == "crm" else "")
+
+
+def examples(page: str) -> dict[int, str]:
+    found = re.findall(r'<div class="col-example" id="example-(\d+)"[^>]*>(.*?)</div>', page, re.DOTALL)
+    return {int(place): words(text) for place, text in found}
+
+
+SUM = {"type.0": "BIGINT", "key.0": "on", "name.2": "", "type.2": "DECIMAL(10, 2)", "function.2": "sum"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({}, "null, 3.00, 5.00, 2.00, null → 10.00 sum"),
+        ({"function.2": "max"}, "null, 3.00, 5.00, 2.00, null → 5.00 max"),
+        ({"type.2": "INT"}, "null, 3, 5, 2, null → 10 sum"),
+        ({"type.2": "STRING"}, "sum takes a number sum"),
+        ({"type.2": "DECIMAL(1)"}, "sum"),
+        ({"type.2": "STRNG"}, "sum"),
+        ({"type.2": f"ROW<{', '.join(f'f{n} INT' for n in range(100))}>", "function.2": ""}, ""),
+        ({"function.2": "x", "engine": "first-row"}, "null, 3.00, 5.00, 2.00, null → null"),
+        ({"function.2": "", "engine": "partial-update"}, "null, 3.00, 5.00, 2.00, null → 2.00"),
+        (
+            {"type.2": "ARRAY<ROW<n INT>>", "function.2": "nested_partial_update"},
+            '[{"n": 3}], [{"n": 5}], [{"n": 3}] → [{"n": 3}, {"n": 5}] with nested-key = n nested_partial_update',
+        ),
+        ({"key.2": "on"}, "sum"),
+        ({"type.2": ""}, "sum"),
+    ],
+)
+def test_the_example_of_a_column_follows_what_is_chosen(browser: Browser, changed: dict[str, str], told: str) -> None:
+    browser.get("/console/new?kind=columns")
+    answer = browser.send("/console/new/examples", kind="columns", **{"engine": "aggregation", **SUM, **changed})
+    assert answer.status_code == 200
+    assert examples(answer.text) == {0: "", 2: told}
+    assert answer.text.count('hx-swap-oob="true"') == 2
+
+
+def test_examples_stand_in_the_form_without_a_script(browser: Browser) -> None:
+    assert (
+        "null, 3.00, 5.00, 2.00, null → 10.00 sum" in examples(browser.get("/console/new?kind=columns").text).values()
+    )
+    page = filled_in(browser, ("id", "BIGINT", True, ""), ("n", "STRING", False, "listagg"), action="more")
+    assert examples(page)[1] == "null, b, c, a, null → b,c,a listagg"
+
+
+def test_a_type_of_an_example_is_text(browser: Browser) -> None:
+    browser.get("/console/new?kind=columns")
+    answer = browser.send("/console/new/examples", **{"type.0": "ROW<`<b onx=1>` INT>", "engine": "aggregation"})
+    assert "<b onx" not in answer.text
+    assert "<b onx=1>" in words(answer.text)

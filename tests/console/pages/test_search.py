@@ -55,9 +55,42 @@ def test_an_option_leads_to_the_settings_of_a_table_that_sets_it(
     create("orders", options={"merge.max-staleness": "10 s"})
     text = browser.text(f"{SEARCH}?q=max-stale")
     assert "merge.max-staleness" in text
-    assert links(browser.shown) == ["/console/tables/shop/orders/settings?q=merge.max-staleness"]
+    assert links(browser.shown) == [
+        "/console/reference#option-merge.max-staleness",
+        "/console/tables/shop/orders/settings?q=merge.max-staleness",
+    ]
     browser.text(f"{SEARCH}?q=aggregate-function")
     assert "/console/tables/shop/alone/settings?q=aggregate-function" in links(browser.shown)
+
+
+@pytest.mark.parametrize(
+    ("asked", "anchor"),
+    [
+        ("max-stale", "option-merge.max-staleness"),
+        ("read your writes", ""),
+        ("how answers spell BIGINT", "option-lookup.integers"),
+        ("nested-key", "option-nested-key"),
+        ("bucket", "option-bucket-key"),
+        ("hll", "function-hll_sketch"),
+        ("Joined", "function-listagg"),
+        ("first_not_null", "function-first_non_null_value"),
+    ],
+)
+def test_options_and_functions_are_found_by_name_and_sentence(browser: Browser, asked: str, anchor: str) -> None:
+    browser.text(f"{SEARCH}?q={asked}")
+    found = [link for link in links(browser.shown) if link.startswith("/console/reference#")]
+    assert (f"/console/reference#{anchor}" in found) is bool(anchor)
+    page = browser.get("/console/reference").text
+    assert [link for link in found if f'id="{link.partition("#")[2]}"' not in page] == []
+
+
+def test_what_is_called_so_comes_before_what_only_says_it(browser: Browser) -> None:
+    browser.text(f"{SEARCH}?q=sum")
+    found = [link for link in links(browser.shown) if "#function-" in link]
+    assert found == ["/console/reference#function-sum"]
+    browser.text(f"{SEARCH}?q=map")
+    found = [link.rpartition("-")[2] for link in links(browser.shown) if "#function-" in link]
+    assert found == ["merge_map", "merge_map_with_keytime", "rbm32", "rbm64"]
 
 
 def test_nothing_is_found_of_what_the_token_is_not_for(
