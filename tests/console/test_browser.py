@@ -134,6 +134,23 @@ def test_a_table_is_checked_while_it_is_typed_mended_and_made(chrome: Browser, s
     assert service.get("/v1/catalog/databases/typed/tables").json()["tables"] == ["orders"]
 
 
+def test_the_example_of_a_function_changes_with_what_is_chosen(chrome: Browser, service: Client) -> None:
+    with person(chrome, str(service.base_url)) as window:
+        window.open("/console/new?kind=columns")
+        example = window.page.locator("#example-3")
+        assert example.locator("b").inner_text() == "10.00"
+        window.page.get_by_label("Value of column 4").select_option("max")
+        example.locator("b", has_text="5.00").wait_for()
+        window.page.get_by_label("Type of column 4").fill("STRING")
+        example.locator("b", has_text="c").wait_for()
+        window.page.get_by_label("Value of column 4").select_option("sum")
+        example.get_by_text("sum takes a number").wait_for()
+        assert window.axe() == []
+        example.get_by_role("link", name="sum").click()
+        window.page.wait_for_url("**/console/reference#function-sum")
+        assert window.complaints == []
+
+
 def test_the_keyboard_reaches_the_page_at_once(chrome: Browser, service: Client) -> None:
     with person(chrome, str(service.base_url)) as window:
         window.open("/")

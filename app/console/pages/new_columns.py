@@ -66,7 +66,7 @@ def columns_told(form: ColumnForm, bounds: SchemaBounds) -> dict[str, object]:
     columns = [*form.columns, *[FormColumn("", "", False, "")] * spare]
     return {
         "columns_form": form,
-        "lines": [_line(place, column, form.engine, bounds) for place, column in enumerate(columns)],
+        "lines": [_line(place, column, form, bounds) for place, column in enumerate(columns)],
         "engines": [(engine.value, words) for engine, words in _ENGINES.items()],
         "functions": [(name, entry.meaning) for name, entry in FUNCTIONS.items()],
         "types": _TYPES,
@@ -76,20 +76,19 @@ def columns_told(form: ColumnForm, bounds: SchemaBounds) -> dict[str, object]:
 
 def lines_sent(sent: Mapping[str, str], bounds: SchemaBounds) -> list[FormLine]:
     """Return the lines of the form as they stand in it, those without a name too."""
-    engine = _engine(sent)
-    return [
-        _line(place, _column(sent, place), engine, bounds) for place in range(MOST_COLUMNS) if f"type.{place}" in sent
-    ]
+    form = columns_sent("", sent)
+    places = (place for place in range(MOST_COLUMNS) if f"type.{place}" in sent)
+    return [_line(place, _column(sent, place), form, bounds) for place in places]
 
 
-def _line(place: int, column: FormColumn, engine: MergeEngine, bounds: SchemaBounds) -> FormLine:
+def _line(place: int, column: FormColumn, form: ColumnForm, bounds: SchemaBounds) -> FormLine:
     """Return the line with its example. A function folds as in a table of aggregation, where it needs no group."""
     if column.in_key or not column.type:
         return FormLine(place, column)
+    engine = MergeEngine.AGGREGATION if column.function else form.engine
+    orders = bool(form.order) and column.name == form.order
     try:
-        example = fold_example(
-            MergeEngine.AGGREGATION if column.function else engine, column.type, column.function, bounds
-        )
+        example = fold_example(engine, column.type, column.function, bounds, orders=orders)
     except KeyfoldError as error:
         types = [one for one in error.violations if one.code is FaultCode.ILLEGAL_FUNCTION_TYPE]
         takes = f"{column.function} takes {FUNCTIONS[column.function].takes}" if types else ""

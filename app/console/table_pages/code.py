@@ -50,7 +50,7 @@ def _statements(table: Table) -> list[tuple[Dialect, str, Invalid | None]]:
     for dialect in Dialect:
         try:
             ddl = table_ddl(table.name, table.schema, dialect)
-            told.append((dialect, with_option_links(ddl, table.schema.options), None))
+            told.append((dialect, with_option_links(ddl, ("primary-key", *table.schema.options)), None))
         except Invalid as invalid:  # Spark has no words for some types
             told.append((dialect, "", invalid))
     return told

@@ -47,23 +47,30 @@ class FoldExample:
 
 
 def fold_example(
-    engine: MergeEngine, type_sql: str, function: str = "", bounds: SchemaBounds = DEFAULT_BOUNDS.table
+    engine: MergeEngine,
+    type_sql: str,
+    function: str = "",
+    bounds: SchemaBounds = DEFAULT_BOUNDS.table,
+    *,
+    orders: bool = False,
 ) -> FoldExample:
-    """Return an example of a column of the type, folded by the function, or by the engine alone.
+    """Return an example of a column of the type, folded by the function, or by the engine alone. ``orders``: the column
+    is the sequence field of its table.
 
     Raise ``Invalid`` where a table cannot have such a column, ``Conflict`` where the total is outside its type.
     """
     if len(type_sql) > LONGEST_TYPE:
         raise Invalid(f"there is no example of a type with more than {LONGEST_TYPE} characters")
+    of_table = {"merge-engine": engine.value, **({"sequence.field": _COLUMN} if orders else {})}
     own = {"aggregate-function": function} if function else {}
     try:
-        schema = _schema(engine, type_sql, own, bounds)
+        schema = _schema(of_table, type_sql, own, bounds)
     except Invalid as invalid:
         needed = _needed(invalid, type_sql)
         if not needed:
             raise
         own |= needed
-        schema = _schema(engine, type_sql, own, bounds)
+        schema = _schema(of_table, type_sql, own, bounds)
     values = _values(schema.by_name[_COLUMN].type, find_function(function))
     [row] = simulate_on_nothing(compile_plan(schema), [{"key": 1, _COLUMN: value} for value in values])
     result = None if row.after is None else row.after[_COLUMN]
@@ -81,12 +88,12 @@ def _values(data_type: DataType, function: AggregateFunction | None) -> list[Any
     return [*function.samples] if function is not None and function.samples else samples(data_type)
 
 
-def _schema(engine: MergeEngine, type_sql: str, own: Mapping[str, str], bounds: SchemaBounds) -> TableSchema:
+def _schema(of_table: Mapping[str, str], type_sql: str, own: Mapping[str, str], bounds: SchemaBounds) -> TableSchema:
     """Raise ``Invalid``."""
     body = {
         "fields": [{"id": 0, "name": "key", "type": "INT NOT NULL"}, {"id": 1, "name": _COLUMN, "type": type_sql}],
         "primaryKeys": ["key"],
-        "options": {"merge-engine": engine.value, **{f"fields.{_COLUMN}.{key}": text for key, text in own.items()}},
+        "options": {**of_table, **{f"fields.{_COLUMN}.{key}": text for key, text in own.items()}},
     }
     return validate_table("example", body, bounds)
 

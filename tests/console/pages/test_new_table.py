@@ -250,6 +250,7 @@ SUM = {"type.0": "BIGINT", "key.0": "on", "name.2": "", "type.2": "DECIMAL(10, 2
         ),
         ({"key.2": "on"}, "sum"),
         ({"type.2": ""}, "sum"),
+        ({"name.2": "n", "order": "n", "function.2": ""}, "null, 3.00, 5.00, 2.00, null → 5.00"),
     ],
 )
 def test_the_example_of_a_column_follows_what_is_chosen(browser: Browser, changed: dict[str, str], told: str) -> None:
