@@ -54,7 +54,10 @@ def say_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         table.add_column(Text(plain(column)))
     for row in rows:
         table.add_row(*(Text(plain(value), overflow="fold") for value in row))
-    console.print(table)
+    with console.capture() as printed:
+        console.print(table)
+    for line in printed.get().splitlines():
+        print(line.rstrip(), flush=True)  # noqa: T201  # the same
 
 
 def say_pairs(pairs: Sequence[tuple[str, object]]) -> None:

@@ -13,6 +13,7 @@ from app.core.table.options.entries import MergeEngine
 from app.core.table.schema import TableSchema
 from app.core.table.schema_bounds import DEFAULT_BOUNDS, SchemaBounds
 from app.core.types.datatype import DataType
+from app.core.types.kinds import Kind
 from app.core.types.parser import parse_type
 from app.services.explaining.simulations import simulate_on_nothing
 from app.services.explaining.type_samples import samples
@@ -22,14 +23,14 @@ LONGEST_TYPE: Final = 500  # characters
 _COLUMN: Final = "value"
 # In the order in which they are tried: the first that a function takes is the type of its example.
 _TYPES: Final = (
-    "INT",
-    "BOOLEAN",
-    "STRING",
-    "BYTES",
-    "ARRAY<STRING>",
-    "MAP<STRING, INT>",
-    "MAP<STRING, ROW<v INT, at INT>>",
-    "ARRAY<ROW<id INT, v STRING>>",
+    Kind.INT.value,
+    Kind.BOOLEAN.value,
+    Kind.STRING.value,
+    Kind.BYTES.value,
+    f"{Kind.ARRAY}<{Kind.STRING}>",
+    f"{Kind.MAP}<{Kind.STRING}, {Kind.INT}>",
+    f"{Kind.MAP}<{Kind.STRING}, {Kind.ROW}<v {Kind.INT}, at {Kind.INT}>>",
+    f"{Kind.ARRAY}<{Kind.ROW}<id {Kind.INT}, v {Kind.STRING}>>",
 )
 
 
@@ -91,7 +92,10 @@ def _values(data_type: DataType, function: AggregateFunction | None) -> list[Any
 def _schema(of_table: Mapping[str, str], type_sql: str, own: Mapping[str, str], bounds: SchemaBounds) -> TableSchema:
     """Raise ``Invalid``."""
     body = {
-        "fields": [{"id": 0, "name": "key", "type": "INT NOT NULL"}, {"id": 1, "name": _COLUMN, "type": type_sql}],
+        "fields": [
+            {"id": 0, "name": "key", "type": f"{Kind.INT} NOT NULL"},
+            {"id": 1, "name": _COLUMN, "type": type_sql},
+        ],
         "primaryKeys": ["key"],
         "options": {**of_table, **{f"fields.{_COLUMN}.{key}": text for key, text in own.items()}},
     }
