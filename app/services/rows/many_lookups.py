@@ -165,7 +165,7 @@ def _rows_of(view: View, images: Images, source: Source, keys: Sequence[Key], re
             if read is not None:  # nothing else counts them
                 read.add(weight([*state.values()]))
     of_keys = AskedStates.of(tokens[np.array([*staged], dtype=np.int64)], [*staged.values()])
-    return rows_of_keys(source, found, of_keys, keys)
+    return rows_of_keys(source, found, of_keys, keys, tokens)
 
 
 def _of_both(plan: MergePlan, older: Told, newer: Told | None) -> Told | None:

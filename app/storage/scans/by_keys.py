@@ -17,7 +17,8 @@ from app.core.table.schema import Column
 from app.files.arrow import FOUND_COLUMN, arrow_type
 from app.files.tokens import Tokens
 from app.kernel.runs import states_table
-from app.storage.scans.merging import FoundRows, Source, has_floating_key, keys_of, one_nan, rows_of_window
+from app.storage.scans.merging import FoundRows, Source, rows_of_window
+from app.storage.scans.pairing import KeyedRows, paired
 from app.storage.scans.shown import shown_schema
 
 Places = npt.NDArray[np.int64]
@@ -56,17 +57,22 @@ class KeyRows:
         )
 
 
-def rows_of_keys(source: Source, found: FoundRows, staged: AskedStates, keys: Sequence[Key]) -> KeyRows:
-    """Return the rows of ``keys``. ``found`` is what each run has of their tokens, oldest first, with the number of its
-    schema, ``staged`` what is newer; ``source`` answers the key columns, too.
+def rows_of_keys(source: Source, found: FoundRows, staged: AskedStates, keys: Sequence[Key], tokens: Tokens) -> KeyRows:
+    """Return the rows of ``keys``, each once, with their ``tokens``. ``found`` is what each run has of them, oldest
+    first, with the number of its schema, ``staged`` what is newer; ``source`` answers the key columns, too.
     """
-    batches = [batch for _, batch in rows_of_window(source, found, staged)]
-    rows = pa.concat_batches(batches) if batches else _no_rows(source.columns)
     schema = source.shown.schema
-    there = rows.select(list(schema.primary_key)).to_pylist()
-    place_of = {key: place for place, key in enumerate(keys_of(schema, there))}
-    asked = map(one_nan, keys) if has_floating_key(schema) else keys
-    return KeyRows(rows, np.array([place_of.get(key, -1) for key in asked], dtype=np.int64))
+    rows = KeyedRows(np.empty(0, dtype=np.int64), _no_rows(source.columns))
+    for of_rows, batch in rows_of_window(source, found, staged):
+        rows = KeyedRows(of_rows, batch)  # there is one at most
+    order = np.argsort(tokens, kind="stable")
+    columns = schema.key_columns
+    values = [pa.array([key[at] for key in keys], arrow_type(column.type)) for at, column in enumerate(columns)]
+    asked = pa.record_batch(values, names=[*schema.primary_key]).take(pa.array(order))
+    one, other = paired(schema, KeyedRows(tokens[order], asked), rows)
+    places = np.full(len(keys), -1, dtype=np.int64)
+    places[order[one]] = other
+    return KeyRows(rows.batch, places)
 
 
 def keys_stream(

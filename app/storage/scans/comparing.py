@@ -10,11 +10,8 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from app.core.table.history import Run
-from app.core.table.keys import Key
-from app.core.table.schema import TableSchema
 from app.files.differences import Flags, unlike
 from app.files.layout import Warehouse
 from app.files.named_files import files_of_run, opened_parquet
@@ -32,7 +29,8 @@ from app.files.reading import (
     windows,
 )
 from app.files.tokens import Tokens
-from app.storage.scans.merging import Source, keys_of, rows_of_window
+from app.storage.scans.merging import Source, rows_of_window
+from app.storage.scans.pairing import KeyedRows, paired
 from app.storage.scans.shown import rows_batch
 from app.storage.scans.staged import StagedKeys
 
@@ -133,32 +131,16 @@ def _count(tokens: Sequence[Tokens]) -> int:
     return int(most.sum())
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """Rows that one side shows, by token."""
-
-    tokens: Tokens
-    batch: pa.RecordBatch
-
-    def take(self, places: Tokens) -> pa.RecordBatch:
-        return self.batch.take(pa.array(places))
-
-    def without(self, places: Tokens) -> pa.RecordBatch:
-        kept = np.ones(len(self.tokens), dtype=bool)
-        kept[places] = False
-        return self.batch.filter(pa.array(kept))
-
-
-def _shown(source: Source, side: Sequence[Run], found: Mapping[str, Rows]) -> _Shown:
+def _shown(source: Source, side: Sequence[Run], found: Mapping[str, Rows]) -> KeyedRows:
     taken = [(run.schema_id, found[run.id]) for run in side if run.id in found]
     for tokens, batch in rows_of_window(source, taken, StagedKeys.none()):
-        return _Shown(tokens, batch)  # there is one at most
-    return _Shown(_NONE, rows_batch([], source.read))
+        return KeyedRows(tokens, batch)  # there is one at most
+    return KeyedRows(_NONE, rows_batch([], source.read))
 
 
-def _difference(source: Source, keys: int, before: _Shown, after: _Shown) -> Difference:
+def _difference(source: Source, keys: int, before: KeyedRows, after: KeyedRows) -> Difference:
     schema = source.shown.schema
-    one, other = _paired(schema, before, after)
+    one, other = paired(schema, before, after)
     old, new = before.take(one), after.take(other)
     names = set(schema.primary_key)
     columns = [column for column in source.read if column.name not in names]
@@ -173,28 +155,3 @@ def _difference(source: Source, keys: int, before: _Shown, after: _Shown) -> Dif
         after=new.filter(kept),
         unlike={name: flags[changed] for name, flags in differing.items()},
     )
-
-
-def _paired(schema: TableSchema, before: _Shown, after: _Shown) -> tuple[Tokens, Tokens]:
-    """Return the places of the rows whose key is on both sides, in the one and in the other."""
-    if _once(before.tokens) and _once(after.tokens):
-        _, one, other = np.intersect1d(before.tokens, after.tokens, assume_unique=True, return_indices=True)
-        if all(_same(before.take(one), after.take(other), name) for name in schema.primary_key):
-            return one, other
-    keys = [_keys(schema, side.batch) for side in (before, after)]  # several keys have one token, or a key is NaN
-    places = {key: place for place, key in enumerate(keys[1])}
-    pairs = [(place, places[key]) for place, key in enumerate(keys[0]) if key in places]
-    one, other = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    return one, other
-
-
-def _once(tokens: Tokens) -> bool:
-    return not bool(np.any(tokens[1:] == tokens[:-1]))
-
-
-def _same(before: pa.RecordBatch, after: pa.RecordBatch, name: str) -> bool:
-    return pc.all(pc.equal(before.column(name), after.column(name)), skip_nulls=False, min_count=0).as_py() is True
-
-
-def _keys(schema: TableSchema, batch: pa.RecordBatch) -> Sequence[Key]:
-    return list(keys_of(schema, batch.select(list(schema.primary_key)).to_pylist()))
