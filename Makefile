@@ -118,8 +118,8 @@ bench-serve: $(VENV)/.installed $(PEERS)/.installed
 bench-ingest: $(VENV)/.installed $(PEERS)/.installed
 	$(BIN)/python -m bench ingest
 
-bench-peers: $(VENV)/.installed $(PEERS)/.installed
-	$(BIN)/python -m bench.peers --python $(PEERS)/bin/python
+bench-peers: $(VENV)/.installed $(PEERS)/.installed $(SPARK_READERS)/.installed
+	$(BIN)/python -m bench.peers --python $(PEERS)/bin/python --spark-python $(SPARK_READERS)/bin/python
 
 $(PEERS)/.installed: bench/requirements-peers.txt
 	$(PYTHON) -m venv $(PEERS)
@@ -132,7 +132,8 @@ $(PAIMON)/.installed: tests/acceptance/paimon_client/requirements.txt
 	$(PAIMON)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
-# Spark with Delta's and Iceberg's packages for tests/acceptance/test_spark_readers.py, which asks for it by itself.
+# Spark for Delta's and Iceberg's packages: for tests/acceptance/test_spark_readers.py, which asks for it by itself, and
+# for bench-peers.
 $(SPARK_READERS)/.installed: tests/acceptance/spark_readers/requirements.txt
 	$(PYTHON) -m venv $(SPARK_READERS)
 	$(SPARK_READERS)/bin/python -m pip install --quiet --disable-pip-version-check -r $<

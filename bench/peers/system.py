@@ -21,7 +21,8 @@ from bench.peers.meaning import digests
 @dataclass
 class Answer:
     """What one system did. ``cpu`` are the CPU seconds, all processes together, of the batches and of what was left to
-    do after them; ``extras`` are further seconds by name; ``digests`` by part of the meaning.
+    do after them; ``images`` and ``images_cpu`` are of what lookups need built besides, None where nothing is;
+    ``extras`` are further seconds by name; ``digests`` by part of the meaning.
     """
 
     version: str
@@ -29,6 +30,8 @@ class Answer:
     batches: list[float] = field(default_factory=list)
     settle: float = 0.0
     cpu: float = 0.0
+    images: float | None = None
+    images_cpu: float = 0.0
     read: float = 0.0
     rows: int = 0
     megabytes: float = 0.0
@@ -59,8 +62,12 @@ class System(ABC):
     def read(self) -> pa.Table:
         """Every row as it is now."""
 
+    def build_images(self) -> bool:
+        """Build what lookups need besides the table; return whether there is such a thing. Taken after ``read``."""
+        return False
+
     def extras(self) -> dict[str, float]:
-        """Further seconds worth telling, by name; taken after ``read``."""
+        """Further seconds worth telling, by name; taken after the images."""
         return {}
 
     def close(self) -> None:  # noqa: B027  # the same
@@ -83,6 +90,10 @@ def run(system: Callable[[Path], System]) -> None:
     rows = opened.read()
     answer.read = time.perf_counter() - began
     answer.rows, answer.digests = len(rows), digests(rows)
+    built: list[bool] = []
+    seconds, cpu = _timed(lambda: built.append(opened.build_images()))
+    if built[0]:
+        answer.images, answer.images_cpu = seconds, cpu
     answer.extras = opened.extras()
     opened.close()
     answer.megabytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6

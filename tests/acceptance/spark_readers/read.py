@@ -13,15 +13,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-PACKAGES = (
-    "io.delta:delta-spark_4.1_2.13:4.3.1",
-    "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
-)
+from bench.peers.spark import started
+
 SETTINGS = {
-    "spark.jars.packages": ",".join(PACKAGES),
     "spark.master": "local[1]",
-    "spark.ui.enabled": "false",
-    "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -29,15 +24,6 @@ SETTINGS = {
     "spark.sql.catalog.keyfold.type": "rest",
     "spark.sql.catalog.keyfold.cache-enabled": "false",
 }
-
-
-def started(iceberg: str) -> SparkSession:
-    builder = SparkSession.builder
-    for key, value in (SETTINGS | {"spark.sql.catalog.keyfold.uri": iceberg}).items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
 
 
 def read(session: SparkSession, asked: dict[str, Any]) -> DataFrame:
@@ -54,7 +40,7 @@ def say(answer: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    session = started(sys.argv[1])
+    session = started(SETTINGS | {"spark.sql.catalog.keyfold.uri": sys.argv[1]})
     say({"ready": session.version})
     for line in sys.stdin:
         asked = json.loads(line)
