@@ -135,8 +135,10 @@ def test_a_table_is_checked_while_it_is_typed_mended_and_made(chrome: Browser, s
 
 
 def test_the_example_of_a_function_changes_with_what_is_chosen(chrome: Browser, service: Client) -> None:
+    service.create_database("another")
     with person(chrome, str(service.base_url)) as window:
         window.open("/console/new?kind=columns")
+        assert window.page.get_by_label("Database").input_value() == ""  # of several databases none is chosen
         example = window.page.locator("#example-3")
         assert example.locator("b").inner_text() == "10.00"
         window.page.get_by_label("Value of column 4").select_option("max")
