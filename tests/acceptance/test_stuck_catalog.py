@@ -87,7 +87,8 @@ def check_service(service: Service, client: Client, catalog_url: str, names: lis
         client.create_table("shop", name, SCHEMA).raise_for_status()
         assert post(service.url, name, 0).status_code == 202
     table = TableClient(client, "shop", names[0])
-    leaders = 0 if catalog_url.startswith("sqlite") else len(names)  # wait for PostgreSQL, inside of a transaction
+    # A leader of a table's writers waits for PostgreSQL, inside of a transaction. It may come when eight wait already.
+    leaders = 0 if catalog_url.startswith("sqlite") else len(names)
     with ThreadPoolExecutor(POSTS) as pool, held(catalog_url) as holder:
         posting = [pool.submit(post, service.url, names[one % len(names)], one + 1) for one in range(POSTS)]
         for number in range(50):
@@ -108,7 +109,8 @@ def check_service(service: Service, client: Client, catalog_url: str, names: lis
         assert int(answer.headers["retry-after"]) > 0
         assert "writers wait for the catalog, which stands still; nothing was stored" in answer.json()["detail"]
     accepted = [one.result() for one in posting if one.result().status_code == 202]
-    assert len(accepted) == POSTS - len(refused) == MOST_WAITING + leaders
+    assert len(accepted) + len(refused) == POSTS
+    assert MOST_WAITING + bool(leaders) <= len(accepted) <= MOST_WAITING + leaders
     check_nothing_is_half(service, client, names, len(accepted))
 
 

@@ -94,6 +94,7 @@ def test_a_page_says_how_it_is_asked_for(create: Callable[..., object], client: 
 def test_what_changes_nothing_is_no_writer() -> None:
     assert [page.path for page in site.PAGES if page.reads] == [
         "/console/new/check",
+        "/console/new/examples",
         "/console/tables/{database}/{table}/settings/check",
         "/console/playground",
     ]

@@ -24,7 +24,7 @@ def show_audit(visit: Visit) -> Response:
     destination = visit.parts.settings.audit_log
     lines = [] if destination is None or destination in STREAMS else last_lines(destination, MOST_LINES)
     told = [(line, _about(line)) for line in reversed(lines)]
-    return visit.page("pages/audit.html", destination=destination, is_stream=destination in STREAMS, lines=told)
+    return visit.page("operations/audit.html", destination=destination, is_stream=destination in STREAMS, lines=told)
 
 
 def _about(line: Mapping[str, Any]) -> str:

@@ -24,7 +24,7 @@ from app.telemetry.hour import Hour, Step, quantile
 OPERATIONS_PATH: Final = "/console/operations"
 MOST_LEASES: Final = 50
 MOST_BEHIND: Final = 10
-_FRAGMENT: Final = "pages/operations_hour.html"
+_FRAGMENT: Final = "operations/hour.html"
 _AS_TABLES: Final = "tables"
 Measure = Callable[[Step], float | None]
 
@@ -43,7 +43,7 @@ class _Entry:
 def show_operations(visit: Visit) -> Response:
     """The whole page."""
     told = _told(visit)
-    return visit.page("pages/operations.html", **told, digest=visit.digest(_FRAGMENT, **told))
+    return visit.page("operations/operations.html", **told, digest=visit.digest(_FRAGMENT, **told))
 
 
 def show_hour(visit: Visit) -> Response:

@@ -37,7 +37,7 @@ def create(visit: Visit) -> Response:
     except (Invalid, AlreadyExists) as error:
         return _page(visit, asked, error)
     visit.note("createToken", **told_of(made.token))
-    return visit.page("pages/token_made.html", made=made)
+    return visit.page("operations/token_made.html", made=made)
 
 
 def revoke(visit: Visit) -> Response:
@@ -68,7 +68,7 @@ def _page(visit: Visit, asked: dict[str, Any], error: Invalid | AlreadyExists | 
         asked = {**asked, "role": Role.ADMIN.value}
     body = {"name": asked["name"] or "NAME", "role": asked["role"], "on": [EVERYTHING]}
     return visit.page(
-        "pages/tokens.html",
+        "operations/tokens.html",
         200 if error is None else status_of(error),
         found=found,
         required=required,
