@@ -97,19 +97,22 @@ def _weigh(window: Person, answer: Any) -> None:
     window.weight += int(answer.headers.get("content-length", "0"))
 
 
-def faults_of(browser: Browser, url: str, path: str, width: str) -> list[str]:
-    """What is wrong with a page of the service at ``url``: what axe and the browser complain about in either scheme,
-    too wide, too heavy, asked of another host. It is loaded in the light one for a desk, in the dark one for a phone.
+def faults_of(browser: Browser, url: str, path: str) -> list[str]:
+    """Return what is wrong with a page of the service at ``url``: what axe and the browser complain about, too wide,
+    too heavy, asked of another host. A desk shows it in the light scheme, then a phone in the dark one.
     """
-    first, second = SCHEMES if width == "desk" else reversed(SCHEMES)
-    with person(browser, url, width, first) as window:
+    with person(browser, url, "desk", "light") as window:
         window.open(path)
-        found = [f"{first}: {one}" for one in window.axe()]
-        window.page.emulate_media(color_scheme=second, reduced_motion="reduce")  # at once, without a transition
-        found += [f"{second}: {one}" for one in window.axe()]
-        found += [one for one in window.complaints if "404" not in one]
-        if window.wider_than_window():
-            found.append("it is wider than the window")
+        found = _faults_shown(window, "desk")
         if window.weight >= MOST_WEIGHT:
             found.append(f"it weighs {window.weight} bytes")
+        window.page.set_viewport_size({"width": WIDTHS["phone"], "height": 900})
+        window.page.emulate_media(color_scheme="dark", reduced_motion="reduce")  # at once, without a transition
+        found += _faults_shown(window, "phone")
+        found += [one for one in window.complaints if "404" not in one]
         return found + [f"it asks {host}" for host in window.hosts - {urlsplit(url).netloc}]
+
+
+def _faults_shown(window: Person, width: str) -> list[str]:
+    wide = [f"{width}: it is wider than the window"] if window.wider_than_window() else []
+    return [f"{width}: {one}" for one in window.axe()] + wide

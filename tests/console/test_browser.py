@@ -74,17 +74,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         yield client
 
 
-@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("path", SHOWN)
-def test_a_page_is_whole_light_and_without_fault(chrome: Browser, service: Client, path: str, width: str) -> None:
-    assert faults_of(chrome, str(service.base_url), path, width) == []
-
-
-@pytest.mark.parametrize("path", SHOWN)
-def test_a_page_is_read_without_a_script(chrome: Browser, service: Client, path: str) -> None:
-    with person(chrome, str(service.base_url), java_script_enabled=False) as window:
-        window.open(path)
-        assert window.page.locator("main h1").count() == 1
+def test_a_page_is_whole_light_and_without_fault(chrome: Browser, service: Client, path: str) -> None:
+    assert faults_of(chrome, str(service.base_url), path) == []
 
 
 def test_hostile_names_are_text(chrome: Browser, service: Client) -> None:

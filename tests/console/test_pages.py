@@ -70,6 +70,12 @@ def test_a_page_is_kept_by_no_cache_and_frames(create: Callable[..., object], cl
     assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
 
 
+def test_pages_are_read_without_a_script(create: Callable[..., object], browser: Browser) -> None:
+    create("wide")
+    texts = {path: browser.get(path).text for path in SHOWN}
+    assert [path for path, text in texts.items() if (text.count("<main"), text.count("<h1")) != (1, 1)] == []
+
+
 @pytest.mark.parametrize("path", [path for path in SHOWN if path.partition("?")[0] != "/"])
 def test_a_page_says_where_it_is_by_links_that_lead_somewhere(
     create: Callable[..., object], browser: Browser, path: str

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser
 from app.catalog.database import CatalogDatabase
 from app.files.layout import Warehouse
 from app.settings import Settings
-from tests.console.chromium import NEEDS_CHROMIUM, WIDTHS, faults_of, person
+from tests.console.chromium import NEEDS_CHROMIUM, faults_of, person
 from tests.console.table_pages.test_row import FIELDS, GROUPS, HOSTILE
 from tests.service import Client, TableClient, serving
 from tests.services.builders import merge_staged
@@ -56,12 +56,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         yield client
 
 
-@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("path", SHOWN)
-def test_the_page_of_a_row_is_whole_light_and_without_fault(
-    chrome: Browser, service: Client, path: str, width: str
-) -> None:
-    assert faults_of(chrome, str(service.base_url), path, width) == []
+def test_the_page_of_a_row_is_whole_light_and_without_fault(chrome: Browser, service: Client, path: str) -> None:
+    assert faults_of(chrome, str(service.base_url), path) == []
 
 
 def test_a_story_is_read_and_gone_back_in_without_a_script(chrome: Browser, service: Client) -> None:

@@ -68,12 +68,11 @@ def url_of(service: tuple[Client, MergedTable]) -> str:
     return str(service[0].base_url)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("path", SHOWN)
 def test_a_tab_is_whole_light_and_without_fault(
-    chrome: Chromium, service: tuple[Client, MergedTable], path: str, width: str
+    chrome: Chromium, service: tuple[Client, MergedTable], path: str
 ) -> None:
-    assert faults_of(chrome, url_of(service), path, width) == []
+    assert faults_of(chrome, url_of(service), path) == []
 
 
 @pytest.mark.parametrize("script", [True, False])
