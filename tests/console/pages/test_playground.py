@@ -133,7 +133,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 
 @needs_chromium
-@pytest.mark.parametrize(("width", "scheme"), zip(WIDTHS, SCHEMES, strict=True))
+@pytest.mark.parametrize(("width", "scheme"), list(zip(WIDTHS, SCHEMES, strict=True)))
 def test_records_are_moved_and_cut_by_keyboard_and_the_address_has_it_all(
     chrome: Chromium, service: Client, width: str, scheme: str
 ) -> None:
