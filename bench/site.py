@@ -84,7 +84,7 @@ class BenchSite:
         count = len(records)
         columns = {name: records[name] for name in records.column_names}
         positions = list(range(count))
-        words = words_of_members(table.schema.columns, named) if table.schema.tells_named else {}
+        words = words_of_members(table.schema.columns, named) if table.schema.absent_unchanged else {}
         # Arrow columns serve as well as lists.
         decoded = DecodedRecords(columns, [*map(int, kinds or [RowKind.INSERT] * count)], positions, words=words)
         batch_id = uuid.uuid4().hex

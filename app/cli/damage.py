@@ -41,7 +41,7 @@ def verify(
             typer.echo(finding.damage.message)
     database.close()
     if as_json:
-        told = {"files": files, "bytes": size, "damaged": [one.told for one in damaged], "catalog": catalog}
+        told = {"files": files, "bytes": size, "damaged": [one.members for one in damaged], "catalog": catalog}
         typer.echo(json.dumps(told))
     else:
         typer.echo(f"{files} files of {size} bytes read, {len(damaged)} damaged or missing{_faults(len(catalog))}")

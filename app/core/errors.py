@@ -71,7 +71,7 @@ class ErrorCode(StrEnum):
 
 
 class KeyfoldError(Exception):
-    """Something the caller must be told; ``code`` says which, ``violations`` lists every fault of the request."""
+    """A failure that the caller must know; ``code`` says which, ``violations`` lists every fault of the request."""
 
     default_code: ClassVar[ErrorCode] = ErrorCode.INTERNAL
     default_retry_seconds: ClassVar[float | None] = None
@@ -196,8 +196,9 @@ _MISSING: Mapping[Resource, tuple[ErrorCode, str]] = {
 
 
 def not_found(resource: Resource, name: str, message: str | None = None) -> NotFound:
-    """Return the failure for a ``resource`` called ``name`` that does not exist (any more), told by ``message`` if
-    given.
+    """Return the failure for a ``resource`` called ``name`` that does not exist (any more).
+
+    Its message is ``message`` if given.
     """
     code, text = _MISSING[resource]
     return NotFound(message or text.format(name), code=code, resource_type=resource, resource_name=name)

@@ -26,10 +26,10 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def some_of(names: Collection[str]) -> str:
-    """Return the names in a row, and of more than 20 how many there are beside them."""
-    told = ", ".join(cut(name) for name in islice(names, MOST_NAMED))
+    """Return the names in a row, and of more than 20 how many more there are."""
+    shown = ", ".join(cut(name) for name in islice(names, MOST_NAMED))
     more = len(names) - MOST_NAMED
-    return f"{told} and {more} more" if more > 0 else told
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def cut(text: str) -> str:

@@ -249,6 +249,6 @@ def _word(rows: pa.Table, written: TableSchema, schema: TableSchema, word: str) 
     if word in rows.column_names:
         return rows.column(word)
     known = {column.id for column in written.columns}
-    old = frozenset() if written.tells_named else {column.name for column in schema.columns if column.id in known}
+    old = frozenset() if written.absent_unchanged else {column.name for column in schema.columns if column.id in known}
     bits = words_naming(schema.columns, old).get(word, 0)
     return pa.repeat(pa.scalar(ALL_NAMED if bits == ALL_NAMED else bits, pa.int64()), len(rows))

@@ -276,7 +276,7 @@ def _entries(
     entry_type: pa.StructType,
 ) -> pa.StructArray:
     names = {member: name for name, member in replay.members.items()} | {ARRIVAL_COLUMN: ARRIVAL_COLUMN}
-    told = words_naming(replay.columns, named) if replay.told else {}
+    told = words_naming(replay.columns, named) if replay.logs_names else {}
     same: dict[str, int] = {KIND_COLUMN: int(kind), **told}
     members = [
         source.values[names[one.name]].take(source.rows_of[names[one.name]][places]).cast(one.type)

@@ -82,7 +82,7 @@ def _upload(media_types: Sequence[str], body: bytes) -> tuple[TableSchema, Chang
 
 def _csv(body: bytes) -> tuple[TableSchema, Change]:
     schema, body = chosen(body, [*TABLES.values()])
-    empty = EmptyFields.ABSENT if schema.tells_named else EmptyFields.NULL
+    empty = EmptyFields.ABSENT if schema.absent_unchanged else EmptyFields.NULL
     return schema, Upload(body, CSV, empty_fields=empty)
 
 

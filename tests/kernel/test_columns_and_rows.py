@@ -35,7 +35,7 @@ def folded_rows(site: Site, batches: Sequence[Sequence[Change]], first: int) -> 
             kind = KINDS_BY_TEXT[change.kind]
             if kind not in site.plan.dropped:
                 key = tuple(change.values[name] for name in schema.primary_key)
-                named = change.named if schema.tells_named else None
+                named = change.named if schema.absent_unchanged else None
                 found[key].append(Record(kind, change.values, arrival(number, position), named))
     states = {token_of(schema, key): fold(site.plan, records, site.now) or {} for key, records in found.items()}
     return state_table(site.plan, sorted(states.items(), key=lambda one: one[0]))

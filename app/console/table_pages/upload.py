@@ -117,7 +117,7 @@ def _page(visit: Visit, *, error: KeyfoldError | None = None, texts: Mapping[int
         file_kinds=KINDS,
         accept=",".join(_ENDINGS),
         most_bytes=parts.settings.max_body_bytes,
-        tells_named=table.schema.tells_named,
+        absent_unchanged=table.schema.absent_unchanged,
         columns=table.schema.columns,
         path=address_of_table(visit),
     )

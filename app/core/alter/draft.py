@@ -300,7 +300,7 @@ def _refusal(own: Sequence[Violation], of_schema: Sequence[Violation]) -> Keyfol
     """Return one error for all faults.
 
     Paimon's clients expect 409 for a column that exists already; if anything else is wrong, too, the request is plainly
-    invalid. A missing column is no 404: pypaimon reads that as a missing table, and passes it over when it is told to.
+    invalid. A missing column is no 404: pypaimon reads that as a missing table, which it ignores on request.
     """
     faults = [*own, *of_schema]
     message = f"the table cannot be altered: {first_of(faults)}"

@@ -145,7 +145,7 @@ def dropped_field(path: Path) -> Edit:
 
 def added_field(path: Path, field: Field, target: Callable[[Sequence[str]], int | None]) -> Edit:
     """Return the edit that adds ``field`` at the end of ``path``; ``target`` gives its place among the names of the
-    others, None (and a fault of its own) if there is none.
+    others, None (and reports a fault) if there is none.
     """
 
     def edit(row: DataType) -> DataType:

@@ -233,7 +233,7 @@ class Elements:
         self._check_provider(node, self._name(trees(node)[0]))
 
     def _read_stored_by(self, node: Node) -> None:
-        """Hive's word for USING. Its other words are Spark's, but for one that is not told by itself."""
+        """Read Hive's word for USING. Its other words are Spark's, but for one that alone does not show the dialect."""
         named = self._text_of(trees(node)[0])
         self._check_provider(node, OURS if named == _HIVES else named)
         if named == _HIVES:

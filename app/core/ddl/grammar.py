@@ -12,8 +12,7 @@ from lark import Lark
 from app.core.types.dialects import DOUBLE_QUOTED, TEXT, Dialect
 
 # LALR(1) with a contextual lexer: a keyword is one only where it may stand, so most remain good names. For that,
-# brackets after which different keywords may stand are rules of their own. Of NOT after a key the longer reading is
-# taken.
+# brackets after which different keywords may stand are separate rules. Of NOT after a key the longer reading is taken.
 _RULES = r"""
 start: "CREATE"i modifier* "TABLE"i if_not_exists? path elements? clause*
 modifier: "TEMPORARY"i -> temporary | "EXTERNAL"i -> external | "OR"i "REPLACE"i -> or_replace

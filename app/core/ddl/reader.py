@@ -62,15 +62,15 @@ class TableStatement:
         pointer = fault.pointer
         while pointer not in self.places:
             pointer = pointer.rpartition("/")[0]
-        told = self.source.fault(self.places[pointer], fault.code, fault.message, fault.fix)
-        return replace(told, about=replace(told.about, option=fault.about.option, columns=fault.about.columns))
+        placed = self.source.fault(self.places[pointer], fault.code, fault.message, fault.fix)
+        return replace(placed, about=replace(placed.about, option=fault.about.option, columns=fault.about.columns))
 
 
 def read_tables(text: str, dialect: Dialect | None = None) -> list[TableStatement]:
     """Return the tables that the statements of ``text`` create, in the order of the statements.
 
-    Raise ``Invalid`` with every fault of every statement that does not read as CREATE TABLE; a schema's own faults are
-    told by anyone who validates it.
+    Raise ``Invalid`` with every fault of every statement that does not read as CREATE TABLE. The validation of a
+    schema, which comes later, reports the schema's own faults.
     """
     _check_size(len(text), MOST_CHARACTERS, FaultCode.TOO_LONG, "characters")
     source = Source(text, dialect or dialect_of(text))

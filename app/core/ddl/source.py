@@ -64,8 +64,8 @@ class Source:
         start = self._lines[line - 1]
         first = max(start, place - _EXCERPT)
         shown = self.text[first : place + _EXCERPT].partition("\n")[0]
-        told = f"line {line}, column {place - start + 1}: {message}\n{shown}\n{' ' * (place - first)}^"
-        return Violation(POINTER, code, told, fix, about=About(offset=place, said=message))
+        placed = f"line {line}, column {place - start + 1}: {message}\n{shown}\n{' ' * (place - first)}^"
+        return Violation(POINTER, code, placed, fix, about=About(offset=place, said=message))
 
     @cached_property
     def _lines(self) -> list[int]:

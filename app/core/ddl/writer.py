@@ -102,8 +102,8 @@ def _row(data_type: DataType, dialect: Dialect) -> str:
     word, colon, comment = ("STRUCT", ":", " COMMENT") if dialect is Dialect.SPARK else (Kind.ROW, "", "")
     fields = []
     for field in data_type.fields:
-        told = "" if field.description is None else f"{comment} {quoted_text(field.description, dialect)}"
-        fields.append(f"{quote(field.name)}{colon} {_type(field.type, dialect)}{told}")
+        described = "" if field.description is None else f"{comment} {quoted_text(field.description, dialect)}"
+        fields.append(f"{quote(field.name)}{colon} {_type(field.type, dialect)}{described}")
     return f"{word}<{', '.join(fields)}>"
 
 

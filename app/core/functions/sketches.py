@@ -223,7 +223,7 @@ _EMPTY_THETA = bytes.fromhex("01030300001e0000")
 
 @dataclass(frozen=True)
 class _Theta:
-    """The set of the hashes below ``theta``; ``empty`` tells a sketch that saw nothing from one that kept nothing."""
+    """The set of the hashes below ``theta``; ``empty``: it saw no value. One that is not empty may keep no hash."""
 
     empty: bool
     theta: int

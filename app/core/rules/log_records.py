@@ -23,14 +23,14 @@ def member_of(column: Column) -> str:
 class LogRecords:
     """Log entries in merge order, which is ``order``; ``members`` gives what a column is called in an entry.
 
-    An entry that is older than a column is null there. ``told``: the columns of which entries say whether they name
-    them; none where every entry names all.
+    An entry that is older than a column is null there. ``optional``: the columns of which entries say whether they
+    name them; none where every entry names all.
     """
 
     entries: Sequence[Entry]
     order: Order
     members: Mapping[str, str]
-    told: tuple[Column, ...] = ()
+    optional: tuple[Column, ...] = ()
     _columns: dict[str, list[Any]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -61,7 +61,8 @@ class LogRecords:
         """Return one record."""
         entry = self.entries[place]
         values = {name: entry.get(member) for name, member in self.members.items()}
-        named = frozenset(c.name for c in self.told if (entry.get(word_of(c)) or 0) & bit_of(c)) if self.told else None
+        optional = self.optional
+        named = frozenset(c.name for c in optional if (entry.get(word_of(c)) or 0) & bit_of(c)) if optional else None
         return Record(RowKind(entry[KIND_COLUMN]), values, entry[ARRIVAL_COLUMN], named)
 
     def since(self, place: int) -> LogRecords:

@@ -96,7 +96,7 @@ class NamedValues(Rule):
 
 
 def _latest(column: Column, words: Sequence[Any], states: Sequence[Mapping[str, Any]]) -> Any:
-    """Return the value of the last state that named the column, as ``words`` tell; of the first one where none did."""
+    """Return the value of the last state that named the column by ``words``; of the first one where none did."""
     bit = bit_of(column)
     latest = next((place for place in range(len(states) - 1, 0, -1) if words[place] & bit), 0)
     return states[latest][column.name]

@@ -96,8 +96,8 @@ class InGroup(Condition):
         return [place for place in places if any(values[place] is not None for values in columns)]
 
     def reason(self, record: Record) -> str:
-        told = all(record.names(name) for name in self.names)
-        return f"{' and '.join(self.names)} null: {UNTOUCHED}" if told else not_named(record, self.ordering, UNTOUCHED)
+        named = all(record.names(name) for name in self.names)
+        return f"{' and '.join(self.names)} null: {UNTOUCHED}" if named else not_named(record, self.ordering, UNTOUCHED)
 
 
 @dataclass(frozen=True)
@@ -116,10 +116,8 @@ class Names(Condition):
         return all(record.names(column.name) for column in self.columns)
 
     def places(self, records: LogRecords, places: Sequence[int]) -> Sequence[int]:
-        kinds, told = records.kinds, [records.named(column) for column in self.columns]
-        return [
-            place for place in places if (self.or_retract and kinds[place] & 1) or all(named[place] for named in told)
-        ]
+        kinds, named = records.kinds, [records.named(column) for column in self.columns]
+        return [place for place in places if (self.or_retract and kinds[place] & 1) or all(one[place] for one in named)]
 
     def reason(self, record: Record) -> str:
         return not_named(record, self.columns, self.otherwise)
@@ -135,8 +133,8 @@ class Group:
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """What a record must have to touch the group. One field that is not null is named."""
-        told: tuple[Condition, ...] = (Names(self.ordering, UNTOUCHED),)
-        return (*(told if self.named and len(self.ordering) > 1 else ()), InGroup(self.ordering))
+        all_named: tuple[Condition, ...] = (Names(self.ordering, UNTOUCHED),)
+        return (*(all_named if self.named and len(self.ordering) > 1 else ()), InGroup(self.ordering))
 
 
 @dataclass(frozen=True)
@@ -177,7 +175,7 @@ class Participation:
         return any(isinstance(condition, NotNull) for condition in self.conditions)
 
     @cached_property
-    def tells_named(self) -> bool:
+    def skips_unnamed(self) -> bool:
         """Whether a record that does not name the column is skipped."""
         return any(isinstance(condition, Names) for condition in self.conditions)
 

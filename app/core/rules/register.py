@@ -66,9 +66,9 @@ class Register(Rule):
     @cached_property
     def _seen_column(self) -> str | None:
         every_record = self.part == EVERY_RECORD
-        value_tells = self.part.skips_null and not self.clears
-        group_tells = bool(self.part.group) and set(self.part.group) <= self._own
-        needed = not (self._order_column or every_record or value_tells or group_tells)
+        seen_by_value = self.part.skips_null and not self.clears
+        seen_by_group = bool(self.part.group) and set(self.part.group) <= self._own
+        needed = not (self._order_column or every_record or seen_by_value or seen_by_group)
         return f"_kf_seen_{self._id}" if needed else None
 
     @cached_property
@@ -142,7 +142,7 @@ class Register(Rule):
         }
 
     def _stored(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what the state holds of the order beside its visible columns; nothing where no record was seen."""
+        """Return what the state holds of the order outside its visible columns; nothing where no record was seen."""
         stored: Mapping[str, Any] | None = state[self._order_column] if self._order_column else None
         return {} if stored is None else stored
 

@@ -33,7 +33,7 @@ class Liveness(Enum):
 
 @dataclass(frozen=True)
 class RowRule:
-    """What a row is beside its columns.
+    """What a row is, apart from its columns.
 
     ``removes_on_delete``: a -D removes what arrived before it. ``forgets_hidden``: a hidden row of the oldest run goes
     with the next compaction, for no late record could sort before what hid it. ``retained`` is how long any other

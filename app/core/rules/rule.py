@@ -26,7 +26,7 @@ Combine = Callable[[Sequence[Mapping[str, Any]]], State]
 
 @dataclass(frozen=True)
 class HiddenColumn:
-    """A state column beside the visible ones; where it is not ``needed``, a run without it holds null there."""
+    """A state column that no row shows; where it is not ``needed``, a run without it holds null there."""
 
     name: str
     type: DataType
@@ -61,7 +61,7 @@ class Rule(ABC):
     @property
     def may_be_unsaid(self) -> bool:
         """Whether a null of its columns may mean that no record said anything of them (merge-semantics A.12)."""
-        return self.part.skips_null or self.part.tells_named
+        return self.part.skips_null or self.part.skips_unnamed
 
     def said(self, state: Mapping[str, Any]) -> frozenset[str]:
         """Return the columns of which the records in ``state`` said something, be it null (merge-semantics A.12)."""
@@ -71,7 +71,7 @@ class Rule(ABC):
     @property
     @abstractmethod
     def hidden(self) -> tuple[HiddenColumn, ...]:
-        """State columns that this rule needs beside its visible columns."""
+        """State columns that this rule needs in addition to its visible columns."""
 
     @property
     def kept(self) -> frozenset[str]:

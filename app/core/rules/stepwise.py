@@ -2,8 +2,8 @@
 
 Where the order of records is their arrival and nothing is taken back, the fold of two folded values is the fold of all
 (merge-semantics §9.1), and the value is the whole state. Otherwise records that come later may belong in the middle,
-or take back what an older run holds: then the state is the log of the records, and beside it what they come to in merge
-order (§9.4), so that a row of one run is shown as it is.
+or take back what an older run holds. Then the state is the log of the records, and what they come to in merge order
+(§9.4), so that a row of one run is shown as it is.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class Stepwise(Rule):
         return {**self.empty, **self._total(kept), self.log: kept}
 
     def _total(self, log: Sequence[Mapping[str, Any]]) -> State:
-        """Return the visible column, and the total beside it where the column cannot hold it; ``log`` is by arrival."""
+        """Return the visible column, and also the total where the column cannot hold it; ``log`` is by arrival."""
         values, adds = [entry["v"] for entry in log], [entry["add"] for entry in log]
         if not self._by_arrival:
             members = {column.name: member for member, column in self._order_members}

@@ -155,7 +155,7 @@ def key_to_json(schema: TableSchema, key: Key) -> dict[str, Any]:
 
 
 def partition_text(schema: TableSchema, values: Mapping[str, Any]) -> str:
-    """Return the partition of a row, as the JSON text that tells the partitions of its table apart."""
+    """Return the partition of a row, as a JSON text that no other partition of its table has."""
     by_name = schema.by_name
     shown = {name: by_name[name].type.encoder(values[name]) for name in schema.partition_keys}
     return json.dumps(shown, ensure_ascii=False, separators=(",", ":"))

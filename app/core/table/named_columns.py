@@ -25,13 +25,13 @@ def word_of(column: Column) -> str:
 
 
 def words_of(columns: Iterable[Column]) -> tuple[str, ...]:
-    """Return the words that tell of ``columns``."""
+    """Return the words that hold the bits of ``columns``."""
     return tuple(dict.fromkeys(word_of(column) for column in sorted(columns, key=lambda column: column.id)))
 
 
 def named_words(schema: TableSchema) -> tuple[str, ...]:
     """Return the words in which records of the table say what they name; none where absent columns are null."""
-    return words_of(schema.columns) if schema.tells_named else ()
+    return words_of(schema.columns) if schema.absent_unchanged else ()
 
 
 def bit_of(column: Column) -> int:
@@ -53,6 +53,6 @@ def names_in(schema: TableSchema, words: Mapping[str, Any]) -> frozenset[str] | 
     """Return the columns that a record with these ``words`` names; None, which is all of them, where the table's
     records do not say.
     """
-    if not schema.tells_named:
+    if not schema.absent_unchanged:
         return None
     return frozenset(column.name for column in schema.columns if (words.get(word_of(column)) or 0) & bit_of(column))

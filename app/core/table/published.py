@@ -13,7 +13,7 @@ from app.core.table.schema import TableSchema
 
 
 class Format(StrEnum):
-    """In which form other engines read a table. Each has versions of its own.
+    """In which form other engines read a table. The versions of one form are independent of the others.
 
     ``publish`` is the option that has a table published, ``interval`` the one that says how far the newest version may
     lag, ``retained`` how long a version is kept after the next.

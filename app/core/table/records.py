@@ -36,7 +36,7 @@ class RowKind(IntEnum):
 
 _TEXT = {RowKind.INSERT: "+I", RowKind.UPDATE_BEFORE: "-U", RowKind.UPDATE_AFTER: "+U", RowKind.DELETE: "-D"}
 KINDS_BY_TEXT: Mapping[str, RowKind] = {text: kind for kind, text in _TEXT.items()}
-# What ``_kind`` takes beside these, in any case.
+# What ``_kind`` takes in addition to these, in upper or lower case.
 KINDS_BY_WORD: Mapping[str, RowKind] = {
     "insert": RowKind.INSERT,
     "update": RowKind.UPDATE_AFTER,

@@ -22,7 +22,7 @@ from app.core.types.values import Encode
 RESERVED_NAMES = frozenset(
     {
         *("_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "_ROW_ID", "rowkind", "_kind"),
-        "_tmp_metadata_row_index",  # Spark's reader of Parquet fills a column of this name with numbers of its own
+        "_tmp_metadata_row_index",  # Spark's reader of Parquet fills a column of this name with row numbers
     }
 )
 RESERVED_PREFIXES = ("_KEY_", "_kf_")
@@ -104,8 +104,8 @@ class TableSchema:
         return parse_options(self.options, self.by_name)
 
     @cached_property
-    def tells_named(self) -> bool:
-        """Whether records of the table say which columns they name (merge-semantics A.12)."""
+    def absent_unchanged(self) -> bool:
+        """Whether a column that a record does not name is left as it is (merge-semantics A.12)."""
         return self.parsed["record.absent-columns"] is AbsentColumns.UNCHANGED
 
     @cached_property

@@ -24,7 +24,7 @@ LONGEST_OPTION_KEY: Final = 1024
 LONGEST_OPTION: Final = 2**17
 LONGEST_TYPE: Final = 2**18
 MOST_SCHEMA_BYTES: Final = 2**22  # as the catalog keeps it; 1 MiB can be sent at once, but comments can come later
-# JSON values beside which there is room for all that a column may say of itself.
+# JSON values of a column, with room for all that it may say of itself.
 _VALUES_OF_A_COLUMN: Final = 64
 # The comma of DECIMAL(10, 2) is none between fields: who counts commas counts up to this many for a field.
 _COMMAS_OF_A_FIELD: Final = 4

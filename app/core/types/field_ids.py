@@ -72,7 +72,7 @@ class Place(Protocol):
 
 @dataclass(frozen=True)
 class OfColumn:
-    """A column or ROW field that has an id of its own, and the ``path`` from it through lists and maps.
+    """A column or ROW field that has an id, and the ``path`` from it through lists and maps.
 
     Elements, keys and values have the ids that Paimon gives them, where it gives each its own.
     """
@@ -103,8 +103,8 @@ class OfColumn:
 class OfHidden:
     """A hidden column, or a place in it: its name and path decide, for any columns come and go.
 
-    ``in_row``: it is inside a ROW of its own, whose members have names that never change; below these are users' types,
-    whose fields have ids.
+    ``in_row``: it is inside the ROW that it alone has, whose members have names that never change. Below these are
+    users' types, whose fields have ids.
     """
 
     path: str

@@ -34,7 +34,7 @@ def _map_spark(data_type: DataType) -> str:
 
 
 MOST_INSIDE: Final = 2**26  # bytes that the rows inside one value take
-_LEAST_FIELD: Final = 64  # bytes that a field takes at least in memory; in answers its name stands beside it
+_LEAST_FIELD: Final = 64  # bytes that a field takes at least in memory; in answers its name is added
 
 
 def _field_bytes(data_type: DataType) -> int:

@@ -194,7 +194,8 @@ def shortest_float32(value: float) -> float:
     """Return the number of the fewest digits that FLOAT's 32 bits hold as ``value``: 0.1 for 0.10000000149011612
     (A.9).
     """
-    # Any 6 digits come back from 32 bits as they were, but for the smallest numbers; 9 tell any two numbers apart.
+    # Any 6 digits come back from 32 bits as they were, but for the smallest numbers. 9 digits are
+    # different for any two numbers.
     for digits in range(6 if abs(value) >= _SMALLEST_NORMAL else 1, 9):
         short = float(f"{value:.{digits}g}")
         if as_float32(short) == value:
@@ -263,7 +264,7 @@ def _floating(kind: Kind, packed: struct.Struct, widens: Mapping[Kind, Widening]
     )
 
 
-# The smaller integers are 32 bits wide in Parquet, so Spark wants room for ten digits whatever their range is.
+# The smaller integers are 32 bits wide in Parquet: Spark wants room for ten digits, also where their range is less.
 _FROM_INT: Mapping[Kind, Widening] = {Kind.BIGINT: always, Kind.DOUBLE: always, Kind.DECIMAL: _room_for(10)}
 
 NUMBERS: Mapping[Kind, Entry] = {

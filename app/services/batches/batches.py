@@ -166,7 +166,7 @@ class Upload:
             fault = Violation("/unknownColumns", FaultCode.CONTRADICTING_PARAMETERS, message, "alter the table first")
             raise Invalid("columns of such a body cannot be added", violations=[fault])
         chosen = format_of(self.media_type, self.events, self.empty_fields, self.unavailable, self.table)
-        if self.empty_fields is EmptyFields.ABSENT and not decoder.plan.schema.tells_named:
+        if self.empty_fields is EmptyFields.ABSENT and not decoder.plan.schema.absent_unchanged:
             message, fix = "in this table what is absent is null", "set record.absent-columns = unchanged"
             fault = Violation("/emptyFields", FaultCode.CONTRADICTING_PARAMETERS, message, fix)
             raise Invalid("empty fields cannot be absent", violations=[fault])

@@ -87,7 +87,7 @@ class RowChange:
 
     def _read(self, decoder: RecordDecoder) -> DecodedRecords:
         schema = decoder.plan.schema
-        if self.method is RowMethod.PATCH and not schema.tells_named:
+        if self.method is RowMethod.PATCH and not schema.absent_unchanged:
             message = (
                 "the table takes no PATCH: in its records a column that is left out is null; alter it to "
                 "record.absent-columns = unchanged (merge-engine partial-update or aggregation), or PUT the row"

@@ -69,7 +69,7 @@ def can_be_null(plan: MergePlan, name: str) -> bool:
 def _cleared(plan: MergePlan, name: str, groups: Collection[tuple[str, ...]]) -> bool:
     """Return whether a record that sets columns of ``groups`` and leaves ``name`` out clears it."""
     rule = plan.rule_of[name]
-    if plan.schema.tells_named or rule.part.skips_null or not isinstance(rule, Register):
+    if plan.schema.absent_unchanged or rule.part.skips_null or not isinstance(rule, Register):
         return False
     return not rule.part.group or rule.part.group in groups
 

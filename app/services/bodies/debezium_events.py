@@ -165,7 +165,7 @@ def _converted(changes: Changes, row: object, schema: object, side: str | None, 
     values = dict(row_in(row, side or "the event", WHOLE_ROWS))
     for name in members_unavailable(values, placeholder):
         whole = is_unavailable(values[name], placeholder) and name not in plan.schema.primary_key
-        if not (whole and changed and plan.schema.tells_named):
+        if not (whole and changed and plan.schema.absent_unchanged):
             raise Unusable(f"the event lacks a value that did not change ({cut(placeholder)})", _fix(changed), name)
         del values[name]
     for name, read in readers(schema, side).items():

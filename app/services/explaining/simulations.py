@@ -10,7 +10,7 @@ from typing import Any
 
 from app.catalog.repository import Repository
 from app.core.errors import FaultCode, Invalid, TooLarge, Violation
-from app.core.plan.explaining.explained_fold import ColumnStep, Shown, ToldFold, size_of
+from app.core.plan.explaining.explained_fold import ColumnStep, Shown, ShownFold, size_of
 from app.core.plan.merging.fold import combine_all, lift
 from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.plan.records.integers import integers_of
@@ -138,7 +138,7 @@ def merged_in_batches(plan: MergePlan, batches: Sequence[Sequence[Any]]) -> list
 
 def _merged(plan: MergePlan, key: Key, batches: Sequence[Sequence[State]], shown: Shown) -> dict[str, Any] | None:
     folded = [state for batch in batches if (state := combine_all(plan, batch)) is not None]
-    told = ToldFold(plan, combine_all(plan, folded), shown)
+    told = ShownFold(plan, combine_all(plan, folded), shown)
     told.check(shown.key(key))
     return told.visible()
 
@@ -226,7 +226,7 @@ class _Fold:
     def __init__(self, plan: MergePlan, key: Key, state: Mapping[str, Any] | None, shown: Shown) -> None:
         self.key, self.shown = key, shown
         # A total may leave its type and come back: it is checked once, at the end (merge-semantics §5.1).
-        self.told = ToldFold(plan, state, shown, strict=False)
+        self.told = ShownFold(plan, state, shown, strict=False)
         self.before = self.told.visible()
         self.steps: list[SimulatedStep] = []
 

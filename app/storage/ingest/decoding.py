@@ -75,7 +75,7 @@ def decode_columns(decoder: RecordDecoder, sent: Sent, first: int = 0) -> Decode
     refused = [sent.odd_rows]
     refused_nulls: list[tuple[Column, Places]] = []
     schema = decoder.plan.schema
-    words = sent.words(schema.columns) if schema.tells_named else {}
+    words = sent.words(schema.columns) if schema.absent_unchanged else {}
     unsent = _Unsent(sent.rows)
     for column, decode in decoder.columns:
         arrays[column.name], at, nulls = (

@@ -115,7 +115,7 @@ class Walk:
             column.name: column.type.with_nullable(True).decoder(sent.get(column.name))
             for column in plan.schema.columns
         }
-        named = frozenset(sent) if self.schema.tells_named else None
+        named = frozenset(sent) if self.schema.absent_unchanged else None
         record = Record(RowKind.INSERT, values, next(self.arrivals), named)
         before = self.states.get(sent["id"])
         lifted = lift(plan, record)

@@ -105,7 +105,7 @@ def _partition_expiry(schema: TableSchema, options: TableOptions) -> Iterator[Vi
 def _absent_columns(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
     """Where a record is the whole row, a column that it does not name has no other value to keep (A.12)."""
     key = "record.absent-columns"
-    if schema.tells_named and not TABLE_OPTIONS[key].of_engine(options.engine):
+    if schema.absent_unchanged and not TABLE_OPTIONS[key].of_engine(options.engine):
         message = f"{options.engine} keeps whole records: a column that a record does not name is null in its row"
         fix = "set merge-engine = partial-update, or remove record.absent-columns"
         yield option_violation(key, FaultCode.CONTRADICTING_OPTIONS, message, fix)

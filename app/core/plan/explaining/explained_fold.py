@@ -1,4 +1,4 @@
-"""One key folded record by record, each step told column by column: what simulations and explanations answer."""
+"""One key folded record by record, with the change of each column: what simulations and explanations answer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ColumnStep:
 
 
 @dataclass(frozen=True)
-class ToldStep:
+class ShownStep:
     """One step: the row before and after it as JSON, None where there is none, and what it did to each column."""
 
     before: Row | None
@@ -74,7 +74,7 @@ class Shown:
         return {column.name: called[column.id] for column in written.columns if column.id in called}
 
 
-class ToldFold:
+class ShownFold:
     """The state row of one key under ``plan``, while its records are folded.
 
     ``strict``: a total outside its column's type raises ``Conflict``, as the merge would; else it is shown as null.
@@ -121,11 +121,11 @@ class ToldFold:
         return row, frozenset(outside)
 
     def fold(self, record: Record) -> None:
-        """Fold a record, and tell nothing."""
+        """Fold a record, without an explanation."""
         lifted = lift(self.plan, record)
         self.state = lifted if self.state is None else combine(self.plan, self.state, lifted)
 
-    def step(self, record: Record) -> ToldStep:
+    def step(self, record: Record) -> ShownStep:
         """Fold a record, and say why each column changed or did not."""
         before = self.visible()
         why = reasons(self.plan, self.state, record)
@@ -137,7 +137,7 @@ class ToldFold:
             for name, reason in why.items()
             if name in called
         ]
-        return ToldStep(before, after, columns)
+        return ShownStep(before, after, columns)
 
 
 def _noted(reason: Reason, outside: bool) -> Reason:

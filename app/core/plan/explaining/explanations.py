@@ -120,7 +120,7 @@ def _register_words(rule: Register, column: Column) -> str:
     which = "latest" if rule.pick is Pick.LATEST else "first"
     if rule.part.skips_null:
         text = f"the {which} value that is not null, by {order_words(rule.order)}"
-    elif rule.part.tells_named and column.name not in rule.part.group:
+    elif rule.part.skips_unnamed and column.name not in rule.part.group:
         text = f"the value of the {which} record that names it, be it null, by {order_words(rule.order)}"
     else:
         text = f"the value of the {which} record, null included, by {order_words(rule.order)}"
@@ -175,7 +175,7 @@ def _outcome(rule: Register, column: Column, record: Record, *, accepted: bool) 
     cleared = not record.kind.add and rule.clears
     if cleared and column.name not in rule.kept_on_clear:
         return "set to null by the retract"
-    return NAMED_NULL if rule.part.tells_named and record.values[column.name] is None else "taken"
+    return NAMED_NULL if rule.part.skips_unnamed and record.values[column.name] is None else "taken"
 
 
 def _late(rule: Sum | Union | Stepwise, step: Step) -> bool:
@@ -264,7 +264,7 @@ def column_words(plan: MergePlan, column: Column) -> str:
 
 def _in_its_place(replay: Replay, before: Mapping[str, Any] | None, record: Record) -> Reason | None:
     """Return what a record comes to that belongs before others, in a row that every -D removes in the middle of its
-    history; None where each column has a reason of its own.
+    history; None where the reasons of the columns differ.
     """
     if before is None or replay.listed or replay.order.by_arrival:
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.core.plan.explaining.explained_fold import Shown, ToldFold
+from app.core.plan.explaining.explained_fold import Shown, ShownFold
 from app.core.plan.explaining.sources import Sources, said_at_start, sources
 from app.core.plan.merging.evolution import combined_row
 from app.core.plan.merging.fold import combine_all, lift
@@ -17,7 +17,7 @@ from app.core.plan.merging.merge_plan import MergePlan
 from app.core.table.records import Record
 
 
-class RowStory(ToldFold):
+class RowStory(ShownFold):
     """One key from the state row ``state`` on, under ``plan``, regardless of what comes: records, other schemas,
     removals.
     """
@@ -42,7 +42,7 @@ class RowStory(ToldFold):
         self.fold_all([record])
 
     def fold_all(self, records: Sequence[Record]) -> None:
-        """Fold ``records`` at once, and tell nothing."""
+        """Fold ``records`` at once, without an explanation."""
         lifted = [lift(self.plan, record) for record in records]
         self.state = combine_all(self.plan, lifted if self.state is None else [self.state, *lifted])
         self._records += records

@@ -92,9 +92,10 @@ def sources(
     origin: Sources,
     known: Collection[int],
 ) -> Sources:
-    """Return the sources of the values of ``after``, which is the state row ``before`` (None: nothing), whose values
-    are of ``origin``, with ``records`` folded on top in turn. ``known`` are the arrivals of all records that can be
-    told.
+    """Return the sources of the values of ``after``.
+
+    ``after`` is the state row ``before`` (None: nothing) with ``records`` folded on top in turn. The values of
+    ``before`` are of ``origin``. ``known`` are the arrivals of all records that can be named.
     """
     if after is None:
         return {}

@@ -1,4 +1,4 @@
-"""Lanes: the columns that one order rules, each lane by itself; what a story of a row is told along."""
+"""Lanes: the columns that one order rules, each lane by itself. A story of a row follows its lanes."""
 
 from __future__ import annotations
 

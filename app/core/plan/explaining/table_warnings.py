@@ -38,7 +38,7 @@ def _counting_groups(schema: TableSchema, options: TableOptions) -> Iterator[Vio
 
 
 def _counted_events(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """A connector sends an event again when it restarts; no order tells a function that adds up."""
+    """A connector sends an event again when it restarts; a function that adds up counts it twice, in any order."""
     if options.engine is not MergeEngine.AGGREGATION or not options["events.source"]:
         return
     for column in schema.value_columns:
@@ -72,7 +72,7 @@ def _ungrouped(schema: TableSchema, options: TableOptions) -> Iterator[Violation
 
 def _never_null(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
     """Outside groups a null never overwrites: once set, a column cannot be emptied."""
-    if options.engine is not MergeEngine.PARTIAL_UPDATE or options.groups or schema.tells_named:
+    if options.engine is not MergeEngine.PARTIAL_UPDATE or options.groups or schema.absent_unchanged:
         return
     names = some_of([column.name for column in schema.value_columns])
     if names:
@@ -93,7 +93,7 @@ def _absent_columns(schema: TableSchema, options: TableOptions) -> Iterator[Viol
 
 def _whole_groups(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
     """A record that carries a group's sequence replaces all of the group, with nulls where it has none (§4.3)."""
-    if options.engine is not MergeEngine.PARTIAL_UPDATE or schema.tells_named:
+    if options.engine is not MergeEngine.PARTIAL_UPDATE or schema.absent_unchanged:
         return
     for group in options.groups:
         plain = [name for name in group.followers if function_of(schema, options, name) is None]

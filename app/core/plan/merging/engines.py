@@ -89,7 +89,7 @@ def _refuse_retracts(
     return tuple(Refusal(kind, f"{kind.text} record: {reason}", fix, group, naming) for kind in sorted(RETRACTS))
 
 
-def _told(options: FoldingOptions) -> bool:
+def _absent_unchanged(options: FoldingOptions) -> bool:
     """Return whether a column that a record does not name is left as it is (A.12)."""
     return options["record.absent-columns"] is AbsentColumns.UNCHANGED
 
@@ -104,7 +104,7 @@ def _function_rule(
     reached = function.retracts and not ignore_retract and dropped_kinds(options) != RETRACTS
     comes = dropped_kinds(options) != RETRACTS
     own = options.of_function(column.name)
-    use = FunctionUse(column, order, group, reached, own, comes, names=_told(options))
+    use = FunctionUse(column, order, group, reached, own, comes, names=_absent_unchanged(options))
     rule = function.rule(use)
     if isinstance(rule, (Stepwise, Union)):
         rule = replace(rule, meaning=function.meaning, called=_called(function, column, options))
@@ -112,7 +112,7 @@ def _function_rule(
 
 
 def _called(function: AggregateFunction, column: Column, options: FoldingOptions) -> tuple[Any, ...]:
-    """Return what tells uses of functions apart: name, own options (nested fields by id), how it rounds in its
+    """Return what differs between uses of functions: name, own options (nested fields by id), how it rounds in its
     column.
     """
     ids = {field.name: field.id for field in (column.type.element.fields if column.type.element else ())}
@@ -139,7 +139,7 @@ def _partial_update(schema: TableSchema, options: FoldingOptions, order: Order, 
     removes = options["partial-update.remove-record-on-delete"]
     listed = _removal_groups(options, rules)
     if listed:
-        replay = Replay(schema.value_columns, tuple(rules), order, listed, _told(options))
+        replay = Replay(schema.value_columns, tuple(rules), order, listed, _absent_unchanged(options))
         return EnginePlan((replay,), Liveness.KIND, tuple(refusals))
     if not options.groups and not removes:
         fix = (
@@ -147,7 +147,7 @@ def _partial_update(schema: TableSchema, options: FoldingOptions, order: Order, 
             "fields.<g>.sequence-group"
         )
         refusals += _refuse_retracts("partial-update cannot take deletes", fix)
-    return _removing(schema, rules, refusals, order, removes, told=_told(options))
+    return _removing(schema, rules, refusals, order, removes, logs_names=_absent_unchanged(options))
 
 
 def _free_columns(schema: TableSchema, free: list[Column], options: FoldingOptions, order: Order) -> list[Rule]:
@@ -155,7 +155,9 @@ def _free_columns(schema: TableSchema, free: list[Column], options: FoldingOptio
 
     One whose function is last_non_null_value skips a null that a record names (merge-semantics A.12).
     """
-    skipping = [column for column in free if not _told(options) or function_of(schema, options, column.name)]
+    skipping = [
+        column for column in free if not _absent_unchanged(options) or function_of(schema, options, column.name)
+    ]
     kept: list[Rule] = [
         Register((column,), order, part=kept_records(adds_only=True, not_null=column)) for column in skipping
     ]
@@ -190,13 +192,13 @@ def _removal_groups(options: FoldingOptions, rules: list[Rule]) -> tuple[Registe
 
 
 def _removing(
-    schema: TableSchema, rules: list[Rule], refusals: list[Refusal], order: Order, removes: bool, *, told: bool
+    schema: TableSchema, rules: list[Rule], refusals: list[Refusal], order: Order, removes: bool, *, logs_names: bool
 ) -> EnginePlan:
     """Return the plan of a table in which, if ``removes``, a -D removes what comes before it: by arrival, or else in
     the log.
     """
     if removes and not order.by_arrival:
-        replay = Replay(schema.value_columns, tuple(rules), order, told=told)
+        replay = Replay(schema.value_columns, tuple(rules), order, logs_names=logs_names)
         return EnginePlan((replay,), Liveness.KIND, tuple(refusals))
     return EnginePlan(tuple(rules), Liveness.ADD, tuple(refusals), removes)
 
@@ -205,7 +207,7 @@ def _group_rules(
     schema: TableSchema, options: FoldingOptions, sequence: SequenceGroup, order: Order
 ) -> tuple[list[Rule], list[Refusal]]:
     """Return a sequence group: its ordering fields and plain columns, one rule per aggregated column (§4)."""
-    group = Group(tuple(schema.by_name[name] for name in sequence.ordering), named=_told(options))
+    group = Group(tuple(schema.by_name[name] for name in sequence.ordering), named=_absent_unchanged(options))
     group_order = Order(tuple(OrderField(column) for column in group.ordering)).then(order)
     followers = [schema.by_name[name] for name in sequence.followers]
     functions = {column.name: function_of(schema, options, column.name) for column in followers}
@@ -237,7 +239,7 @@ def _no_retraction(
     column: Column, function: str, options: FoldingOptions, group: tuple[str, ...] = ()
 ) -> tuple[Refusal, ...]:
     reason = f"function {function} of column {column.name!r} does not support retraction"
-    naming = (*group, column.name) if _told(options) else ()
+    naming = (*group, column.name) if _absent_unchanged(options) else ()
     return _refuse_retracts(reason, f"set fields.{column.name}.ignore-retract = true", group, naming)
 
 
@@ -254,14 +256,14 @@ def _aggregation(schema: TableSchema, options: FoldingOptions, order: Order, may
     removes = options["aggregation.remove-record-on-delete"]
     if removes:
         refusals = [refusal for refusal in refusals if refusal.kind is not RowKind.DELETE]
-    return _removing(schema, rules, refusals, order, removes, told=_told(options))
+    return _removing(schema, rules, refusals, order, removes, logs_names=_absent_unchanged(options))
 
 
 def _sequence_columns(sequence: tuple[Column, ...], options: FoldingOptions, order: Order) -> list[Rule]:
     """Return the sequence fields: those of the latest record; but for the first field, which orders itself, each of the
     latest that names it, where records say.
     """
-    if not _told(options):
+    if not _absent_unchanged(options):
         return [Register(sequence, order)]
     first, *others = sequence
     named = [Register((other,), order, part=kept_records(named=Names((other,), UNCHANGED))) for other in others]

@@ -58,13 +58,15 @@ def shows_alike(old: TableSchema, new: TableSchema) -> bool:
 
 
 def remembering(old: TableSchema, new: TableSchema) -> TableSchema:
-    """``new``, which follows ``old`` in a table with rows: it remembers removals if rows may hold some that late
-    records must still meet, and nothing of its options says so (merge-semantics A.10).
+    """Return ``new``, which follows ``old`` in a table with rows.
+
+    It remembers removals if rows may hold some that late records must still meet, and its options do not say so
+    (merge-semantics A.10).
     """
-    told = replace(new, remembers_removals=True)
-    if same_fold(new, told):
+    remembers = replace(new, remembers_removals=True)
+    if same_fold(new, remembers):
         return new
-    return told if same_fold(old, told) else new
+    return remembers if same_fold(old, remembers) else new
 
 
 def same_types(old: TableSchema, new: TableSchema) -> bool:
@@ -108,7 +110,7 @@ def _column_meanings(plan: MergePlan) -> dict[int, Any]:
 
 
 def _rule_meaning(rule: Rule) -> tuple[Any, ...]:
-    """Return the settings of a rule, columns by id; a function is told by ``called``, not by its code."""
+    """Return the settings of a rule, columns by id; ``called`` stands for a function, not its code."""
     settings = {
         field.name: getattr(rule, field.name)
         for field in fields(rule)  # type: ignore[arg-type]  # every rule is a dataclass
@@ -122,7 +124,7 @@ def _is_code(value: Any) -> bool:
 
 
 def _meaning(value: Any) -> Any:
-    """Return a setting with columns by id, whatever they are called and however wide they are."""
+    """Return a setting with columns by id; their names and widths do not count."""
     if isinstance(value, Column):
         return value.id
     if isinstance(value, OrderField):
@@ -154,9 +156,9 @@ def renamed_record(record: Record, old: TableSchema, new: TableSchema) -> Record
     none.
     """
     named = None
-    if new.tells_named:
-        told = {column.id for column in old.columns if record.names(column.name)}
-        named = frozenset(column.name for column in new.columns if column.id in told)
+    if new.absent_unchanged:
+        ids = {column.id for column in old.columns if record.names(column.name)}
+        named = frozenset(column.name for column in new.columns if column.id in ids)
     return Record(record.kind, renamed(record.values, old, new), record.arrival, named)
 
 

@@ -29,8 +29,8 @@ class Lane:
     before it.
 
     ``sequence`` are the fields that name the lane, ``columns`` what it orders. ``own`` is the register that a late
-    record cannot change, if the lane has one; ``kept`` are others that it may still reach by an order of their own,
-    ``counted`` the rules that take its value all the same. Both are None in tables whose rows can be removed: there
+    record cannot change, if the lane has one. ``kept`` are registers of another order, which it may still reach.
+    ``counted`` are the rules that take its value all the same. Both are None in tables whose rows can be removed: there
     only a replay says what a late record does.
     """
 
@@ -45,7 +45,7 @@ class Lane:
 
     @property
     def measure(self) -> str | None:
-        """In what a record is late by the first field: ``SECONDS``, ``NUMBER``, or None where nothing tells."""
+        """In what a record is late by the first field: ``SECONDS``, ``NUMBER``, or None where it cannot be measured."""
         return _MEASURES.get(self.order.fields[0].column.type.family)
 
     @property

@@ -57,7 +57,7 @@ class MergePlan:
     @cached_property
     def omissible(self) -> frozenset[str]:
         """The NOT NULL columns that a record may leave out, once the row has them (merge-semantics A.12)."""
-        if not self.schema.tells_named:
+        if not self.schema.absent_unchanged:
             return frozenset()
         needed = {*self.required_columns, self.row_kind_column}
         return frozenset(c.name for c in self.schema.value_columns if not c.nullable and c.name not in needed)
@@ -74,7 +74,7 @@ class MergePlan:
 
     @cached_property
     def hidden(self) -> tuple[HiddenColumn, ...]:
-        """Every state column beside the visible ones."""
+        """Every state column except the visible ones."""
         return (*(hidden for rule in self.rules for hidden in rule.hidden), *self.row.hidden)
 
     @cached_property
@@ -104,9 +104,11 @@ class MergePlan:
 
     @cached_property
     def answer_form(self) -> str:
-        """A digest of all that an image's bytes depend on beside the state row: names and types of the columns, read
-        defaults, when a row is live, what shows something else than its state, what says which row wins. Plans of one
-        form answer a state row that means the same under both with the same bytes (decision 17).
+        """A digest of all that an image's bytes depend on, the state row excepted.
+
+        These are the names and types of the columns, read defaults, when a row is live, what shows something else than
+        its state, what says which row wins. Plans of one form answer a state row that means the same under both with
+        the same bytes (decision 17).
         """
         columns = [(column.id, column.name, stored_type(column.type)) for column in self.schema.columns]
         by_name = self.schema.by_name

@@ -1,5 +1,5 @@
-"""What rules make of state rows whatever their values are: asked with placeholders in place of these, so that a rule
-that combines one pair of rows says how to combine whole columns (docs/kernel.md).
+"""What rules make of state rows of any values: they run with placeholders in place of these, so that a rule that
+combines one pair of rows says how to combine whole columns (docs/kernel.md).
 
 A rule that looks at a placeholder puts a ``Question``. The kernel answers it for each row, and runs the step once for
 each set of answers. What comes out names the stored values (``Term``) that each column is made of.
@@ -215,7 +215,7 @@ class _Bits:
 
 
 def _known(term: Term, data_type: DataType, answers: Answers) -> Placeholder | None:
-    """Return the value of ``term``, once it was told whether it is null."""
+    """Return the value of ``term``, once it is known whether it is null."""
     question = IsNull(term)
     if question not in answers:
         raise Unanswered(question)
@@ -261,7 +261,7 @@ class Step:
 
     def outcome(self, answers: tuple[tuple[Question, bool], ...]) -> Outcome | Question | NotByForm | None:
         """Return what the step makes of all rows of which the ``answers`` are true (None: they go), the next question
-        to be answered, or why whole columns cannot tell. Each is worked out once.
+        to be answered, or why whole columns cannot decide. Each is worked out once.
         """
         if answers not in self._outcomes:
             self._outcomes[answers] = self._worked_out(dict(answers))
@@ -275,7 +275,7 @@ class Step:
             return error.question
         except NotByForm as error:
             return error
-        except Exception as error:  # whatever a rule does with a value that is none
+        except Exception as error:  # any failure of a rule with a value that is none
             return NotByForm(f"{type(error).__name__}: {error}")
 
 
@@ -363,11 +363,11 @@ def combines_by_columns(plan: MergePlan, rule: Rule) -> bool:
     False of rules with logs, and of most functions that make a value of several.
     """
     carries = frozenset(bounds.carry for bounds in plan.totals)
-    return all(_is_told(step, carries) for step in _combine_steps_of(plan, rule))
+    return all(_has_outcome(step, carries) for step in _combine_steps_of(plan, rule))
 
 
-def _is_told(step: Step, carries: frozenset[str]) -> bool:
-    """Return whether it says of rows whose totals all are in their ranges, where ``carries`` hold nothing."""
+def _has_outcome(step: Step, carries: frozenset[str]) -> bool:
+    """Return whether ``step`` has an outcome for rows whose totals all are in range, where ``carries`` hold nothing."""
     answers: tuple[tuple[Question, bool], ...] = ()
     while True:
         outcome = step.outcome(answers)

@@ -141,7 +141,7 @@ class IsFinite:
 
 @dataclass(frozen=True)
 class IsShort:
-    """Whether whole columns tell a sum: a finite number, with a rest of one number at most."""
+    """Whether whole columns hold a sum: a finite number, with a rest of one number at most."""
 
     sum: Summed
 

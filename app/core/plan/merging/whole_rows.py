@@ -57,8 +57,8 @@ class WholeRow:
         return later if self.latest else not later
 
     def _rank(self, standing: Standing) -> tuple[Any, ...]:
-        told = json.loads(standing.values) if self.columns else ()
-        values = {name: decode(value) for (name, decode), value in zip(self._decoders, told, strict=True)}
+        encoded = json.loads(standing.values) if self.columns else ()
+        values = {name: decode(value) for (name, decode), value in zip(self._decoders, encoded, strict=True)}
         return self.rule.order.rank(values, standing.adds)
 
     @cached_property
@@ -74,7 +74,7 @@ def whole_row(rules: Sequence[Rule], row: RowRule, value_columns: Sequence[Colum
     if len(rules) != 1 or not isinstance(rules[0], Register):
         return None
     rule = rules[0]
-    tells_kind = rule.keeps_kind or (row.liveness is Liveness.ALWAYS and not rule.order.flag)
+    kind_known = rule.keeps_kind or (row.liveness is Liveness.ALWAYS and not rule.order.flag)
     every_column = set(rule.columns) == set(value_columns)
-    whole = rule.part == EVERY_RECORD and every_column and tells_kind and not row.removes_on_delete
+    whole = rule.part == EVERY_RECORD and every_column and kind_known and not row.removes_on_delete
     return WholeRow(rule) if whole else None

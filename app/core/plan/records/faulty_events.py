@@ -35,7 +35,7 @@ class FaultyEvent:
 
     @cached_property
     def digest(self) -> str:
-        """What tells it from every other event of its table."""
+        """The hash that no other event of its table has."""
         return hashlib.sha256(f"{self.format}\0{self.unavailable}\0{self.text}".encode()).hexdigest()
 
 

@@ -82,16 +82,17 @@ class _Faults:
 
     @property
     def full(self) -> bool:
-        """Whether what comes now is counted, and not told."""
+        """Whether further faults are counted, and not reported."""
         return len(self.kept) >= REPORTED_VIOLATIONS
 
 
-def invalid_records(told: Sequence[Violation], total: int, *, more: bool = False) -> Invalid:
-    """Return the refusal of records with ``total`` faults, of which the first are ``told``; with ``more`` there may be
-    more, for the others were not looked for.
+def invalid_records(reported: Sequence[Violation], total: int, *, more: bool = False) -> Invalid:
+    """Return the refusal of records with ``total`` faults, of which the first are ``reported``.
+
+    With ``more`` there may be more: the others were not looked for.
     """
     message = f"{'at least ' if more else ''}{total} fault(s) in the records; nothing was stored"
-    return Invalid(message, code=ErrorCode.INVALID_RECORDS, violations=told, total_violations=total)
+    return Invalid(message, code=ErrorCode.INVALID_RECORDS, violations=reported, total_violations=total)
 
 
 Check = Callable[[DecodedRecords], None]
@@ -151,7 +152,7 @@ class RecordDecoder:
 
     def named(self, raw: Collection[str]) -> frozenset[str] | None:
         """Return the columns that a record with these members names; None where records do not say."""
-        return frozenset(raw) & self.names if self.plan.schema.tells_named else None
+        return frozenset(raw) & self.names if self.plan.schema.absent_unchanged else None
 
     def _values(self, row: int, raw: dict[str, Any], faults: _Faults) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -189,8 +190,8 @@ class RecordDecoder:
         return kind is not None and not kind.add
 
     def _refuse_unknown(self, row: int, unknown: AbstractSet[str], raw: Mapping[str, Any], faults: _Faults) -> None:
-        """Note the members of ``raw`` that are no columns, in their order, as far as they are told."""
-        told = 0
+        """Note the members of ``raw`` that are no columns, in their order, as far as they are reported."""
+        reported = 0
         for name in raw:
             if faults.full:
                 break
@@ -199,8 +200,8 @@ class RecordDecoder:
                 faults.add(
                     row, cut(name), FaultCode.UNKNOWN_COLUMN, message, other_name(self.plan.schema.by_name, name)
                 )
-                told += 1
-        faults.total += len(unknown) - told
+                reported += 1
+        faults.total += len(unknown) - reported
 
     def _kind(self, row: int, raw: Mapping[str, Any], values: Mapping[str, Any], faults: _Faults) -> RowKind | None:
         """Return the row kind: of ``rowkind.field`` where the table has one (§7), else of ``_kind``; +I if there is

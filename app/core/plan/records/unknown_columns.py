@@ -31,9 +31,11 @@ class DeclaredColumn:
 
 @dataclass
 class FoundColumns:
-    """Columns that the records of a body name and the table does not have: in how many ``records`` each is, and some
-    ``values`` that are not null. ``declared`` is what the source says of columns, those of the table too; None where
-    nobody asks. There are ``more`` names than a hundred, of which nothing is noted.
+    """Columns that the records of a body name and the table does not have.
+
+    ``records``: in how many records each is. ``values``: some values that are not null. ``declared``: what the source
+    says of columns, those of the table too; None where it is not needed. There are ``more`` names than a hundred, of
+    which nothing is noted.
     """
 
     declared: dict[str, DeclaredColumn] | None

@@ -33,22 +33,22 @@ BASE = "_kf_base"
 class Replay(Rule):
     """All columns of a row whose records are replayed in merge order with ``rules``.
 
-    ``listed`` are the sequence groups whose accepted -D removes the row; without any, every -D does. ``told``: the
-    log says which columns a record names (merge-semantics A.12). ``late``: which records the log leaves out, and what
-    of it settles; None if none, and all of it where arrival is the order.
+    ``listed`` are the sequence groups whose accepted -D removes the row; without any, every -D does. ``logs_names``:
+    the log says which columns a record names (merge-semantics A.12). ``late``: which records the log leaves out, and
+    what of it settles; None if none, and all of it where arrival is the order.
     """
 
     columns: tuple[Column, ...]
     rules: tuple[Rule, ...]
     order: Order
     listed: tuple[Register, ...] = ()
-    told: bool = False
+    logs_names: bool = False
     late: Lateness | None = None
 
     @cached_property
     def words(self) -> tuple[str, ...]:
         """What a log entry has to say which columns it names."""
-        return words_of(self.columns) if self.told else ()
+        return words_of(self.columns) if self.logs_names else ()
 
     @cached_property
     def hidden(self) -> tuple[HiddenColumn, ...]:
@@ -89,8 +89,8 @@ class Replay(Rule):
     def entry_type(self) -> DataType:
         """The type of a log entry: arrival, kind, what it names, the columns by id."""
         own = (Field(-2, ARRIVAL_COLUMN, DataType(Kind.BIGINT)), Field(-1, KIND_COLUMN, DataType(Kind.TINYINT)))
-        told = (Field(_id_of(word), word, DataType(Kind.BIGINT)) for word in self.words)
-        fields = (*own, *told, *(Field(c.id, member_of(c), c.type.with_nullable(True)) for c in self.columns))
+        words = (Field(_id_of(word), word, DataType(Kind.BIGINT)) for word in self.words)
+        fields = (*own, *words, *(Field(c.id, member_of(c), c.type.with_nullable(True)) for c in self.columns))
         return DataType(Kind.ROW, fields=fields)
 
     @cached_property
@@ -109,8 +109,8 @@ class Replay(Rule):
 
     def _entry(self, record: Record) -> State:
         values = {member: record.values[name] for name, member in self.members.items()}
-        told = words_naming(self.columns, record.named) if self.told else {}
-        return {ARRIVAL_COLUMN: record.arrival, KIND_COLUMN: int(record.kind), **told, **values}
+        words = words_naming(self.columns, record.named) if self.logs_names else {}
+        return {ARRIVAL_COLUMN: record.arrival, KIND_COLUMN: int(record.kind), **words, **values}
 
     @cached_property
     def members(self) -> Mapping[str, str]:
@@ -160,8 +160,8 @@ class Replay(Rule):
             return kept
         below, others = self.late.split(log, self._sequence(self.late)) if self.late else (log, [])
         row = ReplayedRow(self, state.get(BASE), below)
-        # A total outside its column is none yet: its log stays. So does the -D of a row that is gone, which may have to
-        # be told from its log (``removal``).
+        # A total outside its column is none yet: its log stays. So does the -D of a row that is gone: ``removal`` may
+        # have to read it from the log.
         outside = any(row.state[bounds.carry] is not None for bounds in self.bounds)
         stays = outside or (self.late is not None and not row.live)
         return kept if stays else {**kept, LOG: others, BASE: row.base}
@@ -199,13 +199,13 @@ class Replay(Rule):
     def said(self, state: Mapping[str, Any]) -> frozenset[str]:
         return frozenset(
             column.name
-            for column, telling in self._tellings
-            if not telling or any(state[name] is not None for name in telling)
+            for column, witnesses in self._witnesses
+            if not witnesses or any(state[name] is not None for name in witnesses)
         )
 
     @cached_property
-    def _tellings(self) -> tuple[tuple[Column, tuple[str, ...]], ...]:
-        return tuple((column, _telling(rule, column)) for rule in self.rules for column in rule.columns)
+    def _witnesses(self) -> tuple[tuple[Column, tuple[str, ...]], ...]:
+        return tuple((column, _witnesses_of(rule, column)) for rule in self.rules for column in rule.columns)
 
     def closed_groups(self, state: Mapping[str, Any], record: Record) -> set[tuple[str, ...]]:
         """Return the groups that a removal closed to a record that is older (merge-semantics A.8)."""
@@ -234,9 +234,9 @@ class Replay(Rule):
         return {name: value for rule in self.rules for name, value in rule.finish(state).items()}
 
 
-def _telling(rule: Rule, column: Column) -> tuple[str, ...]:
+def _witnesses_of(rule: Rule, column: Column) -> tuple[str, ...]:
     """Return the columns of which one that is not null shows that records said something of ``column``; none where they
-    always did. What the rules inside hold beside them is in the log alone.
+    always did. All else that the rules inside hold is in the log alone.
     """
     within = set(rule.part.group) <= {own.name for own in rule.columns}
     if rule.part.group and (within or not rule.may_be_unsaid):

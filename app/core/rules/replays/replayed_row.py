@@ -46,7 +46,7 @@ class ReplayRules(Protocol):
         ...
 
     @property
-    def told(self) -> bool:
+    def logs_names(self) -> bool:
         """Whether an entry says which columns its record names."""
         ...
 
@@ -61,8 +61,8 @@ class ReplayedRow:
 
     def __init__(self, rule: ReplayRules, base: Base | None, log: Sequence[Mapping[str, Any]]) -> None:
         self.rule = rule
-        told = rule.columns if rule.told else ()
-        self._records = LogRecords(_in_merge_order(rule, log), rule.order, rule.members, told)
+        optional = rule.columns if rule.logs_names else ()
+        self._records = LogRecords(_in_merge_order(rule, log), rule.order, rule.members, optional)
         self._kept = base or {}
         self._removal: int | None = None  # its place among the records
         self.removed_at: int | None = self._kept.get(REMOVED_AT)

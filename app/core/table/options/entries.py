@@ -80,7 +80,7 @@ class Integers(StrEnum):
     TEXT = "text"
 
 
-# first-row keeps the first record, whatever its sequence; the last two fold each column by itself
+# first-row keeps the first record of any sequence; the last two fold each column by itself
 _ORDERED = (MergeEngine.DEDUPLICATE, MergeEngine.PARTIAL_UPDATE, MergeEngine.AGGREGATION)
 _BY_COLUMN = (MergeEngine.PARTIAL_UPDATE, MergeEngine.AGGREGATION)
 # Options of earlier releases, and why they are gone. A stored table that has one is read without it.

@@ -1,5 +1,5 @@
 """Paimon's keys that Keyfold does not know as options: those that it takes without effect, and how misspelt ones are
-told from them.
+recognized.
 """
 
 from __future__ import annotations

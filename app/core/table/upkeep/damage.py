@@ -74,8 +74,8 @@ class DamagedFile(KeyfoldError):
         return self.reason is DamageReason.MISSING
 
     @property
-    def told(self) -> dict[str, str | int | None]:
-        """All of it as JSON, with the members of ``GET T/damage``."""
+    def members(self) -> dict[str, str | int | None]:
+        """The damage as JSON, with the members of ``GET T/damage``."""
         file = self.file
         return {
             "tableId": file.table_id,

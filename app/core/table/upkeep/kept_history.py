@@ -49,7 +49,7 @@ def kept_next(
 
     ``size_after`` says how many bytes came into snapshots after a number. A base is taken after each half of the
     window, or of the bytes, so that what is kept reaches back between one and one and a half windows. ``restored`` are
-    snapshots that show what was there before anything that is kept: they are bases beside those.
+    snapshots that show what was there before anything that is kept: they are additional bases.
     """
     if not retention.window:
         return Kept(current.snapshot_id)

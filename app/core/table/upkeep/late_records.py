@@ -10,7 +10,7 @@ STEPS: Final[Mapping[str, Sequence[float]]] = {
     "seconds": (1, 10, 60, 600, 3_600, 21_600, 86_400, 604_800),
     "number": (1, 10, 100, 1_000, 10_000, 1_000_000, 1_000_000_000),
 }
-"""Up to how much a record is late, by measure; what is later than the last of them is in a step of its own."""
+"""Up to how much a record is late, by measure; what is later than the last of them is in one more step."""
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def around(option: Option, engine: MergeEngine) -> dict[str, str]:
 def rules_of(options: Mapping[str, str]) -> list[Any]:
     plan = compile_plan(table(options, COLUMNS))
     rules = [(rule.called, rule.late) if isinstance(rule, Stepwise) else rule for rule in plan.rules]
-    return [rules, plan.order, plan.row, plan.refusals, plan.required_columns, plan.schema.tells_named]
+    return [rules, plan.order, plan.row, plan.refusals, plan.required_columns, plan.schema.absent_unchanged]
 
 
 def without_effect(option: Option, engine: MergeEngine) -> bool:

@@ -21,8 +21,8 @@ def test_every_damage_names_the_file_and_what_to_restore(kind: FileKind, reason:
     assert "until then" in error.message
     assert error.missing is (reason is DamageReason.MISSING)
     assert error.missing or "what was found" in error.message
-    assert error.told["kind"] == kind.value
-    assert error.told["expected"] == file.expected
+    assert error.members["kind"] == kind.value
+    assert error.members["expected"] == file.expected
 
 
 def test_the_ways_out_name_the_batch_and_the_snapshot() -> None:
