@@ -1,6 +1,6 @@
 """Steps of a plan run over whole columns: each asks its questions, Arrow answers them for all rows at once.
 
-Rows that columns cannot tell of are taken one by one, step by step (docs/decisions/0046).
+Rows that whole columns cannot decide are taken one by one, step by step (docs/decisions/0046).
 """
 
 from __future__ import annotations

@@ -87,13 +87,13 @@ class Logs:
         return self.entries.field(self.entries.type.get_field_index(name))
 
     def by_columns(self) -> Truths:
-        """Return which keys columns can tell of."""
-        told = np.full(self.count, self.rule.late is None)
+        """Return which keys can be replayed by columns."""
+        by_columns = np.full(self.count, self.rule.late is None)
         if self.rule.listed:
-            told[self.keys[self.kinds == RowKind.DELETE]] = False
+            by_columns[self.keys[self.kinds == RowKind.DELETE]] = False
             if self.bases is not None:
-                told &= ~np.asarray(pc.struct_field(self.bases, REMOVED_AT).is_valid())
-        return told
+                by_columns &= ~np.asarray(pc.struct_field(self.bases, REMOVED_AT).is_valid())
+        return by_columns
 
     def replayed(self, fold: Inner) -> Replayed:
         """Return what the logs come to, by the ``fold`` of the rules inside."""
@@ -276,8 +276,8 @@ def _entries(
     entry_type: pa.StructType,
 ) -> pa.StructArray:
     names = {member: name for name, member in replay.members.items()} | {ARRIVAL_COLUMN: ARRIVAL_COLUMN}
-    told = words_naming(replay.columns, named) if replay.logs_names else {}
-    same: dict[str, int] = {KIND_COLUMN: int(kind), **told}
+    words = words_naming(replay.columns, named) if replay.logs_names else {}
+    same: dict[str, int] = {KIND_COLUMN: int(kind), **words}
     members = [
         source.values[names[one.name]].take(source.rows_of[names[one.name]][places]).cast(one.type)
         if one.name in names
@@ -302,24 +302,24 @@ def combine_logs(fold: Inner, rule: Replay, states: States, starts: Places, coun
     ``rows``: where the rows of the keys are, oldest first, ``counts`` of each.
     """
     logs = Logs.of(rule, states, rows, counts)
-    told = logs.by_columns()
-    if not told.all():
-        logs = Logs.of(rule, states, rows[np.repeat(told, counts)], counts[told])
+    by_columns = logs.by_columns()
+    if not by_columns.all():
+        logs = Logs.of(rule, states, rows[np.repeat(by_columns, counts)], counts[by_columns])
     found = logs.replayed(fold)
     made: dict[str, pa.Array] = {name: found.column(name) for name in rule.names if name in found.rows.column_names}
     made |= {rule.log: found.log(states.values[rule.log].type), LIVE_COLUMN: pa.array(found.live)}
     if logs.bases is not None:
         made[rule.base] = logs.bases
-    _store(states, starts[told], made)
-    return told
+    _store(states, starts[by_columns], made)
+    return by_columns
 
 
 def settle_logs(fold: Inner, rule: Replay, states: States, rows: Places) -> Truths:
     """Let a base stand for the log of each of ``rows``. Return those that were done; the others are for a walk."""
     logs = Logs.of(rule, states, rows, np.ones(len(rows), np.int64))
-    told = logs.by_columns()
-    if not told.all():
-        logs = Logs.of(rule, states, rows[told], np.ones(int(told.sum()), np.int64))
+    by_columns = logs.by_columns()
+    if not by_columns.all():
+        logs = Logs.of(rule, states, rows[by_columns], np.ones(int(by_columns.sum()), np.int64))
     found = logs.replayed(fold)
     outside = np.zeros(logs.count, dtype=bool)
     for bounds in rule.bounds:
@@ -328,8 +328,8 @@ def settle_logs(fold: Inner, rule: Replay, states: States, rows: Places) -> Trut
     log_type, base_type = states.values[rule.log].type, states.values[rule.base].type
     empty = pa.ListArray.from_arrays(pa.array(np.zeros(len(settled) + 1, np.int32)), pa.nulls(0, log_type.value_type))
     bases = found.base(base_type).take(pa.array(settled))
-    _store(states, rows[told][settled], {rule.log: empty.cast(log_type), rule.base: bases})
-    return told
+    _store(states, rows[by_columns][settled], {rule.log: empty.cast(log_type), rule.base: bases})
+    return by_columns
 
 
 def _store(states: States, rows: Places, columns: Mapping[str, pa.Array]) -> None:
