@@ -120,7 +120,7 @@ def _content(published: Published, added: Mapping[str, Mapping[str, Any]]) -> by
 
 
 def name_checkpoint(warehouse: Warehouse, table_id: str, version: int, size: int) -> None:
-    """Tell readers from which checkpoint to begin; it holds ``size`` actions."""
+    """Name the checkpoint that readers begin from; it holds ``size`` actions."""
     content = json.dumps({"version": version, "size": size}).encode()
     segments = delta_log(table_id, LAST_CHECKPOINT)
     path = warehouse.path(*segments)

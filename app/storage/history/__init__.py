@@ -1,1 +1,1 @@
-"""What is kept beside runs: merged batches, late records, changelogs, what is forgotten."""
+"""What is kept in addition to runs: merged batches, late records, changelogs, what is forgotten."""

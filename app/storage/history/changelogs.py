@@ -120,12 +120,15 @@ def _as_of(batch: pa.RecordBatch, written: TableSchema, schema: TableSchema) -> 
 
 
 def _word(batch: pa.RecordBatch, word: str) -> pa.Array:
-    """Return a word of the records; those that were merged before the table's told name all columns, as rows do."""
+    """Return a word of the records: a bitmask of named columns.
+
+    Records that were merged before the table's records had words count as naming every column, as rows do.
+    """
     names = batch.schema.names
     if word in names:
         return batch.column(word)
-    told = any(name.startswith(NAMED_COLUMN) for name in names)
-    return pa.repeat(pa.scalar(0 if told else ALL_NAMED, pa.int64()), len(batch))
+    has_words = any(name.startswith(NAMED_COLUMN) for name in names)
+    return pa.repeat(pa.scalar(0 if has_words else ALL_NAMED, pa.int64()), len(batch))
 
 
 def _converted(values: pa.Array, old: DataType, column: Column, arrow: pa.DataType) -> pa.Array:

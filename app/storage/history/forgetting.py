@@ -1,4 +1,4 @@
-"""Files without some keys: what a file holds beside them, written once more (docs/decisions/0036).
+"""Files without some keys: all else that a file holds, written once more (docs/decisions/0036).
 
 Rows of other keys are not decoded into anything but columns: their values, order and row groups stay.
 """
@@ -77,9 +77,7 @@ class Rewritten:
 
 
 def run_without(warehouse: Warehouse, table_id: str, run: Run, schema: TableSchema, sought: Sought) -> Rewritten | None:
-    """Return the run without the rows of the keys, in a folder of its own; None where it has none. Raise
-    ``DamagedFile``.
-    """
+    """Return the run without the rows of the keys, in another folder; None where it has none. Raise ``DamagedFile``."""
     tokens = np.array(sorted(sought.tokens), np.int64)
     near = [one for one in run.files if ((tokens >= one.min_token) & (tokens <= one.max_token)).any()]
     holding = {one.name for one in near if _holds(warehouse, file_of_run(table_id, run.id, one), schema, sought)}
@@ -125,8 +123,9 @@ def changes_without(
     schema: TableSchema,
     sought: Sought,
 ) -> list[ChangelogFile] | None:
-    """Return the changelog of a snapshot without the changes of the keys, in a folder of its own; None where it has
-    none. Raise ``DamagedFile``.
+    """Return the changelog of a snapshot without the changes of the keys, in another folder; None where it has none.
+
+    Raise ``DamagedFile``.
     """
     named = {one.name: file_of_changelog(table_id, snapshot_id, one) for one in files}
     holding = {name for name, one in named.items() if _holds(warehouse, one, schema, sought)}
@@ -169,8 +168,9 @@ def history_without(
 
 
 def batch_without(warehouse: Warehouse, batch: Batch, schema: TableSchema, sought: Sought) -> Batch | None:
-    """Return the batch without the records of the keys, in a file of its own; None where it has none. Raise
-    ``DamagedFile``.
+    """Return the batch without the records of the keys, in another file; None where it has none.
+
+    Raise ``DamagedFile``.
     """
     named = file_of_batch(batch)
     if not _holds(warehouse, named, schema, sought):

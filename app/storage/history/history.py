@@ -153,8 +153,9 @@ def key_records(
     wanted: Wanted,
     room: Room,
 ) -> list[NewestRecords]:
-    """Return the records of ``key`` in each of ``files``, which were written under the schemas beside them: of the
-    ``wanted`` ones as many as there is room for. Raise ``DamagedFile``.
+    """Return the records of ``key`` in each of ``files``, of the ``wanted`` ones as many as there is room for.
+
+    Each file comes with the schema that it was written under. Raise ``DamagedFile``.
     """
 
     def look(of: tuple[HistoryFile, TableSchema]) -> NewestRecords:

@@ -298,12 +298,12 @@ def _staged(
         else pa.nulls(len(read), arrow_type(column.type))
         for column in columns
     ]
-    told = [
+    named = [
         read.column(word) if word in words else pa.array(np.zeros(len(read), dtype=np.int64))
         for word in named_words(schema)
     ]
     return pa.table(
-        [*arrays, read.column(KIND_COLUMN), *told],
+        [*arrays, read.column(KIND_COLUMN), *named],
         names=[*(c.name for c in columns), KIND_COLUMN, *named_words(schema)],
     )
 

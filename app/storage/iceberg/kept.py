@@ -17,7 +17,7 @@ _HIDDEN: Final = re.compile(r"(.*)\.([0-9]+)\.hidden")
 
 
 def published_files(warehouse: Warehouse, table_id: str) -> tuple[Sequence[Entry], Sequence[Entry]]:
-    """Return the files of versions, and those that belong to runs and changelogs, each in the folder of its own."""
+    """Return the files of versions, and those that belong to runs and changelogs, each in its folder."""
     of_versions = entries(warehouse, warehouse.path(*iceberg_file(table_id, "metadata")))
     return of_versions, entries(warehouse, warehouse.path(*iceberg_file(table_id, "runs")), recursive=True)
 

@@ -36,7 +36,7 @@ class Known(Enum):
 
     ROW = "R"  # its row is visible; its JSON follows
     DELETED = "D"  # no row is visible
-    STATE = "S"  # only the state row tells: a total in it is outside its column's type, or it has no JSON
+    STATE = "S"  # only the state row has the answer: a total in it is outside its column's type, or it has no JSON
 
 
 def entries(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> pa.Array:

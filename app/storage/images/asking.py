@@ -52,7 +52,7 @@ class Asking:
         self._folder = folder
         self._metrics = metrics
         self._limit = limit
-        self._told = json.dumps({"folder": str(folder), "warehouse": warehouse.root, "limit": limit})
+        self._settings = json.dumps({"folder": str(folder), "warehouse": warehouse.root, "limit": limit})
         self._open: dict[ImageName, int] = {}  # in how many looks the request was gone
         self._answers: set[tuple[str, str]] = set()  # run and file of those that are images of answers
         self._clock = clock
@@ -145,7 +145,7 @@ class Asking:
                 self._starts = 0
                 return False
         running = self._process is not None and self._process.poll() is None
-        if self.builds and not running and time.monotonic() >= self._next_start and self._nobody_builds():
+        if self.builds and not running and time.monotonic() >= self._next_start and self._no_builder():
             self._start()
         return True
 
@@ -161,7 +161,7 @@ class Asking:
         pause = _REFUSED_SECONDS if before is None else min(2 * before.pause, _LONGEST_REFUSAL)
         self._refused[name] = _Refusal(self._clock() + pause, pause)
 
-    def _nobody_builds(self) -> bool:
+    def _no_builder(self) -> bool:
         with builders_lock(self._folder) as free:
             return free
 
@@ -173,5 +173,5 @@ class Asking:
             command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
         )
         if self._process.stdin is not None:
-            with self._process.stdin as told:
-                told.write(self._told)
+            with self._process.stdin as stdin:
+                stdin.write(self._settings)

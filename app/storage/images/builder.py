@@ -76,8 +76,8 @@ class Builder:
             logger.warning("no image for %s now: %s", path.name, error.message)
         except (OSError, ValueError, ArithmeticError, KeyfoldError, pa.ArrowException) as error:
             if isinstance(error, OSError) and error.errno in NO_ROOM:
-                told = "the data folder's disk is full; make room, or lower KEYFOLD_IMAGE_BYTES"
-                logger.warning("no image for %s: %s", path.name, told)
+                cause = "the data folder's disk is full; make room, or lower KEYFOLD_IMAGE_BYTES"
+                logger.warning("no image for %s: %s", path.name, cause)
             elif not isinstance(error, FileNotFoundError) or path.exists():  # it was not withdrawn meanwhile
                 logger.warning("no image for %s", path.name, exc_info=True)  # lookups go on from the Parquet file
         path.unlink(missing_ok=True)

@@ -72,7 +72,7 @@ class ImageProgress:
 
 
 class Images:
-    """The images of this machine, in ``folder``; a process of its own makes them, all processes share the files.
+    """The images of this machine, in ``folder``; a separate process makes them, all processes share the files.
 
     They take ``limit`` bytes of the disk at most. A data file without an image is served from the row groups of its
     Parquet file that can hold the token.
@@ -361,7 +361,7 @@ _CLOSED = ord("}")  # what ends a row's JSON
 
 
 def _said(entry: bytes, behind: int) -> Answer | None:
-    """Return what an entry says behind its key; None where only the state row tells."""
+    """Return what an entry says behind its key; None where only the state row has the answer."""
     known = entry[behind : behind + 1]
     if known == _ROW:
         if entry[-1] == _CLOSED:

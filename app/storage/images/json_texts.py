@@ -72,8 +72,8 @@ def _with_integers_as_text(values: pa.Array, data_type: DataType, missing: str) 
     if data_type.kind is Kind.BIGINT:
         texts = Texts(pc.cast(values, TEXT), '"', '"')
         return texts if not values.null_count else Texts(pc.fill_null(texts.whole, pa.scalar(missing, TEXT)))
-    told = each(values, encoder_of(data_type, Integers.TEXT))
-    return Texts(pc.fill_null(told, pa.scalar(missing, TEXT)))
+    texts = each(values, encoder_of(data_type, Integers.TEXT))
+    return Texts(pc.fill_null(texts, pa.scalar(missing, TEXT)))
 
 
 def each(values: pa.Array, encode: Callable[[Any], Any]) -> pa.Array:

@@ -37,7 +37,7 @@ def _integer(source: pa.DataType, _: DataType) -> bool:
 
 
 def _floating(source: pa.DataType, of: DataType) -> bool:
-    """Numbers that the column holds exactly, whatever they are."""
+    """Return whether the column holds every number of the source exactly."""
     if types.is_integer(source):
         return bool(source.bit_width <= (16 if of.kind is Kind.FLOAT else 32))
     return bool(types.is_floating(source)) and source.bit_width <= arrow_type(of).bit_width
@@ -208,7 +208,7 @@ def _temporal_texts(array: pa.Array) -> list[str | None]:
 
 
 def json_value(value: Any) -> Any:
-    """Return one value inside a nested one, or beside it, as JSON would have it."""
+    """Return a value, nested or not, as JSON would have it."""
     if isinstance(value, float):
         return value if value - value == 0 else {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     if isinstance(value, datetime):

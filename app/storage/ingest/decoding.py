@@ -151,8 +151,8 @@ def _staged(
     at = np.flatnonzero(kept)
     ignored = len(kept) - len(at)
     chosen = {name: array.take(pa.array(at)) if ignored else array for name, array in arrays.items()}
-    told = {word: pa.array(bits[at]) for word, bits in words.items()}
-    return DecodedRecords(chosen, pa.array(kinds[at], pa.int8()), pa.array(first + at, pa.int32()), ignored, told)
+    kept_words = {word: pa.array(bits[at]) for word, bits in words.items()}
+    return DecodedRecords(chosen, pa.array(kinds[at], pa.int8()), pa.array(first + at, pa.int32()), ignored, kept_words)
 
 
 def _settled(

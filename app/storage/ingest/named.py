@@ -15,17 +15,17 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def words_of_members(columns: Sequence[Column], records: Iterable[Collection[str]]) -> Words:
-    """Of records that each have members of their own: there are few sets of them, however many records."""
+    """Return the words of records whose members differ: there are few sets of them, however many records."""
     places: dict[tuple[str, ...], int] = {}
     index = np.array([places.setdefault(tuple(record), len(places)) for record in records], np.int64)
     bits = {column.name: (word_of(column), bit_of(column)) for column in columns}
-    told = {word: np.zeros(len(places), np.int64) for word in words_of(columns)}
+    words = {word: np.zeros(len(places), np.int64) for word in words_of(columns)}
     for place, members in enumerate(places):
         for name in members:
             if name in bits:
                 word, bit = bits[name]
-                told[word][place] |= bit
-    return {word: one[index] for word, one in told.items()}
+                words[word][place] |= bit
+    return {word: one[index] for word, one in words.items()}
 
 
 def words_of_columns(columns: Sequence[Column], names: Collection[str], rows: int) -> Words:

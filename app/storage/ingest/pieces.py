@@ -1,4 +1,4 @@
-"""Bodies read piece by piece, so that a large one takes no more memory than its pieces; all of its faults are told."""
+"""Bodies read piece by piece: a large one takes no more memory than its pieces. All faults are reported at once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Piece = Callable[[], DecodedRecords]
 # Of a process. A piece may take 30 times its bytes while it is decoded, and what is not pyarrow's own work is done one
 # after the other anyway.
 DECODED_AT_ONCE: Final = min(4, max(2, os.cpu_count() or 1))
-# A body is read no further than to the piece of this fault: only the first hundred are told.
+# A body is read no further than to the piece of this fault: only the first hundred are reported.
 MOST_COUNTED: Final = 10_000
 _turns = threading.BoundedSemaphore(DECODED_AT_ONCE)
 
@@ -95,7 +95,7 @@ def _next(rest: Iterator[Piece], faults: _Faults) -> tuple[DecodedRecords | None
 class _Faults:
     """The faults of the pieces so far. Errors themselves are not kept: each holds the piece that it came from."""
 
-    told: list[Violation] = field(default_factory=list)
+    reported: list[Violation] = field(default_factory=list)
     total: int = 0
     first: tuple[str, ErrorCode] | None = None
     pieces: int = 0
@@ -104,15 +104,15 @@ class _Faults:
         self.first = self.first or (error.message, error.code)
         self.pieces += 1
         self.total += error.total_violations
-        self.told += error.violations[: REPORTED_VIOLATIONS - len(self.told)]
+        self.reported += error.violations[: REPORTED_VIOLATIONS - len(self.reported)]
 
     def check(self, *, more: bool) -> None:
         if self.first is None:
             return
         if self.pieces > 1 or more:
-            raise invalid_records(self.told, self.total, more=more)
+            raise invalid_records(self.reported, self.total, more=more)
         message, code = self.first
-        raise Invalid(message, code=code, violations=self.told, total_violations=self.total)
+        raise Invalid(message, code=code, violations=self.reported, total_violations=self.total)
 
 
 def text_pieces(content: Content, bounds: Bounds, end_of: Callable[[bytes], int]) -> Iterator[tuple[int, bytes]]:

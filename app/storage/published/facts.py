@@ -31,8 +31,10 @@ _LONGEST_BOUND = 64  # characters
 
 @dataclass(frozen=True)
 class _Asked:
-    """What is asked of a file: whether rows may be hidden, columns with the carries of their totals, and of which
-    columns nulls are counted and (true) bounds are told.
+    """The facts that are wanted of a file.
+
+    These are whether rows may be hidden, columns with the carries of their totals, and the columns whose nulls are
+    counted and (true) whose bounds are noted.
     """
 
     may_hide: bool

@@ -23,7 +23,10 @@ def replace_file(warehouse: Warehouse, segments: tuple[str, ...], content: bytes
 
 
 def written_aside(path: str, content: bytes) -> str:
-    """Return a durable file beside ``path`` that holds ``content``; readers pass over names with a dot in front."""
+    """Return a durable file in the folder of ``path`` that holds ``content``.
+
+    Readers pass over its name: it has a dot in front.
+    """
     folder, name = os.path.split(path)
     if not os.path.isdir(folder):
         os.makedirs(folder, exist_ok=True)

@@ -40,9 +40,9 @@ def check_footer(warehouse: Warehouse, file: NamedFile, said: DataFile) -> None:
     with opened_parquet(warehouse, file) as parquet:
         found = (parquet.metadata.num_rows, *_token_range(parquet.metadata))
     if found != (said.rows, said.min_token, said.max_token):
-        told = f"{said.rows} rows with tokens from {said.min_token} to {said.max_token}"
+        stated = f"{said.rows} rows with tokens from {said.min_token} to {said.max_token}"
         has = "{} with tokens from {} to {}".format(*found)
-        raise DamagedCatalog(f"it says that {file.path} has {told}, but the file has {has}")
+        raise DamagedCatalog(f"it says that {file.path} has {stated}, but the file has {has}")
 
 
 def _token_range(metadata: pq.FileMetaData) -> tuple[int, int]:

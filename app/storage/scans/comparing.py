@@ -39,8 +39,10 @@ _NONE = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True)
 class Difference:
-    """What became of ``keys`` neighbouring keys. ``before`` and ``after`` are the rows that changed, one beside the
-    other; ``unlike`` says of each column outside the key in which of them it differs.
+    """What became of ``keys`` neighbouring keys.
+
+    ``before`` and ``after`` are the rows that changed, in the same order. ``unlike`` says of each column outside the
+    key in which of them it differs.
     """
 
     keys: int

@@ -77,7 +77,7 @@ _MEANINGS: Mapping[Operator, Callable[[pa.Array, Condition], pa.Array]] = {
     Operator.IS: _is,
 }
 
-# Whether a value from the least to the most may meet the condition; those that are not here are not told.
+# Whether a value from the least to the most may meet the condition; of other operators that is unknown.
 _RANGES: Mapping[Operator, Callable[[Any, Any, Any], bool]] = {
     Operator.EQ: lambda low, high, value: low <= value <= high,
     Operator.LT: lambda low, _, value: low < value,
@@ -86,33 +86,33 @@ _RANGES: Mapping[Operator, Callable[[Any, Any, Any], bool]] = {
     Operator.GTE: lambda _, high, value: high >= value,
     Operator.IN: lambda low, high, values: any(low <= value <= high for value in values),
 }
-_TOLD = (Family.INTEGER, Family.DATE, Family.TEXT)  # whose statistics compare as their values do
+_COMPARABLE = (Family.INTEGER, Family.DATE, Family.TEXT)  # whose statistics compare as their values do
 
 
 def group_filter(conditions: Sequence[Condition], written: MergePlan, shown: MergePlan) -> Wanted | None:
-    """Return what tells row groups that hold no row to be shown that meets the conditions, by their statistics; None
-    where nothing tells.
+    """Return the filter of row groups by their statistics; None where no condition can filter.
 
+    It leaves out row groups in which no row to be shown meets the conditions.
     Only for runs whose rows are shown as they are: a state that is left out may hide an older one.
     """
     before = {column.id: column for column in written.schema.columns}
     unions = {rule.column.id for rule in shown.unions}
-    asked = [
+    ranges = [
         (before[one.column.id].name, _RANGES[one.operator], one.value)
         for one in conditions
         if one.operator in _RANGES
-        and one.column.type.family in _TOLD
+        and one.column.type.family in _COMPARABLE
         and one.column.id in before
         and one.column.id not in unions
         and one.column.name not in shown.read_defaults
         and same_type(before[one.column.id].type, one.column.type)
     ]
-    if not asked:
+    if not ranges:
         return None
 
     def wanted(group: pq.RowGroupMetaData) -> bool:
         chunks = {group.column(place).path_in_schema: group.column(place) for place in range(group.num_columns)}
-        return all(_may_meet(chunks.get(name), test, value) for name, test, value in asked)
+        return all(_may_meet(chunks.get(name), test, value) for name, test, value in ranges)
 
     return wanted
 

@@ -97,8 +97,8 @@ class StagedIndex:
     """The records of staged batches by token. A value: who looks a key up in it continues with what it was, while
     batches come and go.
 
-    A new batch makes a segment of its own; a segment is joined with the one before it once it is half as large, so
-    there are few.
+    A new batch makes a new segment. A segment is joined with the one before it once it is half as large, so there are
+    few.
     """
 
     batches: Mapping[int, StagedBatch] = field(default_factory=dict)

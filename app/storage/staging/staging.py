@@ -89,7 +89,7 @@ def write_pieces(
     file.
 
     A local file is written aside and renamed; an object is there as a whole or not at all. Once ``sync_staging``
-    returns, a power cut cannot lose it; without ``sync`` it must be told the file's name.
+    returns, a power cut cannot lose it; without ``sync`` that needs the file's name.
     """
     name = f"{batch_id}.parquet"
     rest = iter(pieces)
