@@ -49,8 +49,8 @@ class CatalogDatabase:
         metrics: Metrics | None = None,
     ) -> None:
         """``clock`` replaces the clock that dates what is stored. ``folder`` is where the processes of this machine
-        that use a PostgreSQL catalog keep their marks; those of SQLite's are beside its file. ``metrics`` is where this
-        process counts what it waits for, and services what they do with the catalog.
+        that use a PostgreSQL catalog keep their marks; those of SQLite's are in its file's folder. ``metrics`` is where
+        this process counts what it waits for, and services what they do with the catalog.
 
         Raise ``Invalid`` for a URL of another kind of database; no message shows it, it may hold a password.
         """
@@ -59,7 +59,7 @@ class CatalogDatabase:
         self._url = _parsed(url)
         self._sqlite = self._url.get_backend_name() == "sqlite"
         self._engine = sqlite_engine(self._url, BUSY_SECONDS) if self._sqlite else _postgresql_engine(self._url)
-        # Connections of their own: writers that wait for each other's locks must not keep readers out.
+        # Separate connections: writers that wait for each other's locks must not keep readers out.
         self._writing_engine = self._engine if self._sqlite else _postgresql_engine(self._url)
         self.marks = Marks(_marks_file(self._url, folder))
         # SQLite has one writer at a time and lets the others sleep and poll; taking turns here spares threads that.

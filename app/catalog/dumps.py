@@ -24,7 +24,7 @@ def dump(transaction: Transaction) -> Iterator[str]:
     for table in _tables(transaction):
         yield json.dumps({"table": table.name, "columns": [column.name for column in table.columns]})
         for row in transaction.execute(sa.select(table)):
-            yield json.dumps([_told(value) for value in row], ensure_ascii=True)
+            yield json.dumps([_json_value(value) for value in row], ensure_ascii=True)
 
 
 def load(transaction: Transaction, lines: Iterable[str]) -> None:
@@ -64,7 +64,7 @@ def _tables(transaction: Transaction) -> list[sa.Table]:
     return [table for table in found.sorted_tables if table.name != _VERSION_TABLE]
 
 
-def _told(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """Return a time in UTC without its zone, as SQLite has it; bytes in base64."""
     if isinstance(value, datetime):
         return (value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)).isoformat()

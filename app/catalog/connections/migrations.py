@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from app.core.errors import Unavailable
 
-_MIGRATIONS: Final = Path(__file__).resolve().parents[3] / "migrations"  # beside app/, wherever that is
+_MIGRATIONS: Final = Path(__file__).resolve().parents[3] / "migrations"  # in the folder that holds app/
 _VERSION: Final = sa.table("alembic_version", sa.column("version_num", sa.String))  # Alembic's own
 _turn = threading.Lock()  # Alembic keeps its context in module globals
 

@@ -33,7 +33,7 @@ class Notifications:
 
     @classmethod
     def listening(cls, engine: sa.Engine, identity: int) -> Notifications:
-        """Return a connection of its own, outside the pool, that hears of every commit from now on."""
+        """Return a separate connection, outside the pool, that hears of every commit from now on."""
         pooled = engine.raw_connection()
         connection = cast("psycopg.Connection", pooled.driver_connection)
         pooled.detach()

@@ -1,4 +1,4 @@
-"""Those who wait to write to the catalog: a few may, the next are told to come again (docs/decisions/0028)."""
+"""The queue of writers to the catalog: a few may wait, the next ones must retry later (docs/decisions/0028)."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class UtcTime(_Checked[datetime]):
         return utc.replace(tzinfo=None) if dialect.name == "sqlite" else utc
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Return ``value`` as an aware time in UTC, whatever zone the database session has."""
+        """Return ``value`` as an aware time in UTC, in every time zone of the database session."""
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)

@@ -49,9 +49,11 @@ class _Mapped:
 
 
 class Marks:
-    """One number per slot of a file that all processes map; the tables share the slots. Anyone who has committed a
-    change of a table sets a new random number before anybody is told of the commit: what was read from the catalog
-    after its mark is current as long as the mark is the same. A number never comes again, so writers need no lock.
+    """One number per slot of a file that all processes map; the tables share the slots.
+
+    A process that has committed a change of a table sets a new random number before it reports the commit. What was
+    read from the catalog after its mark is current as long as the mark is the same. A number never comes again, so
+    writers need no lock.
 
     ``path`` is the file, made on first use and whenever it is not whole. One that was replaced is noticed within a
     second. Without a path the marks are this process's own and those of its forks.
@@ -72,7 +74,7 @@ class Marks:
 
     @property
     def identity(self) -> int:
-        """What tells this file from those of other machines."""
+        """The number by which this file differs from those of other machines."""
         return self._slots[_IDENTITY]
 
     def change(self, table_ids: Collection[str]) -> None:
@@ -127,7 +129,7 @@ def _mapped(path: Path) -> _Mapped:
 
 
 def _make(path: Path) -> None:
-    """Write the file with an identity of its own; anyone who has the old one mapped notices."""
+    """Write the file with a new identity; processes that have the old one mapped notice."""
     aside = path.with_name(f"{path.name}.{secrets.token_hex(4)}.writing")
     with open(aside, "wb") as file:
         file.write(secrets.token_bytes(_FILE_BYTES))

@@ -37,7 +37,7 @@ class Touched:
 
     @property
     def everything(self) -> bool:
-        """Whether it cannot be told which tables are changed, because none was locked."""
+        """Whether it is unknown which tables are changed, because none was locked."""
         return self.changes and not self.locked
 
 

@@ -260,8 +260,8 @@ class PublishedVersions:
             published_versions.update().where(mine, _PENDING).values(written_at=self.transaction.now())
         )
 
-    def write_anew(self) -> None:
-        """No files are there: the warehouse is another one, without them."""
+    def mark_unwritten(self) -> None:
+        """Note that no version has its files: the warehouse is another one, without them."""
         self.transaction.execute(published_versions.update().values(written_at=None))
 
     def forget_before(self, version: PublishedVersion) -> None:

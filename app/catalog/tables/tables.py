@@ -59,7 +59,7 @@ def table_of(row: AnyRow) -> Table:
 
 def intact(rows: Iterable[AnyRow]) -> Iterator[tuple[AnyRow, Table]]:
     """Yield rows of ``TABLES`` with their tables, without damaged ones: work for all tables continues for the others.
-    Who asks for a damaged one itself is told, and so are scrubs.
+    Requests for a damaged one itself report it, and so do scrubs.
     """
     for row in rows:
         with suppress(DamagedCatalog):
@@ -150,8 +150,9 @@ class Tables:
         return int(self.transaction.execute(sa.select(sa.func.count()).select_from(tables)).scalar_one())
 
     def get(self, database: str, name: str) -> Table:
-        """Return the table ``database.name``. Raise ``NotFound``; its code tells a missing database from a missing
-        table.
+        """Return the table ``database.name``.
+
+        Raise ``NotFound``; its code says whether the database or the table is missing.
         """
         return table_of(self._row(database, name))
 

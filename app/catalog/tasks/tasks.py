@@ -22,7 +22,7 @@ FORGOTTEN: Mapping[TaskKind, sa.Column[int]] = {
 }
 """Where a table counts those that succeeded and are not listed any more."""
 
-# Beside other conditions it adds none, but leads to the indexes of what has not ended: all that are listed are many.
+# It repeats other conditions, but leads to the indexes of what has not ended: all that are listed are many.
 _other = merges.alias("other")
 UNFINISHED = merges.c.id.in_(
     sa.union_all(
@@ -136,7 +136,7 @@ class Tasks:
         return [task_of(row) for row in self.transaction.execute(query)]
 
     def request_cancel(self, table_id: str, task_id: str) -> Task:
-        """Return the task: cancelled if it was pending, told to stop if it runs, unchanged if it is over.
+        """Return the task: cancelled if it was pending, marked to stop if it runs, unchanged if it is over.
 
         Raise ``NotFound``.
         """

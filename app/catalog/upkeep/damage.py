@@ -80,12 +80,12 @@ class Damages:
 
     def _note(self, error: DamagedFile) -> None:
         file = error.file
-        told = {"reason": error.reason, "expected": file.expected, "found": error.found}
+        values = {"reason": error.reason, "expected": file.expected, "found": error.found}
         mine = (damages.c.table_id == file.table_id) & (damages.c.path == file.path)
-        if self.transaction.execute(damages.update().where(mine).values(told)).rowcount:
+        if self.transaction.execute(damages.update().where(mine).values(values)).rowcount:
             return
         own = {name: value for name, value in asdict(file).items() if name in damages.c}
-        self.transaction.execute(damages.insert().values({**own, **told, "found_at": self.transaction.now()}))
+        self.transaction.execute(damages.insert().values({**own, **values, "found_at": self.transaction.now()}))
 
     def clear(self, table_id: str, paths: Collection[str]) -> None:
         """Forget the damage of files that were found well."""

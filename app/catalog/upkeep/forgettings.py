@@ -225,7 +225,7 @@ class Forgettings:
             self.transaction.execute(changelog_files.insert(), values)
 
     def blank_texts(self, table_id: str) -> None:
-        """Blanks what failed tasks and faulty batches of the table are told to have come upon: it may name a key."""
+        """Blank the errors of failed tasks and the faults of faulty batches of the table: they may name a key."""
         self.transaction.erase()
         over = merges.c.state.in_((TaskState.FAILED, TaskState.CANCELLED)) & merges.c.error.is_not(None)
         self.transaction.execute(merges.update().where(merges.c.table_id == table_id, over).values(error=BLANKED))

@@ -120,7 +120,7 @@ def restore(
         load(repository.transaction, source.dump_of(head.name))
     database.migrate()
     with database.transaction() as repository:
-        repository.published.write_anew()  # no part of a backup: the catalog says all that they hold
+        repository.published.mark_unwritten()  # no part of a backup: the catalog says all that they hold
     return head
 
 

@@ -34,7 +34,7 @@ def test_a_log_in_a_bucket_is_written_kept_and_removed(site: MergeSite, store: s
         compact(site, table)
     assert publish(site.database, site.warehouse) == 4
     with site.database.transaction() as repository:
-        repository.published.write_anew()
+        repository.published.mark_unwritten()
     assert publish(site.database, site.warehouse) == 4  # they are there: nothing is written over
     wanted = [{"id": number, "n": 1} for number in range(3)]
     assert read(site.warehouse, table, store) == wanted

@@ -91,7 +91,7 @@ def test_what_was_not_published_when_a_process_died_is_published_by_the_next(sit
     publish(site.database, site.warehouse)
     before = Path(site.warehouse.path(*delta_log(table.id, f"{0:020}.json"))).read_bytes()
     with site.database.transaction() as repository:
-        repository.published.write_anew()  # as if it had died between the file and the catalog
+        repository.published.mark_unwritten()  # as if it had died between the file and the catalog
     assert publish(site.database, site.warehouse) == 1
     assert log_of(site.warehouse, table) == [f"{0:020}.json"]
     assert Path(site.warehouse.path(*delta_log(table.id, f"{0:020}.json"))).read_bytes() == before

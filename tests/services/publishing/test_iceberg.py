@@ -206,7 +206,7 @@ def test_two_workers_write_the_same_bytes(site: MergeSite, database: CatalogData
     before = files_of(site.warehouse, table)
     assert len(before) == 5  # metadata, list, two manifests, places of deleted rows
     with database.transaction() as repository:
-        repository.published.write_anew()  # as if it had died between the files and the catalog
+        repository.published.mark_unwritten()  # as if it had died between the files and the catalog
     assert publish(database, site.warehouse) == 1
     assert files_of(site.warehouse, table) == before
 
@@ -218,7 +218,7 @@ def test_files_of_a_warehouse_without_them_are_written_again(site: MergeSite, ta
     publish(site.database, site.warehouse)
     site.warehouse.filesystem.delete_dir(site.warehouse.path(*iceberg_file(table.id)))
     with site.database.transaction() as repository:
-        repository.published.write_anew()
+        repository.published.mark_unwritten()
     assert publish(site.database, site.warehouse) == 2
     assert read(site, table) == [{"id": 1, "n": 2}]
 
