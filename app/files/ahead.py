@@ -1,4 +1,4 @@
-"""Work in a thread of its own, one piece ahead of its consumer: Arrow does most without the interpreter's lock."""
+"""Work in a separate thread, one piece ahead of its consumer: Arrow does most without the interpreter's lock."""
 
 from __future__ import annotations
 

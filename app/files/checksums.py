@@ -34,7 +34,7 @@ class Sums:
         self._digests = bytearray()
 
     def add(self, piece: Any) -> None:
-        """The next bytes, of whatever has them."""
+        """Add the next bytes, of any object with a buffer."""
         view = memoryview(piece).cast("B")
         self._whole.update(view)
         while len(view):
@@ -82,8 +82,9 @@ def block_digest(block: Any) -> bytes:
 
 
 def checksums_of(warehouse: Warehouse, path: str, read: Callable[[int], None] | None = None) -> Checksums:
-    """Of the file at ``path``, a piece in memory at a time; ``read`` is told of the bytes of each before the
-    next one.
+    """Return the checksums of the file at ``path``, which is read a piece at a time.
+
+    ``read`` gets the number of bytes of each piece before the next one is read.
 
     Raise ``FileNotFoundError`` and other ``OSError``.
     """

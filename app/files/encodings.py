@@ -1,7 +1,7 @@
 """How the columns of a Parquet file are encoded: which get dictionaries, and how numbers are written without one.
 
-Arrow makes a dictionary for each column that it is asked for, and keeps it where every value comes once: the values
-stand in it and their numbers beside it. Spark's writer looks first. So a column gets one if its first rows are smaller
+Arrow makes a dictionary for each column that it is asked for, and keeps it where every value comes once: it then holds
+all values, and the column their numbers. Spark's writer looks first. So a column gets one if its first rows are smaller
 with it.
 """
 
@@ -24,7 +24,7 @@ _MOST_BYTES: Final = 2**20  # of a dictionary; the values beyond that are writte
 
 def columns_with_dictionaries(rows: pa.Table) -> list[str]:
     """Return the paths of columns, by the first of some rows that come in no order of their values. What is in an ARRAY
-    or a MAP gets one whatever it is.
+    or a MAP always gets one.
     """
     looked_at = rows.slice(0, _LOOKED_AT)
     without = {path for name in rows.column_names for path in _without(name, looked_at[name])}

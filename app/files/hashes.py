@@ -1,4 +1,4 @@
-"""XXH64 of whole columns, as Spark's ``xxhash64`` has it: each value with a seed of its own, no object for each.
+"""XXH64 of whole columns, as Spark's ``xxhash64`` has it: each value with its own seed, no object for each.
 
 https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md
 """

@@ -78,7 +78,7 @@ class Warehouse:
         return _LOCAL_BYTES if self.local else _FETCHED_BYTES
 
     def uri(self, *segments: str) -> str:
-        """Return the URI of a file or folder, as clients are told it: nothing in it is %-escaped."""
+        """Return the URI of a file or folder, as clients get it: nothing in it is %-escaped."""
         if self.local:
             return f"file://{self.path(*segments)}"
         if self.is_store:
@@ -163,15 +163,15 @@ def sync_new_folders(warehouse: Warehouse, *segments: str) -> None:
 
 
 def _kind_of(folder: str) -> int:
-    """Return what statfs(2) calls the type of the file system; 0 where it cannot be told."""
-    told = ctypes.create_string_buffer(1024)
-    known = _C.statfs(os.fsencode(folder), told) == 0
-    return int.from_bytes(told.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder) if known else 0
+    """Return what statfs(2) calls the type of the file system; 0 where that is unknown."""
+    status = ctypes.create_string_buffer(1024)
+    known = _C.statfs(os.fsencode(folder), status) == 0
+    return int.from_bytes(status.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder) if known else 0
 
 
 def sync_file_system(folder: str) -> bool:
     """Make all that was written to the file system of ``folder`` durable; whether this system can, and is known to
-    mean it: one in user space may be told nothing. Raise ``OSError`` when something could not be written.
+    mean it: one in user space may not hear of it. Raise ``OSError`` when something could not be written.
     """
     syncfs = getattr(_C, "syncfs", None)
     if syncfs is None or _kind_of(folder) not in _SYNCED_WHOLE:

@@ -76,13 +76,14 @@ def file_of_changelog(table_id: str, snapshot_id: int, file: ChangelogFile) -> N
 
 
 def check_file(warehouse: Warehouse, file: NamedFile, read: Callable[[int], None] | None = None) -> Checksums:
-    """Read all of a file, regardless of what was checked before, and compare; what its bytes come to. One that has no
-    known digest is compared by its size and the checksums of its pages. ``read`` is told of the bytes as they are read,
-    and may raise.
+    """Read all of a file, regardless of what was checked before, and compare; return what its bytes come to.
+
+    One that has no known digest is compared by its size and the checksums of its pages. ``read`` gets the number of
+    bytes of each piece as it is read, and may raise.
 
     Raise ``DamagedFile``.
     """
-    with _told(warehouse, file):
+    with _failures_as_damage(warehouse, file):
         found = checksums_of(warehouse, warehouse.path(file.path), read)
         _check_size(file, found.size_bytes)
         if file.digest is not None and found.digest != file.digest:
@@ -112,7 +113,10 @@ def damaged_files(warehouse: Warehouse, files: Sequence[NamedFile]) -> list[Dama
 
 def read_whole(warehouse: Warehouse, file: NamedFile) -> pa.Buffer:
     """Return all bytes of a file. Raise ``DamagedFile``."""
-    with _told(warehouse, file), warehouse.filesystem.open_input_file(warehouse.path(file.path)) as source:
+    with (
+        _failures_as_damage(warehouse, file),
+        warehouse.filesystem.open_input_file(warehouse.path(file.path)) as source,
+    ):
         content = source.read_buffer()
     _check_size(file, content.size)
     if file.digest is not None and xxhash.xxh3_128_hexdigest(content) != file.digest:
@@ -124,7 +128,7 @@ def read_whole(warehouse: Warehouse, file: NamedFile) -> pa.Buffer:
 @contextmanager
 def decoding(warehouse: Warehouse, file: NamedFile) -> Iterator[None]:
     """What is decoded of a file that has no known digest may mean nothing: that is ``DamagedFile``, too."""
-    with _told(warehouse, file):
+    with _failures_as_damage(warehouse, file):
         yield
 
 
@@ -136,7 +140,10 @@ def opened_parquet(warehouse: Warehouse, file: NamedFile, dictionaries: Sequence
     Raise ``DamagedFile``, also while it is read, and ``Unavailable`` when another file system than this machine's does
     not answer.
     """
-    with _told(warehouse, file), warehouse.filesystem.open_input_file(warehouse.path(file.path)) as source:
+    with (
+        _failures_as_damage(warehouse, file),
+        warehouse.filesystem.open_input_file(warehouse.path(file.path)) as source,
+    ):
         _check_size(file, source.size())
         checked = _checked_source(warehouse, source, file)
         if checked is None:
@@ -271,8 +278,11 @@ class _FetchedSource(_CheckedSource):
 
 
 @contextmanager
-def _told(warehouse: Warehouse, file: NamedFile) -> Iterator[None]:
-    """What goes wrong with a file is its damage; what its bytes mean only where has no known digest them."""
+def _failures_as_damage(warehouse: Warehouse, file: NamedFile) -> Iterator[None]:
+    """Raise failures of reading a file as its damage.
+
+    A failure to decode its bytes is damage only if it has no known digest.
+    """
     try:
         yield
     except FileNotFoundError as error:
@@ -283,8 +293,8 @@ def _told(warehouse: Warehouse, file: NamedFile) -> Iterator[None]:
         if not warehouse.local:  # it is unknown whether it is the file
             logger.warning("%s cannot be read: %s", file.path, reason_of(error))
             raise not_now(file, reason_of(error)) from error
-        told = (error.strerror or str(error)).replace(warehouse.path(file.path), file.path)
-        raise DamagedFile(file, DamageReason.UNREADABLE, told) from error
+        cause = (error.strerror or str(error)).replace(warehouse.path(file.path), file.path)
+        raise DamagedFile(file, DamageReason.UNREADABLE, cause) from error
     except (pa.ArrowException, ValueError, KeyError) as error:  # a footer may name other columns
         if file.digest is None:
             raise DamagedFile(file, DamageReason.UNREADABLE, str(error)) from error
@@ -293,16 +303,14 @@ def _told(warehouse: Warehouse, file: NamedFile) -> Iterator[None]:
 
 
 def missing(warehouse: Warehouse, file: NamedFile) -> KeyfoldError:
-    """Return what a caller that does not find ``file`` is told: that it is damage, or that there is no warehouse at
-    all.
-    """
+    """Return the failure for a ``file`` that is not found: that it is damaged, or that there is no warehouse at all."""
     try:
-        there = is_claimed(warehouse) if warehouse.is_store or (warehouse.local and warehouse.marked) else True
+        taken = is_claimed(warehouse) if warehouse.is_store or (warehouse.local and warehouse.marked) else True
     except OSError as error:
         return not_now(file, reason_of(error))
-    return DamagedFile(file, DamageReason.MISSING, "no file") if there else not_now(file, "the warehouse is not there")
+    return DamagedFile(file, DamageReason.MISSING, "no file") if taken else not_now(file, "the warehouse is not there")
 
 
 def not_now(file: NamedFile, reason: str) -> Unavailable:
-    """Return what a caller that cannot read ``file`` is told, where that says nothing about the file."""
+    """Return the failure for a ``file`` that cannot be read, where that says nothing about the file."""
     return Unavailable(f"{file.path} cannot be read now: {reason}; try again later")

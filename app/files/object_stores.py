@@ -52,7 +52,7 @@ def _flag(text: str) -> bool:
 
 
 # What may stand behind the ``?`` of a URI, by the names of pyarrow's S3FileSystem, and how it is read; ``max_attempts``
-# is that of its retry strategy. No secret is among them: tables tell their paths, and logs their warehouse.
+# is that of its retry strategy. No secret is among them: tables show their paths, and logs their warehouse.
 PARAMETERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "region": str,
     "endpoint_override": str,
@@ -128,7 +128,7 @@ def check_root(root: str) -> None:
 
 
 # What the kinds of errors mean that AWS's library gives (``AWS Error <kind> during …``), and which status stands for
-# one without a kind. All else is told by its kind.
+# one without a kind. All else is reported by its kind.
 _KINDS: Final[Mapping[str, str]] = {
     "NETWORK_CONNECTION": "the object store does not answer",
     "SLOW_DOWN": "the object store has too much to do",

@@ -133,7 +133,7 @@ def batches_of(
     """Yield the rows of a run whose token is in ``tokens``, by token, about ``most_bytes`` at a time; of the row groups
     that are ``wanted``.
 
-    ``columns`` are the least that is read beside the token. Raise ``DamagedFile``.
+    ``columns`` are the least that is read in addition to the token. Raise ``DamagedFile``.
     """
     names = None if columns is None else [TOKEN_COLUMN, *columns]
     for file in run.files:

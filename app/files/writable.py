@@ -1,4 +1,4 @@
-"""Whether the warehouse is there, can be written, and has room; and what is told when it is not so."""
+"""Whether the warehouse is there, can be written, and has room; and what is reported when it is not so."""
 
 from __future__ import annotations
 
@@ -143,8 +143,8 @@ def now_of(warehouse: Warehouse) -> datetime:
 
 
 def free_bytes(warehouse: Warehouse) -> int | None:
-    """Return the room on the warehouse's disk for this user; None where it is no disk of this machine, or cannot be
-    told.
+    """Return the room on the warehouse's disk for this user; None where it is no disk of this machine, or is
+    unknown.
     """
     if not warehouse.local:
         return None
@@ -152,7 +152,7 @@ def free_bytes(warehouse: Warehouse) -> int | None:
 
 
 def free_bytes_at(folder: str) -> int | None:
-    """Return the room on the disk of a folder for this user; None where it cannot be told."""
+    """Return the room on the disk of a folder for this user; None where it is unknown."""
     try:
         return shutil.disk_usage(folder).free
     except OSError:
