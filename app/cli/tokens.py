@@ -17,7 +17,7 @@ from app.cli.client import tokens as over_http
 from app.cli.client.settings import AsJson, TokenFile
 from app.cli.settings import DataFolder, settings_of
 from app.core.access import EVERYTHING, Role
-from app.services.access.tokens import Wish, make_token, told_of
+from app.services.access.tokens import Wish, audit_members, make_token
 from app.services.operating.audit_log import AuditLog
 
 Url = Annotated[
@@ -54,7 +54,7 @@ def token_create(
     with database.transaction() as repository:
         made = make_token(repository, Wish(name, role, on or [EVERYTHING], expires, webhook))
     typer.echo(made.secret)
-    _tell(audit, "createToken", **told_of(made.token))
+    _tell(audit, "createToken", **audit_members(made.token))
     database.close()
 
 

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.core.table.upkeep.damage import DamagedFile
 from app.http.parts import Parts
-from app.services.shared.damage import told
+from app.services.shared.damage import failure_of
 
 Clock = Callable[[], float]
 _WHOLE_BYTES: Final = 2**20  # a shorter answer goes out whole, with its length
@@ -55,4 +55,4 @@ def noted(parts_open: Parts, stream: Iterator[bytes]) -> Generator[bytes]:
     try:
         yield from stream
     except DamagedFile as error:
-        raise told(parts_open.database, error) from error
+        raise failure_of(parts_open.database, error) from error

@@ -38,7 +38,7 @@ from app.http.members import REFUSAL
 from app.services.bodies.encodings import ENCODINGS
 from app.services.bodies.formats import FORMATS
 from app.services.bodies.json_bodies import NESTED_BOUND
-from app.services.shared.damage import told
+from app.services.shared.damage import failure_of
 from app.telemetry.logs import request_id
 
 log = logging.getLogger(__name__)
@@ -205,7 +205,7 @@ def _keyfold_error(request: Request, error: Exception) -> ProblemResponse:
     """Of a damaged file the catalog is asked and told: not on the event loop."""
     assert isinstance(error, KeyfoldError)
     if isinstance(error, DamagedFile):
-        error = told(request.app.state.parts.database, error)
+        error = failure_of(request.app.state.parts.database, error)
     status = status_of(error)
     return internal_error(request, error) if status == 500 else problem(request, error, status)
 

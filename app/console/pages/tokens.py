@@ -11,7 +11,7 @@ from app.console.site.visits import Page, Visit
 from app.core.access import EVERYTHING, Role
 from app.core.errors import AlreadyExists, Invalid
 from app.http.kinds import status_of
-from app.services.access.tokens import Wish, list_tokens, make_token, told_of
+from app.services.access.tokens import Wish, audit_members, list_tokens, make_token
 from app.services.shared.pages import PageRequest
 
 TOKENS_PATH: Final = f"{OPERATIONS_PATH}/tokens"
@@ -36,7 +36,7 @@ def create(visit: Visit) -> Response:
             made = make_token(repository, wish)
     except (Invalid, AlreadyExists) as error:
         return _page(visit, asked, error)
-    visit.note("createToken", **told_of(made.token))
+    visit.note("createToken", **audit_members(made.token))
     return visit.page("operations/token_made.html", made=made)
 
 

@@ -16,7 +16,7 @@ from app.core.errors import Conflict, ErrorCode, Forbidden, KeyfoldError, NotFou
 from app.core.table.upkeep.damage import DamagedFile
 from app.http.kinds import status_of
 from app.http.members import REFUSAL
-from app.services.shared.damage import told
+from app.services.shared.damage import failure_of
 
 log = logging.getLogger(__name__)
 _TITLES: Final = {
@@ -55,7 +55,7 @@ def show_failure(visit: Visit, status: int, title: str, error: KeyfoldError, nea
 def failed(visit: Visit, error: Exception) -> Response:
     """Return the page for whatever a page raised."""
     if isinstance(error, DamagedFile):
-        error = told(visit.parts.database, error)
+        error = failure_of(visit.parts.database, error)
     return failure_page(visit, error) if isinstance(error, KeyfoldError) else unforeseen_page(visit, error)
 
 

@@ -26,7 +26,7 @@ from app.services.access.tokens import token_digest
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 NAME_PREFIX: Final = "oidc:"
 _KEYS_SECONDS: Final = 300.0  # that keys are used before they are asked for again
-_UNKNOWN_KEY_SECONDS: Final = 10.0  # between two questions for keys that tokens name and nobody knows
+_UNKNOWN_KEY_SECONDS: Final = 10.0  # between two questions for unknown keys that tokens name
 _FAILED_SECONDS: Final = 5.0
 _VERIFIED_SECONDS: Final = 60.0  # that a token is remembered as verified: a key may be taken back meanwhile
 _MOST_VERIFIED: Final = 10_000
@@ -50,7 +50,7 @@ class Login:
 
     @classmethod
     def new(cls) -> Login:
-        """Return one that nobody can guess."""
+        """Return one that cannot be guessed."""
         return cls(*(secrets.token_urlsafe(32) for _ in range(3)))
 
 
@@ -58,7 +58,7 @@ class Identities:
     """Lets in the bearers of tokens of ``issuer`` that are for ``audience``, by the first of ``rules`` that they meet.
 
     The provider is asked for its keys, never for a token. ``turns``: in one thread, so that a provider that does not
-    answer keeps none but its own. ``clock`` tells seconds that never go back, ``now`` those after 1970-01-01 UTC.
+    answer keeps none but its own. ``clock`` gives seconds that never go back, ``now`` those after 1970-01-01 UTC.
     """
 
     def __init__(
@@ -173,11 +173,11 @@ class Identities:
 
     def _keys(self) -> jwt.PyJWKClient:
         if self._client is None:
-            keys = self._told("jwks_uri")
+            keys = self._address("jwks_uri")
             self._client = jwt.PyJWKClient(keys, lifespan=_KEYS_SECONDS, timeout=_TIMEOUT_SECONDS)
         return self._client
 
-    def _told(self, member: str) -> str:
+    def _address(self, member: str) -> str:
         """Return an address of the provider's discovery document. Raise ``ValueError``, and what httpx raises."""
         if self._document is None:
             place = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
@@ -193,7 +193,7 @@ class Identities:
     def sign_in_address(self, back: str, login: Login) -> str:
         """Return where a person signs in, who then comes to ``back`` with a code. Raise ``Unavailable``."""
         challenge = base64.urlsafe_b64encode(hashlib.sha256(login.verifier.encode()).digest()).decode().rstrip("=")
-        asked = {
+        query = {
             "response_type": "code",
             "client_id": self._audience,
             "redirect_uri": back,
@@ -204,10 +204,10 @@ class Identities:
             "code_challenge_method": "S256",
         }
         try:
-            address = self._told("authorization_endpoint")
+            address = self._address("authorization_endpoint")
         except (httpx.HTTPError, ValueError) as error:
             raise self._unavailable(error) from error
-        return f"{address}{'&' if '?' in address else '?'}{urlencode(asked)}"
+        return f"{address}{'&' if '?' in address else '?'}{urlencode(query)}"
 
     def signed_in(self, code: str, back: str, login: Login) -> Grant:
         """Return what who signed in with ``code`` may do. Raise as ``check``, ``Unauthorized`` also for a code that the
@@ -215,7 +215,7 @@ class Identities:
         """
         body = {"grant_type": "authorization_code", "code": code, "redirect_uri": back, "client_id": self._audience}
         try:
-            place = self._told("token_endpoint")
+            place = self._address("token_endpoint")
             body["code_verifier"] = login.verifier
             given = httpx.post(place, data=body, auth=self._auth, timeout=_TIMEOUT_SECONDS)
             if given.is_client_error:

@@ -19,7 +19,7 @@ _PREFIX: Final = f"{PREFIX}session_"
 
 @dataclass(frozen=True)
 class Session:
-    """A session just begun: what it may do, when it ends at the latest, and its text, which is told only now."""
+    """A session just begun: what it may do, when it ends at the latest, and its text, which is shown only now."""
 
     grant: Grant
     ends_at: datetime
@@ -67,7 +67,7 @@ def check_no_session(authorization: str | None) -> None:
 
 
 def unknown_token() -> Unauthorized:
-    """Return what is told of a text with which no session begins."""
+    """Return the failure for a text with which no session begins."""
     message = "this token is not known: it was revoked, has expired, or is not whole"
     fix = "copy the whole token, which begins with kf_, or make another one: keyfold token create NAME"
     return Unauthorized(message, violations=[Violation("", FaultCode.UNKNOWN_TOKEN, message, fix)])

@@ -66,8 +66,8 @@ class _Access:
     def known(self, digest: str | None) -> _Known | None:
         """Return the token with this digest.
 
-        It is found by its digest, and only then compared in constant time. How long the finding takes could tell no
-        more than a digest that its sender knows already.
+        It is found by its digest, and only then compared in constant time. How long the search takes can show no more
+        than a digest that its sender knows already.
         """
         found = None if digest is None else self.tokens.get(digest)
         return found if found is not None and hmac.compare_digest(found.digest, digest or "") else None
@@ -78,14 +78,13 @@ class TokenGate:
     known token.
 
     What the catalog says is remembered until the mark of the tokens changes (docs/decisions/0018), so a revoked token
-    ends with its commit on this machine and a notification later on others; and for two seconds at most, for what no
-    mark told of. A token that is not known makes the gate look sooner, but not more than ten times a second. That the
-    catalog could not be read is remembered for a second: who waits behind a catalog that hangs does not wait for it
-    again, one after another.
+    ends with its commit on this machine and a notification later on others. For changes without a mark, it is
+    remembered for two seconds at most. A token that is not known makes the gate look sooner, but not more than ten
+    times a second. That the catalog could not be read is remembered for a second: requests that wait behind a catalog
+    that hangs do not wait for it again, one after another.
 
     Where there are ``identities``, a JWT is a token of their provider. ``uses`` hears of every other token that is
-    used. ``clock`` tells seconds that never go back, ``now`` those after
-    1970-01-01 UTC, by which tokens expire.
+    used. ``clock`` gives seconds that never go back, ``now`` those after 1970-01-01 UTC, by which tokens expire.
     """
 
     def __init__(
@@ -207,7 +206,7 @@ class TokenGate:
     def _raise_known_failure(self) -> None:
         failure = self._failure
         if failure is not None and self._clock() - failure.failed_at <= _FAILED_SECONDS:
-            raise failure.error.with_traceback(None)  # else it would grow by each who is told
+            raise failure.error.with_traceback(None)  # else it would grow with each request that gets it
 
     def _ask(self) -> _Access:
         read_at, mark = self._clock(), self._database.marks.of(TOKENS)

@@ -38,7 +38,7 @@ class Wish:
 
 @dataclass(frozen=True)
 class MadeToken:
-    """A token and its text, which no one is told again."""
+    """A token and its text, which is not shown again."""
 
     token: ApiToken
     secret: str = field(repr=False)
@@ -60,13 +60,13 @@ def create_token(
     on: Sequence[str] = (EVERYTHING,),
     expires: str | None = None,
 ) -> str:
-    """Return the text of a new token, in a transaction of its own; see ``make_token``."""
+    """Return the text of a new token, in a separate transaction; see ``make_token``."""
     with database.transaction() as repository:
         return make_token(repository, Wish(name, role, on, expires)).secret
 
 
 def make_token(repository: Repository, wish: Wish) -> MadeToken:
-    """Return a new token, told only now; from the first on the service asks for one.
+    """Return a new token, whose text is shown only now; from the first on the service asks for one.
 
     Raise ``Invalid`` with every fault of the wish, ``AlreadyExists`` when a token that has not expired has the name.
     """
@@ -125,7 +125,7 @@ def _instant(text: str) -> datetime:
     return read.astimezone(UTC)
 
 
-def told_of(token: ApiToken) -> dict[str, object]:
+def audit_members(token: ApiToken) -> dict[str, object]:
     """Return what the audit log says of a token that was made."""
     expires = None if token.expires_at is None else token.expires_at.isoformat()
     signs = {"webhook": True} if token.secret is not None else {}

@@ -160,19 +160,19 @@ class Admission(Repeated):
                 raise refusal[1]
 
     def _refusal(self, table: Table) -> tuple[Bound, StagingFull] | None:
-        """Return the bound that keeps a batch of ``table`` out, and how that is told; None if none does."""
+        """Return the bound that keeps a batch of ``table`` out, and its failure; None if none does."""
         bounds = self._bounds
         with self._lock:
             known, area = self._known, self._known.areas.get(table.id, _Area())
             size, all_size = area.size + self._pending.get(table.id, 0), known.size + sum(self._pending.values())
         mine, every = f"the staging area of {table.full_name} has", "the staging areas of all tables have"
-        told = (
+        limits = (
             (Bound.TABLE_BYTES, mine, size, bounds.table_bytes, "bytes", " (KEYFOLD_STAGED_TABLE_MIB)"),
             (Bound.TABLE_RECORDS, mine, area.records, bounds.table_records, "records", ""),
             (Bound.BYTES, every, all_size, bounds.all_bytes, "bytes", " (KEYFOLD_STAGED_MIB)"),
             (Bound.RECORDS, every, known.records, bounds.all_records, "records", ""),
         )
-        for bound, whose, value, most, unit, setting in told:
+        for bound, whose, value, most, unit, setting in limits:
             if value >= most:
                 code = FaultCode.STAGED_BYTES if unit == "bytes" else FaultCode.STAGED_RECORDS
                 return bound, _full(table, code, f"{whose} {value} {unit}, and the most is {most}{setting}")
@@ -210,7 +210,7 @@ class Admission(Repeated):
 
 
 def _full(table: Table, code: FaultCode, message: str) -> StagingFull:
-    told = f"{message}; nothing was stored"
+    text = f"{message}; nothing was stored"
     return StagingFull(
-        told, violations=[Violation("", code, told, _WAIT)], resource_type="TABLE", resource_name=table.name
+        text, violations=[Violation("", code, text, _WAIT)], resource_type="TABLE", resource_name=table.name
     )

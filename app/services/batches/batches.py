@@ -138,7 +138,7 @@ class Upload:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the request, to tell a retry from another request under the same Idempotency-Key."""
+        """A digest of the request: a retry has the same, another request under the same Idempotency-Key another one."""
         kind = f"{self.media_type};{self.encoding}" if self.encoding else self.media_type
         kind = f"{kind};format={self.events}" if self.events else kind
         kind = f"{kind};unavailable={self.unavailable}" if self.unavailable != UNAVAILABLE else kind

@@ -20,7 +20,7 @@ from app.core.table.schema_bounds import SchemaBounds
 from app.files.layout import Warehouse
 from app.services.batches.first_records import check_of_first_records
 from app.services.batches.staged_uploads import Request, StagedUpload, staged_upload
-from app.services.batches.unknown_columns import changes_for, tell_ignored
+from app.services.batches.unknown_columns import changes_for, log_ignored
 from app.services.rows.known_rows import KnownRows
 from app.services.tables.tables import alter_within, altered_schema
 from app.storage.ingest.pieces import Piece
@@ -74,7 +74,7 @@ class Receiver:
                 failure = error
             new = changes_for(table, found, failure)
             if staged is not None and not new:
-                tell_ignored(table, found)
+                log_ignored(table, found)
                 return replace(staged, changes=changes, faulty=faulty.events if faulty is not None else ())
             if staged is not None:
                 staged.delete(self.warehouse)

@@ -50,7 +50,7 @@ class RowChange:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the request, to tell a retry from another request under the same Idempotency-Key."""
+        """A digest of the request: a retry has the same, another request under the same Idempotency-Key another one."""
         return hashlib.sha256(
             json.dumps([self.method, *self.key, *self._said]).encode() + b"\0" + self.body
         ).hexdigest()
@@ -111,10 +111,10 @@ class RowChange:
         try:
             return decoder.decode([{**given, **key_to_json(schema, key), **kind}])
         except Invalid as error:
-            told = [_of_body(fault) for fault in error.violations]
+            in_body = [_of_body(fault) for fault in error.violations]
             message = f"{error.total_violations} fault(s) in the row; nothing was stored"
             total = error.total_violations
-            raise Invalid(message, code=error.code, violations=told, total_violations=total) from error
+            raise Invalid(message, code=error.code, violations=in_body, total_violations=total) from error
 
     def _ordered(self, plan: MergePlan, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Violation]]:
         """Return the sequence fields that the query gives, and what is at fault: without a sequence the record would

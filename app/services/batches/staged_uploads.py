@@ -25,7 +25,7 @@ MAX_KEY_LENGTH: Final = 255
 
 
 class Request(Protocol):
-    """What is stored of a request beside its records."""
+    """What is stored of a request in addition to its records."""
 
     @property
     def idempotency_key(self) -> str | None:

@@ -72,12 +72,12 @@ def _default(table: Table, declared: DeclaredColumn | None, name: str) -> Sequen
     return [{"action": "updateColumnDefaultValue", "fieldNames": [name], "newDefaultValue": declared.default}]
 
 
-def tell_ignored(table: Table, found: FoundColumns | None) -> None:
+def log_ignored(table: Table, found: FoundColumns | None) -> None:
     """Log the columns that were left out, each once."""
     for name in found.records if found is not None else ():
-        _tell_once(table.full_name, name)
+        _log_once(table.full_name, name)
 
 
 @lru_cache(maxsize=1024)
-def _tell_once(table: str, column: str) -> None:
+def _log_once(table: str, column: str) -> None:
     logger.warning("records for %s have a column %r, which is left out (unknownColumns=ignore)", table, column)

@@ -26,7 +26,7 @@ _DOCUMENT = (
 _MARKS = frozenset({"status", "ddl", "tableChanges", "databaseName", "message", "data_collections"})
 _TIMES = frozenset({"ts_ms", "ts_us", "ts_ns"})  # all that a heartbeat has
 _FLAT_OP, _FLAT_DELETED = "__op", "__deleted"
-# What stands for a value that was not logged beside the key of a delete: nulls, and defaults of NOT NULL columns.
+# Placeholders of a delete of which only the key was logged: nulls, and defaults of NOT NULL columns.
 _MADE_UP: tuple[Any, ...] = (None, 0, 0.0, "", "AA==", "0", "1970-01-01", "1970-01-01T00:00:00Z")
 
 

@@ -27,10 +27,10 @@ def record_texts(content: Content, media_type: str, rows: Collection[int]) -> di
     if media_type == JSON:
         return _of_json(bytes(content), rows) if len(content) <= _MOST_JSON_BYTES else {}
     begin = content[:_MOST_BYTES].decode("utf-8", "replace")
-    told = _lines(begin) if media_type in NDJSON else _csv_records(begin) if media_type == CSV else iter(())
+    texts = _lines(begin) if media_type in NDJSON else _csv_records(begin) if media_type == CSV else iter(())
     last = max(rows)
     found = {}
-    for row, text in enumerate(told):
+    for row, text in enumerate(texts):
         if row in rows:
             found[row] = text
         if row >= last:

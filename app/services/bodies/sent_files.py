@@ -59,13 +59,13 @@ def read_form(body: Content, content_type: str, room: Room) -> SentForm:
 
 
 class _Parts:
-    """What the parser tells, part by part."""
+    """The form as the parser reports it, part by part."""
 
     def __init__(self, room: Room, held: ExitStack) -> None:
         self._room, self._held = room, held
         self._fields: dict[str, str] = {}
         self._file: SentFile | None = None
-        self._header, self._told = b"", b""
+        self._header, self._header_value = b"", b""
         self._name = ""
         self._file_name: str | None = None
         self._spool = Spool(room)
@@ -95,7 +95,7 @@ class _Parts:
         self._count += 1
         if self._count > _MOST_PARTS:
             raise Invalid(f"the form has more than {_MOST_PARTS} parts")
-        self._header, self._told, self._name, self._file_name = b"", b"", "", None
+        self._header, self._header_value, self._name, self._file_name = b"", b"", "", None
         self._spool = Spool(self._room)
         self._held.callback(self._spool.close)
 
@@ -103,15 +103,15 @@ class _Parts:
         self._header += content[start:end]
 
     def _add_value(self, content: bytes, start: int, end: int) -> None:
-        self._told += content[start:end]
+        self._header_value += content[start:end]
 
     def _end_header(self) -> None:
         if self._header.lower() == b"content-disposition":
-            _, options = parse_options_header(self._told)
+            _, options = parse_options_header(self._header_value)
             self._name = options.get(b"name", b"").decode("utf-8", "replace")
             if b"filename" in options:
                 self._file_name = options[b"filename"].decode("utf-8", "replace")
-        self._header, self._told = b"", b""
+        self._header, self._header_value = b"", b""
 
     def _data(self, content: bytes, start: int, end: int) -> None:
         self._spool.add(content[start:end])

@@ -153,13 +153,13 @@ def of_snapshots(repository: Repository, table: Table, version: str, since: str 
 
 
 def _not_committed(task: Task) -> Conflict:
-    told = {
+    states = {
         TaskState.PENDING: "waits for a worker; ask again when its state is succeeded",
         TaskState.RUNNING: "runs; ask again when its state is succeeded",
         TaskState.FAILED: "failed and changed nothing; GET …/merges/{id} says why, and the merge after it tries again",
         TaskState.CANCELLED: "was cancelled and changed nothing; a later merge takes its batches",
     }
-    message = f"the {task.kind} {task.id} {told[task.state]}"
+    message = f"the {task.kind} {task.id} {states[task.state]}"
     return Conflict(message, code=ErrorCode.MERGE_NOT_COMMITTED, resource_type=Resource.MERGE, resource_name=task.id)
 
 
@@ -229,8 +229,9 @@ def compare(
     integers: Integers | None = None,
     bounds: Bounds = BOUNDS,
 ) -> Comparison:
-    """Return what became of the rows, told of ``columns`` alone where these are given, with up to ``sample`` rows of
-    each that were added, changed and removed, by token.
+    """Return what became of the rows, in ``columns`` alone where these are given.
+
+    With it come up to ``sample`` rows of each that were added, changed and removed, by token.
 
     Raise ``Invalid`` for columns that the schema does not have, and ``DamagedFile``.
     """
@@ -243,7 +244,7 @@ def compare(
     for sides, touched in every:
         for difference in differences(source, sides, tokens, touched):
             found.add(difference)
-    return found.told(compared, tokens)
+    return found.comparison(compared, tokens)
 
 
 def _planned(
@@ -315,10 +316,10 @@ class _Found:
         if row is None:
             return None
         body = b"".join(WRITERS[NDJSON].write(self.scan.columns, [row], self.scan.integers))
-        told: Mapping[str, Any] = json.loads(body)
-        return told
+        decoded: Mapping[str, Any] = json.loads(body)
+        return decoded
 
-    def told(self, compared: Compared, tokens: TokenRange) -> Comparison:
+    def comparison(self, compared: Compared, tokens: TokenRange) -> Comparison:
         """Return what it comes to for all keys, where those in ``tokens`` were looked at."""
         looked_at = tokens.last - tokens.first + 1
 

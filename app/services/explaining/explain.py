@@ -1,4 +1,4 @@
-"""Why a row shows what it shows: the kept records of its key, folded once more and told step by step (design §6)."""
+"""Why a row shows what it shows: the kept records of its key, folded once more step by step (design §6)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.core.plan.records.integers import integers_of
 from app.core.table.history import Table
 from app.core.table.keys import key_from_text
 from app.core.table.options.entries import Integers
-from app.services.explaining.explained import ExplainedColumn, ExplainedRow, Play, RecordPlace, Start, Told
+from app.services.explaining.explained import ExplainedColumn, ExplainedRow, Play, RecordPlace, Start, StepPage
 from app.services.explaining.history import KEY_ROOM
 from app.services.explaining.kept_history import KeptHistory, Known, Taken, known_history
 from app.services.rows.lookups import FoundRow, find, spelled, there, view_at, wanted_columns
@@ -37,7 +37,7 @@ NOT_SUM = (
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a row: ``texts`` are its key values in primary-key order, ``columns`` what is told of it (None:
+    """What is asked of a row: ``texts`` are its key values in primary-key order, ``columns`` those to explain (None:
     all), ``as_of`` a snapshot's number or tag, or a time; at most ``steps`` records, those that came before ``before``.
     """
 
@@ -131,7 +131,7 @@ def _moment(text: str) -> datetime | None:
         raise _bad(f"asOf={text!r} is no time: {error}") from error
     if moment.tzinfo is None:
         raise _bad(f"asOf={text!r} does not say which time zone it is of")
-    return moment  # of its own offset: in UTC it may be beyond the calendar
+    return moment  # with the offset of the text: in UTC it may be beyond the calendar
 
 
 def _bad(message: str) -> Invalid:
@@ -149,10 +149,10 @@ class _Explanation:
         """Return the explanation from the oldest snapshot on from which it is exact."""
         number, words = self._chosen()
         records = [one for one in self.history.after(number) if isinstance(one, Taken)]
-        told = self._page(records)
-        play = Play(self.history, self.history.base(number), self.shown, told)
+        page = self._page(records)
+        play = Play(self.history, self.history.base(number), self.shown, page)
         exact = play.body() == self.found.body
-        left_out = told.first + told.dropped
+        left_out = page.first + page.dropped
         return ExplainedRow(
             self.shown.key(self.found.key),
             self.history.view.snapshot_id,
@@ -161,7 +161,7 @@ class _Explanation:
             None if exact else NOT_SUM,
             self._columns(play, records),
             self._start(number, words, play),
-            told.steps,
+            page.steps,
             left_out,
             _named(records[left_out]) if left_out else None,
         )
@@ -172,7 +172,7 @@ class _Explanation:
     def _chosen(self) -> tuple[int, str]:
         """Return the snapshot that the explanation starts from, and why it is this one.
 
-        Where something older was forgotten that the records alone do not tell, it is a later one: once the state of a
+        Where something older was forgotten that the records alone do not show, it is a later one. Once the state of a
         snapshot comes to the row, so does that of every snapshot after it.
         """
         numbers = self.history.bases
@@ -202,8 +202,8 @@ class _Explanation:
             )
         return f"records merged up to snapshot {number} are one state: older ones are not kept"
 
-    def _page(self, records: Sequence[Taken]) -> Told:
-        """Return which of the records are told. Raise ``Invalid`` for a place that none of them has."""
+    def _page(self, records: Sequence[Taken]) -> StepPage:
+        """Return which of the records are shown. Raise ``Invalid`` for a place that none of them has."""
         until = len(records)
         if self.question.before is not None:
             found = [place for place, one in enumerate(records) if _named(one) == self.question.before]
@@ -213,7 +213,7 @@ class _Explanation:
                     " older may have expired meanwhile"
                 )
             until = found[0]
-        return Told(max(until - self.question.steps, 0), until)
+        return StepPage(max(until - self.question.steps, 0), until)
 
     def _row(self) -> Row | None:
         body, _ = spelled(self.found, self.question.integers)

@@ -123,10 +123,10 @@ MOST_UNDONE = 100  # records of one rollback
 
 
 @dataclass
-class Told:
-    """Steps while they are told: the records of a page, each with the events before it."""
+class StepPage:
+    """A page of steps while it is filled: its records, each with the events before it."""
 
-    first: int  # the place of the first record that is told, among all
+    first: int  # the place of the first record of the page, among all
     until: int  # the place behind the last one
     groups: deque[tuple[int, list[ExplainedStep]]] = field(default_factory=deque)
     size: int = 0
@@ -153,15 +153,15 @@ def _size(step: ExplainedStep) -> int:
 
 
 class Play:
-    """The history from one base on, folded; ``told`` is None where only the end is asked for."""
+    """The history from one base on, folded; ``page`` is None where only the end is wanted."""
 
-    def __init__(self, history: KeptHistory, base: Base, shown: Shown, told: Told | None) -> None:
-        self.history, self.base, self.told = history, base, told
+    def __init__(self, history: KeptHistory, base: Base, shown: Shown, page: StepPage | None) -> None:
+        self.history, self.base, self.page = history, base, page
         self.items = history.after(base.snapshot)
         records = [one for one in self.items if isinstance(one, Taken)]
         first = base.schema or (records[0].schema if records else history.view.table.schema)
         self.story = RowStory(compile_plan(first), base.state, shown)
-        self.start = self.story.visible() if told is not None else None
+        self.start = self.story.visible() if page is not None else None
         self._waiting: list[Record] = []
         self._events: list[ExplainedStep] = []
         self._place = 0
@@ -169,8 +169,8 @@ class Play:
         for item in self.items:
             self._play(item)
         self._enter(history.view.plan)
-        if told is not None and told.until >= self._place and self._events:
-            told.add(self._events)
+        if page is not None and page.until >= self._place and self._events:
+            page.add(self._events)
 
     def _play(self, item: Taken | Turn) -> None:
         if isinstance(item, Turn):
@@ -178,10 +178,10 @@ class Play:
             return
         self._look_for_forgotten(item.snapshot or self.history.until + 1)
         self._enter(compile_plan(item.schema))
-        told = self.told
-        if told is not None and told.first <= self._place < told.until:
+        page = self.page
+        if page is not None and page.first <= self._place < page.until:
             self._flush()
-            told.add([*self._events, self._step(item)])
+            page.add([*self._events, self._step(item)])
             self._events = []
         else:
             self._waiting.append(item.record)
@@ -244,7 +244,7 @@ class Play:
         undone: Sequence[RecordStep] = (),
         left_out: int = 0,
     ) -> None:
-        if self.told is None:
+        if self.page is None:
             return
         self._flush()
         exists = self.story.visible() is not None

@@ -200,9 +200,7 @@ def file_history(database: CatalogDatabase, warehouse: Warehouse, table: Table, 
 
 
 def file_histories(database: CatalogDatabase, warehouse: Warehouse) -> None:
-    """File the history of all tables of which something was merged since. Where that cannot be done it is told, and
-    done later.
-    """
+    """File the history of all tables of which something was merged since. A failure is logged, and retried later."""
     with database.reading() as repository:
         found = [repository.tables.find(table_id) for table_id in repository.history.behind()]
     for table in filter(None, found):
@@ -273,7 +271,7 @@ def _check_there(warehouse: Warehouse, table: Table, files: Sequence[HistoryFile
 def _give_up(database: CatalogDatabase, table: Table, error: DamagedFile) -> None:
     """What cannot be read is not promised any more."""
     if error.file.batch_id is None:
-        noted(database, error)  # anyone who needs the file is told, until history begins after it
+        noted(database, error)  # requests that need the file report it, until history begins after it
         return
     with database.transaction(wakes=False) as repository:
         repository.tables.lock(table.id)

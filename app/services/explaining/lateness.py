@@ -55,18 +55,18 @@ def count_late_records(
     except DamagedFile as error:
         logger.info("late records of merge %s are not counted: %s", merge_id, error)
         return False
-    told = [
+    members = [
         {"sequence": _ids(found, lane), "senders": {name: one.to_json() for name, one in _few(of_lane).items()}}
         for lane, of_lane in zip(lanes, counted.counts, strict=True)
     ]
     records = sum(batch.records for batch in found.batches)
     with database.transaction(wakes=False) as repository:
-        repository.late_merges.note(merge_id, {"share": counted.share, "records": records, "lanes": told})
+        repository.late_merges.note(merge_id, {"share": counted.share, "records": records, "lanes": members})
     return True
 
 
 def _few(senders: Mapping[str, LateRecords]) -> Mapping[str, LateRecords]:
-    """Return those that sent the most, and the rest together: each merge keeps what it takes to tell of all of them."""
+    """Return those that sent the most, and the rest together: each merge keeps counts of all of them."""
     if len(senders) <= MOST_SENDERS:
         return senders
     ordered = sorted(senders.items(), key=lambda one: (-one[1].records, one[0]))
@@ -154,7 +154,7 @@ def late_report(repository: Repository, table: Table, since: datetime | None) ->
             exact = exact and merge.lateness["share"] == 1
             for lane in merge.lateness["lanes"]:
                 _add(totals.setdefault(tuple(lane["sequence"]), {}), lane["senders"])
-    lanes = [_told(table, lane, totals) for lane in lanes_of(compile_plan(table.schema))]
+    lanes = [_late_lane(table, lane, totals) for lane in lanes_of(compile_plan(table.schema))]
     return LateReport(begun, merges, counted, records, exact, lanes)
 
 
@@ -165,7 +165,7 @@ def _add(totals: dict[str, LateRecords], senders: Mapping[str, Any]) -> None:
         totals[name] = counts + totals[name] if name in totals else counts
 
 
-def _told(table: Table, lane: Lane, totals: Mapping[tuple[int, ...], Mapping[str, LateRecords]]) -> LateLane:
+def _late_lane(table: Table, lane: Lane, totals: Mapping[tuple[int, ...], Mapping[str, LateRecords]]) -> LateLane:
     ids = tuple(table.schema.by_name[name].id for name in lane.sequence)
     return LateLane(
         lane.sequence,
@@ -193,11 +193,11 @@ def parsed_since(text: str | None) -> datetime | None:
 
 
 MOST_WAITING: Final = 1_000  # merges; of more that come at once nothing is counted
-LOOK_SECONDS: Final = 1.0  # how soon it ends when it is told to
+LOOK_SECONDS: Final = 1.0  # how soon it ends after a stop is requested
 
 
 class LateCounting:
-    """Counts what came late in each merge that it is told of. Safe to share between threads."""
+    """Counts what came late in each merge that ``note`` gets. Safe to share between threads."""
 
     def __init__(self, database: CatalogDatabase, warehouse: Warehouse) -> None:
         self._database = database

@@ -96,7 +96,7 @@ def _batches(text: str) -> list[list[str]]:
 
 
 def _check_values(records: int, columns: int) -> None:
-    """Raise ``TooLarge`` for more than a page can tell."""
+    """Raise ``TooLarge`` for more than a page can show."""
     most = MOST_VALUES // columns
     if records > most:
         fix = "play fewer of them, or leave out columns"

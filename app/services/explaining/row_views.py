@@ -1,4 +1,4 @@
-"""All that a page about one row tells: how it came to be, as it was at some time, and what records would do to it."""
+"""All that a page about one row shows: how it came to be, as it was at some time, and what records would do to it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class NoRow:
 def view_row(
     database: CatalogDatabase, images: Images, table: Table, question: Question, tried: Sequence[Mapping[str, Any]] = ()
 ) -> RowView:
-    """Return what there is to tell of the row; ``tried`` are records without their key, and are not stored.
+    """Return all that is known of the row; ``tried`` are records without their key, and are not stored.
 
     Raise as ``explain_row`` does.
     """

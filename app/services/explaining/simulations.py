@@ -138,9 +138,9 @@ def merged_in_batches(plan: MergePlan, batches: Sequence[Sequence[Any]]) -> list
 
 def _merged(plan: MergePlan, key: Key, batches: Sequence[Sequence[State]], shown: Shown) -> dict[str, Any] | None:
     folded = [state for batch in batches if (state := combine_all(plan, batch)) is not None]
-    told = ShownFold(plan, combine_all(plan, folded), shown)
-    told.check(shown.key(key))
-    return told.visible()
+    fold = ShownFold(plan, combine_all(plan, folded), shown)
+    fold.check(shown.key(key))
+    return fold.visible()
 
 
 def _parsed(body: bytes) -> object:
@@ -173,8 +173,8 @@ def _simulate(
 ) -> list[SimulatedRow]:
     most = MOST_VALUES // len(plan.schema.columns)
     if len(records) > most:
-        told = f"of a table of {len(plan.schema.columns)} columns a simulation takes at most {most} records"
-        raise _too_large(f"{told}, this one has {len(records)}")
+        limit = f"of a table of {len(plan.schema.columns)} columns a simulation takes at most {most} records"
+        raise _too_large(f"{limit}, this one has {len(records)}")
     decoded = RecordDecoder(plan, check_of_first_records(plan, _known(plan, state_of))).decode(records)
     staged = _decoded_records(plan.schema, decoded)
     folds: dict[str, _Fold] = {}
@@ -226,22 +226,22 @@ class _Fold:
     def __init__(self, plan: MergePlan, key: Key, state: Mapping[str, Any] | None, shown: Shown) -> None:
         self.key, self.shown = key, shown
         # A total may leave its type and come back: it is checked once, at the end (merge-semantics §5.1).
-        self.told = ShownFold(plan, state, shown, strict=False)
-        self.before = self.told.visible()
+        self.fold = ShownFold(plan, state, shown, strict=False)
+        self.before = self.fold.visible()
         self.steps: list[SimulatedStep] = []
 
     def step(self, position: int, record: Record | None) -> int:
         """Fold one record; None is a record that the table ignores. Returns about how many bytes the row takes then."""
         if record is None:
-            row = self.told.visible()
+            row = self.fold.visible()
             ignored = "ignored: the table drops this row kind (ignore-delete or ignore-update-before)"
             self.steps.append(SimulatedStep(position, None, row, row, [], ignored))
             return size_of(row)
-        step = self.told.step(record)
+        step = self.fold.step(record)
         self.steps.append(SimulatedStep(position, record.kind.text, step.before, step.after, step.columns))
         return size_of(step.after)
 
     def row(self) -> SimulatedRow:
         """Return what became of the key. Raise ``Conflict`` for a total that ends outside its column's type."""
-        self.told.check(self.shown.key(self.key))
-        return SimulatedRow(self.shown.key(self.key), self.before, self.told.visible(), self.steps)
+        self.fold.check(self.shown.key(self.key))
+        return SimulatedRow(self.shown.key(self.key), self.before, self.fold.visible(), self.steps)

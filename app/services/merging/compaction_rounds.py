@@ -1,4 +1,4 @@
-"""Rounds: small compactions of several tables share a job; each has a commit of its own."""
+"""Rounds: small compactions of several tables share a job; each is committed separately."""
 
 from __future__ import annotations
 

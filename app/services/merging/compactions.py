@@ -1,4 +1,4 @@
-"""Compactions: runs combined by the table's policy or on request, beside its merges, committed by compare-and-swap."""
+"""Compactions: runs combined by the table's policy or on request, during its merges, committed by compare-and-swap."""
 
 from __future__ import annotations
 

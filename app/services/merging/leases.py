@@ -73,7 +73,7 @@ def run_leased(lease: Lease, work: Callable[[ClaimedTask, Lease], Done]) -> None
         lease.tag = job_tag()
         outcome, done = _run(lease, work)
         here.set_attributes({"keyfold.outcome": outcome, "keyfold.rows": done.rows, "keyfold.records": done.records})
-        tell(lease, outcome, done, time.monotonic() - began)
+        log_outcome(lease, outcome, done, time.monotonic() - began)
 
 
 def _run(lease: Lease, work: Callable[[ClaimedTask, Lease], Done]) -> tuple[TaskOutcome, Done]:
@@ -94,18 +94,18 @@ def _run(lease: Lease, work: Callable[[ClaimedTask, Lease], Done]) -> tuple[Task
         return TaskOutcome.FAILED, waiting
 
 
-def tell(lease: Lease, outcome: TaskOutcome, done: Done, seconds: float) -> None:
-    """Count a task that is over, and have one line of it in the log."""
+def log_outcome(lease: Lease, outcome: TaskOutcome, done: Done, seconds: float) -> None:
+    """Count a task that is over, and log one line about it."""
     claimed, metrics = lease.claimed, lease.site.database.metrics
     kind = claimed.task.kind.value
     metrics.observe(Counted.TASK_SECONDS, seconds, kind, outcome)
     metrics.count(Counted.TASK_ROWS, kind, outcome, amount=done.rows)
     metrics.count(Counted.TASK_RECORDS, kind, outcome, amount=done.records)
-    told = {"outcome": outcome.value, "seconds": round(seconds, 3), "rows": done.rows, "records": done.records}
+    fields = {"outcome": outcome.value, "seconds": round(seconds, 3), "rows": done.rows, "records": done.records}
     logger.info(
         "%s %s of %s %s: %d records, %d rows, %.2f s",
         *(kind, claimed.task.id, claimed.table.full_name, outcome, done.records, done.rows, seconds),
-        extra=told,
+        extra=fields,
     )
 
 
@@ -120,7 +120,7 @@ _NEXT: Mapping[TaskKind, str] = {
 
 
 def failure_text(error: Exception, kind: TaskKind) -> str:
-    """Return what a failed task tells its table's users: the first line, and what happens next."""
+    """Return what users of a table see of its failed task: the first line of the error, and what happens next."""
     of_store = reason_of_store(error) if isinstance(error, OSError) else None
     message = error.message if isinstance(error, KeyfoldError) else of_store or str(error)
     if isinstance(error, OSError) and error.errno in NO_ROOM:
@@ -151,7 +151,7 @@ def _record_failure(
 
 
 class Lease:
-    """The lease of one task, renewed from a thread of its own while the executor works; ``tag`` stops its jobs."""
+    """The lease of one task, renewed from a separate thread while the executor works; ``tag`` stops its jobs."""
 
     def __init__(self, site: MergeSite, claimed: ClaimedTask) -> None:
         self.site = site

@@ -50,7 +50,7 @@ def choose(waiting: Sequence[WaitingMerge], places: int) -> Choice:
 
 def fits_a_round(one: WaitingMerge) -> bool:
     """Return whether a merge may share its job: it is small, and one job is all that it needs. A changelog that is
-    looked up needs another one, and so do totals that only the keys tell.
+    looked up needs another one, and so do totals that only the keys show.
     """
     schema = one.table.schema
     small = 0 < one.records <= SMALL_RECORDS and one.size_bytes <= ROUND_BYTES

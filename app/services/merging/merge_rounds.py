@@ -17,7 +17,7 @@ from app.core.table.history import Run, Snapshot
 from app.files.writable import check_not_gone
 from app.kernel.tasks import Job, Result
 from app.services.merging.compactions import request_due_compactions
-from app.services.merging.leases import Done, Lease, kept, tell
+from app.services.merging.leases import Done, Lease, kept, log_outcome
 from app.services.merging.merges import PlannedMerge, folded_by, plan_merge, totals_surely_fit
 from app.services.shared.executor import MergeSite
 from app.telemetry.entries import TaskOutcome
@@ -56,19 +56,19 @@ def run_round(site: MergeSite, leases: Sequence[Lease]) -> list[Lease]:
             snapshots = _committed(site, [*folded.values()])
         done = [lease for lease in leases if lease.claimed.task.id in snapshots]
         for lease in done:
-            _tell_done(lease, folded[lease], time.monotonic() - began)
+            _log_merged(lease, folded[lease], time.monotonic() - began)
     for lease in leases:
         if lease.claimed.task.id not in snapshots and not lease.handed_back:
             lease.hand_back()
     return done
 
 
-def _tell_done(lease: Lease, folded: FoldedMerge, seconds: float) -> None:
+def _log_merged(lease: Lease, folded: FoldedMerge, seconds: float) -> None:
     claimed = lease.claimed
     ids = {"merge": claimed.task.id, "table": claimed.table.id}
     done: dict[str, str | int] = {"outcome": TaskOutcome.SUCCEEDED, "rows": folded.rows, "records": folded.records}
     with about(**ids), span("merge", {**ids, "table": claimed.table.full_name, **done}):
-        tell(lease, TaskOutcome.SUCCEEDED, Done(folded.rows, folded.records), seconds)
+        log_outcome(lease, TaskOutcome.SUCCEEDED, Done(folded.rows, folded.records), seconds)
 
 
 def _folded(site: MergeSite, leases: Sequence[Lease]) -> dict[Lease, FoldedMerge]:

@@ -166,7 +166,7 @@ def plan_merge(site: MergeSite, claimed: ClaimedTask) -> PlannedMerge:
     batches, older = filled_batches(claimed), claimed.base.runs if claimed.base else ()
     written_under = {batch.schema_id for batch in batches} | {run.schema_id for run in older}
     plan = plan_of(site, claimed.table, written_under)
-    # A folder of its own for every try: a worker that lost its lease may still be writing.
+    # A new folder for every try: a worker that lost its lease may still be writing.
     output = uuid.uuid4().hex
     keeps_input = claimed.table.schema.parsed["changelog-producer"] is ChangelogProducer.INPUT
     return PlannedMerge(claimed, plan, output, plan.merge(batches, output, output if keeps_input else None))

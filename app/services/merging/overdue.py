@@ -1,4 +1,4 @@
-"""Which tables miss their ``merge.max-staleness``: told when asked, and in the log when it begins and when it ends."""
+"""Which tables miss their ``merge.max-staleness``: on request, and in the log when it begins and when it ends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Seen:
     worst: Overdue
     looks: int
     last_at: float
-    told: bool = False
+    warned: bool = False
 
 
 class OverdueWatch(Repeated):
@@ -55,9 +55,9 @@ class OverdueWatch(Repeated):
         now = self._clock()
         self._note(found, now)
         for table_id, seen in [*self._seen.items()]:
-            if seen.told and now - seen.last_at >= ENDED_SECONDS:
-                logger.info("%s is merged in time again: it was overdue by up to %.0f s", *_told(seen.worst))
-            if now - seen.last_at >= (ENDED_SECONDS if seen.told else LOOK_SECONDS / 2):
+            if seen.warned and now - seen.last_at >= ENDED_SECONDS:
+                logger.info("%s is merged in time again: it was overdue by up to %.0f s", *_name_and_delay(seen.worst))
+            if now - seen.last_at >= (ENDED_SECONDS if seen.warned else LOOK_SECONDS / 2):
                 del self._seen[table_id]
 
     def _note(self, found: Sequence[Overdue], now: float) -> None:
@@ -65,11 +65,11 @@ class OverdueWatch(Repeated):
             seen = self._seen.setdefault(one.table.id, _Seen(one, 0, now))
             seen.looks, seen.last_at = seen.looks + 1, now
             seen.worst = max(seen.worst, one, key=lambda each: each.by)
-            if seen.looks >= BEGUN_LOOKS and not seen.told:
-                seen.told = True
+            if seen.looks >= BEGUN_LOOKS and not seen.warned:
+                seen.warned = True
                 text = "%s is overdue: its oldest batch waits %.0f s longer than merge.max-staleness: %s"
-                logger.warning(text, *_told(one), one.explained)
+                logger.warning(text, *_name_and_delay(one), one.explained)
 
 
-def _told(one: Overdue) -> tuple[str, float]:
+def _name_and_delay(one: Overdue) -> tuple[str, float]:
     return one.table.full_name, one.by.total_seconds()

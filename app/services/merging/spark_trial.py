@@ -1,7 +1,7 @@
 """A trial of a Spark Connect server: a small table, merged and compacted by its Python workers and by this process.
 
-Servers that speak Spark's protocol are not all Spark, and workers elsewhere have packages of their own. What they lack
-or do otherwise is said before anything is merged.
+Servers that speak Spark's protocol are not all Spark, and workers elsewhere may have other packages. What they lack or
+do otherwise is reported before anything is merged.
 """
 
 from __future__ import annotations

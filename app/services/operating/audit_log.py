@@ -21,11 +21,11 @@ TAIL_BYTES: Final = 2**18
 
 
 class AuditLog:
-    """Lines of JSON to ``destination``: ``stdout``, ``stderr`` or a file, which only its owner may read. A file that
-    was moved away is made again, so that anyone who rotates it need tell no one. Any number of processes may write to
-    one.
+    """Lines of JSON to ``destination``: ``stdout``, ``stderr`` or a file, which only its owner may read.
 
-    A line that cannot be written is told to the service's own log, and the request continues.
+    A file that was moved away is made again: rotation needs no signal. Any number of processes may write to one.
+
+    A line that cannot be written goes to the service's own log, and the request continues.
     """
 
     def __init__(self, destination: str) -> None:
@@ -40,35 +40,35 @@ class AuditLog:
     def write(self, **members: object) -> None:
         """One line: the time, and ``members`` that are not None. Never a token's text, never a value of a row."""
         time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        line = {"time": time, **{name: told for name, told in members.items() if told is not None}}
+        line = {"time": time, **{name: value for name, value in members.items() if value is not None}}
         # Escaped: half a surrogate pair, which a path may hold, has no UTF-8.
         record = logging.makeLogRecord({"msg": json.dumps(line, separators=(",", ":"))})
         try:
             self._lines.handle(record)
         except OSError:  # a file that was moved away and cannot be made again
-            _tell_failure(record)
+            _log_failure(record)
 
     def close(self) -> None:
         """End it."""
         self._lines.close()
 
 
-def _tell_failure(record: logging.LogRecord) -> None:
+def _log_failure(record: logging.LogRecord) -> None:
     logger.exception("a line of the audit log could not be written: %s", record.msg)
 
 
-class _TellsFailures(logging.Handler):
+class _LogsFailures(logging.Handler):
     """Says what could not be written to the log of the service."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's name
-        _tell_failure(record)
+        _log_failure(record)
 
 
-class _Stream(_TellsFailures, logging.StreamHandler[Any]):
+class _Stream(_LogsFailures, logging.StreamHandler[Any]):
     pass
 
 
-class _File(_TellsFailures, WatchedFileHandler):
+class _File(_LogsFailures, WatchedFileHandler):
     def _open(self) -> TextIOWrapper:
         return open(self.baseFilename, "a", encoding=self.encoding, opener=_private)
 

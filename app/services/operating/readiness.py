@@ -33,7 +33,7 @@ _SILENT = _Found("it does not answer in time")
 
 class Conditions:
     """Whether the catalog answers and is at this program's newest migration, and whether the warehouse can be written:
-    a small file is. Each is looked at by itself, for what hangs tells nothing about the other.
+    a small file is. Each is looked at by itself, for one that hangs shows nothing about the other.
     """
 
     def __init__(

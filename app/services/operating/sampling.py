@@ -31,7 +31,7 @@ class Sampler(Repeated):
         self._hour.note(self._clock(), [*told_of_processes(self._hour.metrics.lives()), *self._staged()])
 
     def _pause(self) -> float:
-        """Until the next one is due; the first is, so that what happens from then on is told."""
+        """Return the seconds until the next sample is due: the first at once, so that changes from then on show."""
         return SAMPLE_SECONDS - self._clock() % SAMPLE_SECONDS if self._begun else 0.0
 
     def _staged(self) -> Iterator[Told]:

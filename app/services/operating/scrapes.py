@@ -39,18 +39,18 @@ def look_around(
     when tokens and the certificate in ``chain`` expire, the images of this machine and the room on its disks. A catalog
     that does not answer says only that.
     """
-    told = [*_images(images), *_rooms(warehouse, images), *certificate_told(chain)]
+    readings = [*_images(images), *_rooms(warehouse, images), *certificate_expiry(chain)]
     try:
         with database.reading() as repository:
             areas, failing = staged_areas(repository, most_tables), repository.stats.failing_tables()
             waiting = Told(Asked.WAITING_TABLES, (), repository.stops.count())
-            told += [*_troubles(repository), *_ages(repository)]
-            told += [Told(Asked.PUBLISHED_BEHIND, (form,), age) for form, age in seconds_behind(repository).items()]
+            readings += [*_troubles(repository), *_ages(repository)]
+            readings += [Told(Asked.PUBLISHED_BEHIND, (form,), age) for form, age in seconds_behind(repository).items()]
             late = overdue_tables(repository, spark_answers=database.metrics.spark in SPARK_SERVES)
     except KeyfoldError:
-        return [*told, Told(Asked.CATALOG_UP, (), 0.0)]
+        return [*readings, Told(Asked.CATALOG_UP, (), 0.0)]
     troubled = [Told(Asked.FAILING_TABLES, (), failing), waiting, *_overdue(late)]
-    return [*told, Told(Asked.CATALOG_UP, (), 1.0), *troubled, *areas]
+    return [*readings, Told(Asked.CATALOG_UP, (), 1.0), *troubled, *areas]
 
 
 def staged_areas(repository: Repository, most_tables: int) -> list[Told]:
@@ -77,7 +77,7 @@ def _ages(repository: Repository) -> Iterator[Told]:
         yield Told(Asked.EXPIRES_SECONDS, ("token",), (expiry - now).total_seconds())
 
 
-def certificate_told(chain: Path | None) -> list[Told]:
+def certificate_expiry(chain: Path | None) -> list[Told]:
     """Return when the certificate in a PEM file expires; nothing without one, or while the file cannot be read."""
     if chain is None:
         return []

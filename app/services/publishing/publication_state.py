@@ -23,7 +23,7 @@ _TRINO_TOKEN: Final = {"security": "OAUTH2", "oauth2.token": _TOKEN}
 
 @dataclass(frozen=True)
 class Asked:
-    """Who asks: the URL of this service, as the caller knows it, and whether it takes a token."""
+    """The request: the URL of this service, as the caller knows it, and whether it takes a token."""
 
     service: str
     with_token: bool
@@ -102,7 +102,7 @@ _FOLLOWING: Mapping[Next, Callable[[int], str | None]] = {
 
 
 def _delta(warehouse: Warehouse, table: Table, _: PublishedVersion, __: Asked) -> dict[str, str]:
-    """Delta's readers are told the folder, whatever the table's name."""
+    """Return what Delta's readers need: the folder, independent of the table's name."""
     folder = table_folder(table.id)
     place = warehouse.path(*folder) if warehouse.local else warehouse.uri(*folder)
     schema, name = _text(table.database), _text(table.name)
@@ -117,7 +117,7 @@ def _delta(warehouse: Warehouse, table: Table, _: PublishedVersion, __: Asked) -
 
 
 def _iceberg(warehouse: Warehouse, table: Table, newest: PublishedVersion, asked: Asked) -> dict[str, str]:
-    """Iceberg's readers are told the catalog; one that has none reads the metadata of the newest version."""
+    """Return what Iceberg's readers need: the catalog. One that has none reads the metadata of the newest version."""
     uri = f"{asked.service.rstrip('/')}/iceberg"
     in_sql, in_spark = (f"keyfold.{_name(table.database, q)}.{_name(table.name, q)}" for q in ('"', "`"))
     names = f"({_literal(table.database)}, {_literal(table.name)})"

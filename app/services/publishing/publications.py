@@ -38,8 +38,8 @@ _Place = tuple[str, Format]  # a table by its id, and a form that it is publishe
 
 
 class Publisher:
-    """Writes the files that versions lack, for one worker. A table whose files cannot be written is told and tried
-    again later; the others go on.
+    """Writes the files that versions lack, for one worker. A failure to write the files of a table is logged and
+    retried later; other tables do not wait.
     """
 
     def __init__(
@@ -89,13 +89,13 @@ class Publisher:
 
     @contextmanager
     def _trying(self, place: _Place) -> Iterator[None]:
-        """What fails within the block is told and tried again later; it is no failure that the table is gone."""
+        """Log a failure within the block, to be retried later; it is no failure that the table is gone."""
         try:
             with suppress(NotFound):
                 yield
-        except Exception as error:  # whatever it is, other tables do not wait for it
+        except Exception as error:  # of any kind: other tables do not wait for it
             self._database.metrics.count(Counted.UPKEEP_FAULTS, Upkeep(place[1].value))
-            _tell(place, error)
+            _log_failure(place, error)
             self._not_before[place] = self._clock() + RETRY_SECONDS
         else:
             self._not_before.pop(place, None)
@@ -183,7 +183,7 @@ def keep_published(database: CatalogDatabase, warehouse: Warehouse, tables: Sequ
     return forgotten
 
 
-def _tell(place: _Place, error: Exception) -> None:
+def _log_failure(place: _Place, error: Exception) -> None:
     known = isinstance(error, (KeyfoldError, OSError))
     reason = reason_of(error) if isinstance(error, OSError) else str(error)
     table_id, form = place

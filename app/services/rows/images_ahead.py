@@ -42,7 +42,7 @@ class ImagesAhead(Repeated):
         self._seen: dict[str, View] = {}
 
     def look(self) -> None:
-        """Ask for the images of what was committed since; the catalog is read only if marks tell of a change."""
+        """Ask for the images of what was committed since; the catalog is read only if marks show a change."""
         now = self._clock()
         self._asked.update(dict.fromkeys(self._views.asked(), now))
         self._asked = {name: at for name, at in self._asked.items() if at >= now - RECENT_SECONDS}

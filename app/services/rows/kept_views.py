@@ -26,7 +26,7 @@ MOST_TABLES = 10_000
 MOST_COLUMNS = 200_000  # of all tables of which there is a view, but for one that alone has more
 MOST_BYTES = 256 * 2**20
 FAILED_SECONDS = 1.0  # how soon a staged batch that was damaged is read again
-LISTEN_SECONDS = 1.0  # also how often the catalog is asked what no process told of
+LISTEN_SECONDS = 1.0  # also how often the catalog is asked for changes without a mark
 Name = tuple[str, str]  # of the database and of the table
 
 
@@ -79,7 +79,7 @@ class Views:
         self._asked: set[Name] = set()
         self._turns: defaultdict[Name, threading.Lock] = defaultdict(threading.Lock)
         self._closed = threading.Event()
-        # What a process that was killed between its commit and its mark did not tell.
+        # Finds the changes of a process that was killed between its commit and its mark.
         self._comparing = Repeated("views-poll", self.compare, lambda: LISTEN_SECONDS)
         self._listening = threading.Thread(target=self._listen, name="views-listen", daemon=True)
 
@@ -245,7 +245,7 @@ class Views:
         if notifications is None:
             return
         try:
-            self._database.marks.change_all()  # no one told what came before
+            self._database.marks.change_all()  # commits before it were not notified
             while not self._closed.is_set():
                 for table_id in notifications.within(LISTEN_SECONDS):
                     if table_id == EVERYTHING:

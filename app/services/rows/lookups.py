@@ -92,8 +92,8 @@ def row_of(
 ) -> FoundRow:
     """Return the row whose key values are ``texts`` in primary-key order; ``version`` is what ``view`` was asked as.
 
-    Raise ``Invalid`` for a key or columns that the schema does not have, and ``NotFound`` (ROW_NOT_FOUND), which tells
-    a deleted row from one never written.
+    Raise ``Invalid`` for a key or columns that the schema does not have, and ``NotFound`` (ROW_NOT_FOUND), which says
+    whether the row was deleted or never written.
     """
     found = find(view, images, key_from_text(view.table.schema, texts), wanted_columns(view, columns))
     waits = _waiting(view, images.warehouse, found.key) if found.body is None else None

@@ -31,7 +31,7 @@ from app.telemetry.entries import Counted
 
 _FEWER = "ask for fewer keys at a time, or for fewer columns"
 Made = TypeVar("Made")
-Told = Answer | bytes
+ImageAnswer = Answer | bytes
 """What images say of a key: of a row perhaps its JSON alone."""
 
 
@@ -97,8 +97,8 @@ def found_as_json(images: Images, asked: AskedKeys) -> bytes:
         bodies = [None if body is None else body_as_text(schema, body) for body in bodies]
         texts = [_texts_of(entry[0], one) for entry, one in zip(schema.key_types, texts, strict=True)]
     rows = [bodies[place] for place in wanted.places]
-    told = [miss % one[:-1] if one[-1] is None else hit % one for one in zip(*texts, rows, strict=True)]
-    return b'{"rows":[%b],"snapshotId":%b}' % (b",".join(told), to_json(asked.view.snapshot_id))
+    items = [miss % one[:-1] if one[-1] is None else hit % one for one in zip(*texts, rows, strict=True)]
+    return b'{"rows":[%b],"snapshotId":%b}' % (b",".join(items), to_json(asked.view.snapshot_id))
 
 
 def _texts_of(data_type: DataType, numbers: list[bytes]) -> list[bytes]:
@@ -168,7 +168,7 @@ def _rows_of(view: View, images: Images, source: Source, keys: Sequence[Key], re
     return rows_of_keys(source, found, of_keys, keys, tokens)
 
 
-def _of_both(plan: MergePlan, older: Told, newer: Told | None) -> Told | None:
+def _of_both(plan: MergePlan, older: ImageAnswer, newer: ImageAnswer | None) -> ImageAnswer | None:
     """As ``answer_of_both``; None also where an image does not say it."""
     answers = [Answer(one, True) if isinstance(one, bytes) else one for one in (older, newer)]
     return None if answers[0] is None or answers[1] is None else answer_of_both(plan, answers[0], answers[1])
@@ -209,64 +209,64 @@ def _in_pieces(
     keys: Sequence[Key],
     texts: Sequence[bytes],
     made: Callable[[Mapping[str, Any] | None], Made],
-) -> Iterator[Told | Made]:
+) -> Iterator[ImageAnswer | Made]:
     """Return the answer for each key: what images say, finished bytes where one run alone has it or its row wins whole,
     else what is ``made`` of its state row.
     """
 
-    def read_all(some: Sequence[Key], their: Sequence[bytes], read: ReadBytes | None) -> Iterator[Told | Made]:
-        told = _told(view, images, some, their, read)
-        combined = [some[place] for place, one in enumerate(told) if one is None]
+    def read_all(some: Sequence[Key], their: Sequence[bytes], read: ReadBytes | None) -> Iterator[ImageAnswer | Made]:
+        answers = _image_answers(view, images, some, their, read)
+        combined = [some[place] for place, one in enumerate(answers) if one is None]
         states = states_of(view, images, combined, read)
         images.metrics.count(Counted.LOOKED_UP, "many", "miss", amount=len(combined))
         images.metrics.count(Counted.LOOKED_UP, "many", "hit", amount=len(some) - len(combined))
-        return (made(next(states)) if one is None else one for one in told)
+        return (made(next(states)) if one is None else one for one in answers)
 
     return _pieces(keys, read_all, texts)
 
 
-def _told(
+def _image_answers(
     view: View, images: Images, keys: Sequence[Key], texts: Sequence[bytes], read: ReadBytes | None
-) -> list[Told | None]:
-    """Return what images say of each key; None where only state rows tell."""
+) -> list[ImageAnswer | None]:
+    """Return what images say of each key; None where only state rows have the answer."""
     tokens = tokens_of_keys(view.table.schema, keys)
     staged = (place for place, token in enumerate(tokens.tolist()) if view.may_be_staged(token)) if view.stages else ()
-    told: list[Told | None] = [ABSENT] * len(keys)
+    answers: list[ImageAnswer | None] = [ABSENT] * len(keys)
     for place in staged:
-        told[place] = None
+        answers[place] = None
     for run, places in runs_of(view, keys, view.deciding or view.runs):
-        _ask(view, images, run, _Asked(tokens, texts, told, read), places)
-    return told
+        _ask(view, images, run, _Query(tokens, texts, answers, read), places)
+    return answers
 
 
-class _Asked(NamedTuple):
-    """Keys, as tokens and texts, and what has been told of each; None where only state rows tell."""
+class _Query(NamedTuple):
+    """Keys, as tokens and texts, and the answer for each so far; None where only state rows have it."""
 
     tokens: Tokens
     texts: Sequence[bytes]
-    told: list[Told | None]
+    answers: list[ImageAnswer | None]
     read: ReadBytes | None
 
 
-def _ask(view: View, images: Images, run: Run, asked: _Asked, places: Sequence[int]) -> None:
-    """Ask a run for those of its keys of which it is not yet known what the answer is, and note what it tells."""
-    told = asked.told
+def _ask(view: View, images: Images, run: Run, query: _Query, places: Sequence[int]) -> None:
+    """Ask a run for those of its keys whose answer is not known yet, and note its answers."""
+    known = query.answers
     if view.deciding is None:
-        wanted = places if None not in told else [place for place in places if told[place] is not None]
+        wanted = places if None not in known else [place for place in places if known[place] is not None]
     else:
-        wanted = [place for place in places if told[place] is ABSENT]
+        wanted = [place for place in places if known[place] is ABSENT]
     written = view.readable[run.schema_id]
     if not wanted:
         return
     if written is None:
-        answers: Sequence[Told | None] = [None] * len(wanted)
+        answers: Sequence[ImageAnswer | None] = [None] * len(wanted)
     else:
-        every = len(wanted) == len(told)
-        keys = (asked.tokens, asked.texts) if every else (asked.tokens[wanted], [asked.texts[one] for one in wanted])
-        answers = images.answers(view.table.id, run, written, view.plan, *keys, asked.read)
+        every = len(wanted) == len(known)
+        keys = (query.tokens, query.texts) if every else (query.tokens[wanted], [query.texts[one] for one in wanted])
+        answers = images.answers(view.table.id, run, written, view.plan, *keys, query.read)
     for place, answer in zip(wanted, answers, strict=True):
-        before = told[place]
+        before = known[place]
         if before is ABSENT:
-            told[place] = answer
+            known[place] = answer
         elif answer is not ABSENT and before is not None:
-            told[place] = _of_both(view.plan, before, answer)
+            known[place] = _of_both(view.plan, before, answer)

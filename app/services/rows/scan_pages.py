@@ -127,8 +127,8 @@ class PageToken:
     @property
     def text(self) -> str:
         """As clients send it back."""
-        told = [*(getattr(self, name) for name in _MEMBERS), *self.place]
-        return base64.urlsafe_b64encode(json.dumps(told, separators=(",", ":")).encode()).decode().rstrip("=")
+        members = [*(getattr(self, name) for name in _MEMBERS), *self.place]
+        return base64.urlsafe_b64encode(json.dumps(members, separators=(",", ":")).encode()).decode().rstrip("=")
 
 
 _MEMBERS = ("table_id", "snapshot_id", "schema_id", "first", "last", "staged", "filters")
@@ -138,15 +138,15 @@ _TYPES = (str, int, int, int, int, int, str, int, int, int)
 def read_token(text: str) -> PageToken:
     """Return the token whose text it is. Raise ``Invalid`` for one that no page gave."""
     try:
-        told = json.loads(base64.urlsafe_b64decode(text[:_LONGEST_TOKEN] + "=" * (-len(text) % 4)))
+        members = json.loads(base64.urlsafe_b64decode(text[:_LONGEST_TOKEN] + "=" * (-len(text) % 4)))
     except (ValueError, RecursionError) as error:
         raise _no_token(text) from error
-    if not isinstance(told, list) or [type(one) for one in told] != list(_TYPES):
+    if not isinstance(members, list) or [type(one) for one in members] != list(_TYPES):
         raise _no_token(text)
-    numbers = [one for one in told if isinstance(one, int)]
-    if any(not -(2**63) <= one <= _LARGEST for one in numbers) or min(*told[1:6], told[7], told[9]) < 0:
+    numbers = [one for one in members if isinstance(one, int)]
+    if any(not -(2**63) <= one <= _LARGEST for one in numbers) or min(*members[1:6], members[7], members[9]) < 0:
         raise _no_token(text)
-    table_id, snapshot, schema, first, last, staged, filters, *place = told
+    table_id, snapshot, schema, first, last, staged, filters, *place = members
     return PageToken(table_id, snapshot, schema, first, last, staged, filters, Place(*place))
 
 

@@ -1,6 +1,4 @@
-"""How large one answer may be: anyone who asks for more is told to ask for less before the memory is taken
-(docs/sizing.md, Bounds).
-"""
+"""How large one answer may be: a request for more is rejected before the memory is taken (docs/sizing.md, Bounds)."""
 
 from __future__ import annotations
 

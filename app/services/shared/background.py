@@ -1,4 +1,4 @@
-"""What a process does again and again beside its requests."""
+"""What a process does again and again, apart from its requests."""
 
 from __future__ import annotations
 

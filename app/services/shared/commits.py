@@ -20,7 +20,7 @@ def commit_on_current(
 ) -> T | None:
     """Return what the commit that ``prepare`` makes of the table's current snapshot returns; None where it makes none.
 
-    ``prepare`` reads, the commit writes, each in a transaction of its own. Raise what they raise, but a ``Conflict``
+    ``prepare`` reads, the commit writes, each in a separate transaction. Raise what they raise, but a ``Conflict``
     of the commit only if the current snapshot is still the same, or after ``COMMIT_TRIES`` tries.
     """
     for _ in range(COMMIT_TRIES):

@@ -40,9 +40,9 @@ def read_again(read: Callable[[], Read]) -> Read:
     return read()
 
 
-def told(database: CatalogDatabase, error: DamagedFile) -> KeyfoldError:
-    """Return what a caller that met ``error`` is told: the damage, which is noted, or that the file was removed
-    meanwhile.
+def failure_of(database: CatalogDatabase, error: DamagedFile) -> KeyfoldError:
+    """Return the failure that a request reports after ``error``: the damage, which is noted, or that the file was
+    removed meanwhile.
     """
     try:
         if not noted(database, error) and error.missing:
@@ -63,7 +63,7 @@ def noted(database: CatalogDatabase, error: DamagedFile) -> bool:
 
 
 def note(database: CatalogDatabase, found: Sequence[DamagedFile]) -> None:
-    """Keep what was found, for ``list_damage``, and tell the log."""
+    """Keep what was found, for ``list_damage``, and log it."""
     for error in found:
         logger.error("%s", error.message)
     with database.transaction(wakes=False) as repository:

@@ -37,7 +37,7 @@ class PageRequest:
 
     @property
     def and_one_more(self) -> int:
-        """How many items to look for: one more than fit tells that there is a next page."""
+        """How many items to look for: one more than fit shows that there is a next page."""
         return self.limit + 1
 
 

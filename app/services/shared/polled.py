@@ -15,9 +15,10 @@ T = TypeVar("T")
 
 
 class Refreshed(Generic[T]):
-    """What ``look`` answered last: it is called again, in a thread of its own and never twice at once, when somebody
-    asks and its answer is older than ``seconds``. The caller waits for it ``patience_seconds`` at most; a catalog or a
-    disk that hangs holds that one thread and no one else.
+    """What ``look`` answered last.
+
+    A call calls it again when its answer is older than ``seconds``, in a separate thread and never twice at once. The
+    caller waits for it ``patience_seconds`` at most; a catalog or a disk that hangs holds that one thread only.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ class _Window:
 class Rate:
     """At most ``most`` events of a key within a minute of its first one; None for any number.
 
-    ``clock`` tells seconds that never go back.
+    ``clock`` gives seconds that never go back.
     """
 
     def __init__(self, most: int | None, clock: Callable[[], float] = time.monotonic) -> None:

@@ -36,7 +36,7 @@ def members_unavailable(row: Mapping[str, Any], placeholder: str) -> Sequence[st
     return [
         name
         for name, value in row.items()
-        # Most are texts and numbers: these are told apart without a call.
+        # Most are texts and numbers: these are decided without a call.
         if (value in texts if type(value) is str else type(value) in _NESTED and holds_unavailable(value, placeholder))
     ]
 

@@ -55,11 +55,11 @@ def guessed(name: str, sample: str) -> Guess:
     """
     records = _records(sample)
     _check_depth(records)
-    told = _members(records)
-    told.pop(KIND_MEMBER, None)
-    if not told:
+    members = _members(records)
+    members.pop(KIND_MEMBER, None)
+    if not members:
         raise Invalid("the records have no columns; paste some that have")
-    columns = [_column(name, values, len(records)) for name, values in told.items()]
+    columns = [_column(name, values, len(records)) for name, values in members.items()]
     key = _key(columns, records)
     fields = [
         {"id": place, "name": one.name, "type": f"{one.type} NOT NULL" if one.name == key else one.type}
@@ -231,10 +231,10 @@ def _key(columns: Sequence[GuessedColumn], records: Sequence[Mapping[str, Any]])
 
 
 def _options(records: Sequence[Mapping[str, Any]], key: str) -> dict[str, str]:
-    """Return a partial update where records of one key tell different columns."""
+    """Return a partial update where records of one key have values in different columns."""
     again = any(count > 1 for count in Counter(str(record.get(key)) for record in records).values())
-    told = {frozenset(name for name, value in record.items() if value is not None) for record in records}
-    if not again or len(told) < 2:
+    name_sets = {frozenset(name for name, value in record.items() if value is not None) for record in records}
+    if not again or len(name_sets) < 2:
         return {}
     absent = {frozenset(record) for record in records}
     return {"merge-engine": "partial-update"} | ({"record.absent-columns": "unchanged"} if len(absent) > 1 else {})

@@ -25,7 +25,7 @@ class KindRule:
 
 @dataclass(frozen=True)
 class ColumnRule:
-    """The rule of one column in words; ``depends_on_arrival``: arrival alone orders what it tells apart."""
+    """The rule of one column in words; ``depends_on_arrival``: arrival alone orders its records."""
 
     column: str
     rule: str
@@ -71,8 +71,8 @@ def _kind_rule(plan: MergePlan, kind: RowKind) -> KindRule:
     if whole is not None:
         return KindRule(kind.text, "refused", whole.reason, whole.fix)
     if refusals:
-        told = "; ".join(sorted({f"{_of_which(refusal)}: {refusal.reason}" for refusal in refusals}))
-        return KindRule(kind.text, "accepted", f"refused {told}", refusals[0].fix)
+        reasons = "; ".join(sorted({f"{_of_which(refusal)}: {refusal.reason}" for refusal in refusals}))
+        return KindRule(kind.text, "accepted", f"refused {reasons}", refusals[0].fix)
     return KindRule(kind.text, "accepted")
 
 

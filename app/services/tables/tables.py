@@ -39,8 +39,8 @@ from app.files.layout import Warehouse, table_folder
 from app.services.publishing.publications import follow_alter
 from app.services.shared.pages import Page, PageRequest, fitting, like, page_of
 
-# Paimon's clients show these among a table's options and send them back in the schema of the next table. Only they are
-# told the last one (docs/decisions/0030).
+# Paimon's clients show these among a table's options and send them back in the schema of the next table. Only they
+# get the last one (docs/decisions/0030).
 ECHOED_OPTIONS = frozenset({"owner", "createdAt", "createdBy", "updatedAt", "updatedBy", "query-auth.enabled"})
 DEEPEST_TYPE = 50
 Check = Callable[[Table], None]
@@ -105,7 +105,7 @@ def validate_table(name: str, body: Mapping[str, Any], bounds: SchemaBounds = DE
     """Return the schema of a table to create; looks at nothing but the request.
 
     Raise ``Invalid`` with every fault of name, schema and options; pointers are into ``{identifier, schema}``. Of a
-    schema beyond ``bounds`` nothing else is told, for it is not read.
+    schema beyond ``bounds`` nothing else is reported, for it is not read.
     """
     _check_size(body, bounds)
     faults = [*name_violations(name, "/identifier/object", "table"), *_text_violations(body, "/schema")]
@@ -169,7 +169,7 @@ def _in_schema(violations: Iterable[Violation]) -> Iterator[Violation]:
 
 
 def _unreadable_options(body: Mapping[str, Any]) -> tuple[Violation, ...]:
-    """Return the options that are wrong whatever the columns' types and keys are.
+    """Return the options that are wrong with any types and keys of the columns.
 
     How options go with columns cannot be judged while the columns are wrong; only their names count here.
     """
@@ -229,8 +229,8 @@ def location_of(warehouse: Warehouse, table: Table) -> str:
 
 def version_of(table: Table) -> str:
     """Return a text that changes whenever what the catalog says of the table does; merges change nothing of it."""
-    told = (table.id, table.database, table.name, table.schema_id, table.updated_at, table.updated_by, __version__)
-    return f"{table.schema_id}-{blake2b(repr(told).encode('utf-8', 'backslashreplace'), digest_size=8).hexdigest()}"
+    facts = (table.id, table.database, table.name, table.schema_id, table.updated_at, table.updated_by, __version__)
+    return f"{table.schema_id}-{blake2b(repr(facts).encode('utf-8', 'backslashreplace'), digest_size=8).hexdigest()}"
 
 
 def get_table_by_id(repository: Repository, table_id: str) -> Table:
@@ -330,9 +330,9 @@ def altered_schema(
     return schema
 
 
-def _elsewhere(faults: Iterable[Violation], told: Iterable[Violation]) -> Iterator[Violation]:
-    """Return the faults of places that ``told`` says nothing about."""
-    places = {violation.pointer for violation in told}
+def _elsewhere(faults: Iterable[Violation], reported: Iterable[Violation]) -> Iterator[Violation]:
+    """Return the faults of places that ``reported`` says nothing about."""
+    places = {violation.pointer for violation in reported}
     return (fault for fault in faults if fault.pointer not in places)
 
 

@@ -19,8 +19,8 @@ from app.storage.backup_folder import BackupFolder, BackupHead, add_files, write
 
 _TRIES = 5
 _NAME = "%Y%m%dT%H%M%S%fZ"
-Told = Callable[[str], None]
-"""Hears of the files as they are copied, by their paths."""
+Progress = Callable[[str], None]
+"""Called for each file that was copied, with its path."""
 
 
 @dataclass
@@ -38,21 +38,25 @@ class _RemovedError(Exception):
     """A file was merged, or expired, and swept while others were copied."""
 
 
-def back_up(database: CatalogDatabase, warehouse: Warehouse, target: BackupFolder, version: str, told: Told) -> Backup:
+def back_up(
+    database: CatalogDatabase, warehouse: Warehouse, target: BackupFolder, version: str, progress: Progress
+) -> Backup:
     """Return a new backup in ``target``; files that earlier ones have are not copied again.
 
-    What is damaged or missing is left out and told. Raise ``Unavailable`` when the catalog does not answer, or forgets
-    files faster than they are copied.
+    What is damaged or missing is left out and reported. Raise ``Unavailable`` when the catalog does not answer, or
+    forgets files faster than they are copied.
     """
     for _ in range(_TRIES):
         try:
-            return _back_up(database, warehouse, target, version, told)
+            return _back_up(database, warehouse, target, version, progress)
         except _RemovedError:
             continue  # nearly all files are copied by now, so that the next try is fast
     raise Unavailable("files expire faster than they are copied; set snapshot.time-retained higher, or try again")
 
 
-def _back_up(database: CatalogDatabase, warehouse: Warehouse, target: BackupFolder, version: str, told: Told) -> Backup:
+def _back_up(
+    database: CatalogDatabase, warehouse: Warehouse, target: BackupFolder, version: str, progress: Progress
+) -> Backup:
     name = datetime.now(UTC).strftime(_NAME)
     with target.writing(name) as path:
         with database.reading() as repository:
@@ -63,7 +67,7 @@ def _back_up(database: CatalogDatabase, warehouse: Warehouse, target: BackupFold
         for file in files:
             if not target.has(file):
                 _keep(database, warehouse, target, file, backup)
-                told(file.path)
+                progress(file.path)
         lost = {error.file.path for error in backup.damaged}
         add_files(path, [file for file in files if file.path not in lost])
     with database.transaction(wakes=False) as repository:
@@ -91,7 +95,7 @@ def _is_needed(database: CatalogDatabase, file: NamedFile) -> bool:
 
 
 def restore(
-    source: BackupFolder, name: str | None, database: CatalogDatabase, warehouse: Warehouse, told: Told
+    source: BackupFolder, name: str | None, database: CatalogDatabase, warehouse: Warehouse, progress: Progress
 ) -> BackupHead:
     """Put the backup ``name`` (the newest) back, into an empty warehouse and a catalog that does not exist yet, and
     bring the catalog to this version.
@@ -113,7 +117,7 @@ def restore(
             raise Unavailable(
                 f"{file.path} cannot be put back: {reason_of(error)}; begin again in an empty one"
             ) from error
-        told(file.path)
+        progress(file.path)
     # The catalog comes last: what it names is there.
     database.migrate(head.revision)
     with database.transaction() as repository:

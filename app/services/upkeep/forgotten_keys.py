@@ -30,8 +30,7 @@ RETRY_SECONDS = 10.0
 
 
 class Forgetter:
-    """Forgets what was asked for, for one worker. What cannot be done now is told, and tried again later; other tables
-    do not wait for it.
+    """Forgets keys as requested, for one worker. A failure is logged, and retried later; other tables do not wait.
 
     Several workers may be at the same: the first that commits has done it, and what the others wrote is swept.
     """
@@ -66,9 +65,9 @@ class Forgetter:
         except DamagedFile as error:
             self._put_off(table_id, error)
             if noted(self._database, error):
-                _tell(self._database, table_id, Remnant(RemnantKind.DAMAGED_FILE, 1, error.file.path))
+                _note_remnant(self._database, table_id, Remnant(RemnantKind.DAMAGED_FILE, 1, error.file.path))
             return False
-        except Exception as error:  # whatever it is, other tables do not wait for it
+        except Exception as error:  # of any kind: other tables do not wait for it
             self._put_off(table_id, error)
             return False
         self._not_before.pop(table_id, None)
@@ -81,8 +80,8 @@ class Forgetter:
         self._not_before[table_id] = self._clock() + RETRY_SECONDS
 
 
-def _tell(database: CatalogDatabase, table_id: str, remnant: Remnant) -> None:
-    """What keeps the table's forgettings from being done; it is written once."""
+def _note_remnant(database: CatalogDatabase, table_id: str, remnant: Remnant) -> None:
+    """Note what keeps the table's forgettings from being done, once."""
     with database.reading() as repository:
         pending = repository.forgettings.pending(table_id)
     if all(list(one.remnants) == [remnant] for one in pending):
@@ -160,7 +159,7 @@ class _Pass:
     ) -> None:
         self.database, self.warehouse, self.table_id, self.mark = database, warehouse, table_id, mark
         self.found = _Found()
-        self.asked: tuple[str, ...] = ()
+        self.ids: tuple[str, ...] = ()
 
     def run(self) -> bool:
         """Return whether the keys are forgotten. Raise ``DamagedFile`` and ``NotFound``."""
@@ -169,13 +168,13 @@ class _Pass:
                 running = repository.tasks.running(self.table_id)
                 named = None if running else _named(repository, self.table_id)
             if named is None:
-                _tell(self.database, self.table_id, Remnant(RemnantKind.TASK, len(running), running[0]))
+                _note_remnant(self.database, self.table_id, Remnant(RemnantKind.TASK, len(running), running[0]))
                 return False
             if not named.pending:
                 return False
-            asked = tuple(one.id for one in named.pending)
-            if asked != self.asked:
-                self.asked, self.found = asked, _Found()  # more keys are looked for
+            ids = tuple(one.id for one in named.pending)
+            if ids != self.ids:
+                self.ids, self.found = ids, _Found()  # more keys are looked for
             self._look(named)
             for run_id in self.found.rewritten:
                 self.mark(self.table_id, run_id)
@@ -209,7 +208,7 @@ class _Pass:
         """Return whether all that the catalog names was looked into; then what was found takes its place."""
         repository.tables.lock(self.table_id)
         named, found = _named(repository, self.table_id), self.found
-        if tuple(one.id for one in named.pending) != self.asked or repository.tasks.running(self.table_id):
+        if tuple(one.id for one in named.pending) != self.ids or repository.tasks.running(self.table_id):
             return False
         places = {number: _place_of(number, files) for number, files in named.changelogs.items()}
         known = all(run.id in found.runs for run in named.runs)

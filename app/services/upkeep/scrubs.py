@@ -148,8 +148,10 @@ def scrub(
 
 
 def _round(database: CatalogDatabase, findings: Iterable[Finding], before: int) -> int:
-    """Tell the log and the metrics of the faults of the catalog; how many there are. Files that are damaged are noted
-    by ``verify``. A round takes long: until it ends, the faults that were known ``before`` are told of.
+    """Log and count the faults of the catalog; return how many there are.
+
+    Files that are damaged are noted by ``verify``. A round takes long: until it ends, the metric counts the faults that
+    were known ``before``.
     """
     faults = 0
     for one in findings:

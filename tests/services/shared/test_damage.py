@@ -23,7 +23,7 @@ from app.services.rows.kept_views import FAILED_SECONDS, Views
 from app.services.rows.lookups import Consistency, Images
 from app.services.rows.scans import parts, read_scan
 from app.services.rows.views import view_of
-from app.services.shared.damage import named_files, read_again, told
+from app.services.shared.damage import failure_of, named_files, read_again
 from app.services.shared.executor import MergeSite
 from app.services.snapshots.changelogs import read_page
 from app.services.upkeep.scrubs import verify
@@ -254,10 +254,10 @@ def test_who_meets_damage_is_told_of_it_and_it_is_kept(database: CatalogDatabase
     table = create_table(database, CALM)
     batch = post(database, warehouse, {"id": 1, "n": 1})
     damage = DamagedFile(file_of_batch(batch), DamageReason.MISSING, "no file")
-    assert told(database, damage) is damage
+    assert failure_of(database, damage) is damage
     assert [one.batch_id for one in damage_of(database, table)] == [batch.id]
     seen = database.commits
-    assert told(database, damage) is damage
+    assert failure_of(database, damage) is damage
     assert database.commits == seen
 
 
@@ -268,7 +268,7 @@ def test_a_file_that_nobody_needs_any_more_was_removed_and_is_no_damage(
     batch = post(database, warehouse, {"id": 1, "n": 1})
     merge_staged(database, warehouse, table.id)
     for reason, kind in ((DamageReason.MISSING, Unavailable), (DamageReason.WRONG_SIZE, DamagedFile)):
-        assert type(told(database, DamagedFile(file_of_batch(batch), reason, ""))) is kind
+        assert type(failure_of(database, DamagedFile(file_of_batch(batch), reason, ""))) is kind
     assert damage_of(database, table) == []
     with database.reading() as repository:
         assert repository.batches.get(table.id, batch.id).state is BatchState.MERGED

@@ -15,7 +15,7 @@ from app.api.shared.json_bodies import JsonRoute
 from app.api.shared.paging import WantedPage
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.core.access import Role
-from app.services.access.tokens import Wish, list_tokens, make_token, told_of
+from app.services.access.tokens import Wish, audit_members, list_tokens, make_token
 
 router = APIRouter(route_class=JsonRoute, prefix="/v1/tokens", tags=["tokens"], responses=PROBLEM_RESPONSES)
 
@@ -58,7 +58,7 @@ class TokenList(Answer):
 def create_token(body: NewToken, repository: Writing, response: Response, notes: NotesDep) -> MadeToken:
     """Makes a token; from the first on every request needs one. The name of one that has expired is free."""
     made = make_token(repository, Wish(body.name, body.role, body.on, body.expires, body.webhook))
-    notes.tell(**told_of(made.token))
+    notes.tell(**audit_members(made.token))
     response.headers["Cache-Control"] = "no-store"
     return MadeToken.of(made.token, token=made.secret)
 
