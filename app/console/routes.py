@@ -118,9 +118,9 @@ def _sent(page: Page, visit: Visit, body: bytes) -> Response:
     Raise ``Forbidden`` for one that no page shown to this browser has sent, ``Invalid``, ``Unavailable``, and what the
     page raises.
     """
-    spooled, told = visit.request.scope.get(SPOOLED), visit.request.headers.get("content-type", "")
-    if spooled is not None and told.lower().startswith("multipart/form-data"):
-        sent = read_form(spooled, told, visit.request.scope[ROOM])
+    spooled, media_type = visit.request.scope.get(SPOOLED), visit.request.headers.get("content-type", "")
+    if spooled is not None and media_type.lower().startswith("multipart/form-data"):
+        sent = read_form(spooled, media_type, visit.request.scope[ROOM])
         visit = replace(visit, form=ImmutableMultiDict(sent.fields), file=sent.file)
     else:
         visit = replace(visit, form=_form(body if spooled is None else bytes(spooled[:MOST_FORM_BYTES])))

@@ -25,7 +25,7 @@ from app.services.shared.polled import Refreshed
 from app.services.shared.rates import Rates
 from app.services.snapshots.heads import Heads
 from app.settings import Settings
-from app.telemetry.exposition import Told
+from app.telemetry.exposition import Reading
 from app.telemetry.hour import Hour
 
 GRANT: Final = "keyfold.grant"  # the member of the scope that says what the caller may do
@@ -56,8 +56,8 @@ class Parts:
     audit: AuditLog | None
     admission: Admission
     condition: Conditions
-    scrapes: Refreshed[list[Told]]
-    build: Told
+    scrapes: Refreshed[list[Reading]]
+    build: Reading
     hour: Hour
     writers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(WRITERS_THREADS))
     lookups: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(LOOKUPS_THREADS))

@@ -1,4 +1,4 @@
-"""Every metric, as an entry: what a process counts itself, and what is asked for at a scrape.
+"""Every metric, as an entry: what a process counts itself, and what is read at a scrape.
 
 ``docs/monitoring.md`` lists them all, ``docs/grafana-dashboard.json`` and ``docs/alerts.yml`` name some; tests compare.
 """

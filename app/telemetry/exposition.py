@@ -1,4 +1,4 @@
-"""Metrics as Prometheus reads them: what processes counted and what was asked for, in one text."""
+"""Metrics as Prometheus reads them: the counters of the processes and the readings of the scrape, in one text."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from app.telemetry.metrics import Life, Metrics
 _OF_PROCESSES = {one.value.name: one for one in Asked if one.value.name.startswith("process_")}
 
 
-class Told(NamedTuple):
-    """One number of a metric that is asked for: the values of its labels in their order, and what it is now."""
+class Reading(NamedTuple):
+    """The present number of a metric that is read at a scrape, with the values of its labels in their order."""
 
     metric: Asked
     values: tuple[str, ...]
     number: float
 
 
-def exposed(metrics: Metrics, told: Iterable[Told], accept: str) -> tuple[bytes, str]:
+def exposed(metrics: Metrics, readings: Iterable[Reading], accept: str) -> tuple[bytes, str]:
     """Return the text for a scraper with this Accept header (Prometheus' own format, or OpenMetrics), and its media
     type.
     """
     registry = CollectorRegistry()
-    registry.register(_Everything(metrics, [*told, *told_of_processes(metrics.lives())]))
+    registry.register(_Everything(metrics, [*readings, *process_readings(metrics.lives())]))
     encode, media_type = choose_encoder(accept)
     return encode(registry), media_type
 
 
 class _Everything(Collector):
-    """All metrics of a service at one moment. A counter that is 0 is told as well, so that its first step is seen; but
-    not of the many operations that nothing asks for.
+    """All metrics of a service at one moment. A counter that is 0 is exposed, too, so that its first step is seen.
+    Counters of operations that were never called are left out.
     """
 
-    def __init__(self, metrics: Metrics, told: Sequence[Told]) -> None:
+    def __init__(self, metrics: Metrics, readings: Sequence[Reading]) -> None:
         self._metrics = metrics
-        self._told = told
+        self._readings = readings
 
     def collect(self) -> Iterator[Metric]:
         """Yield each metric with its series."""
@@ -52,10 +52,10 @@ class _Everything(Collector):
             mine = [(values, numbers) for (metric, values), numbers in totals.items() if metric is counted]
             yield _family(counted.value, mine)
         numbers = defaultdict(list)
-        for one in self._told:
+        for one in self._readings:
             numbers[one.metric].append((one.values, [one.number]))
-        for asked in Asked:
-            yield _family(asked.value, numbers[asked])
+        for metric in Asked:
+            yield _family(metric.value, numbers[metric])
 
 
 def _family(entry: Entry, series: Iterable[tuple[Sequence[str], Sequence[float]]]) -> Metric:
@@ -75,10 +75,10 @@ def _family(entry: Entry, series: Iterable[tuple[Sequence[str], Sequence[float]]
     return family
 
 
-def told_of_processes(lives: Iterable[Life]) -> Iterator[Told]:
-    """Yield what the system knows of each process; nothing of one that has just ended."""
+def process_readings(lives: Iterable[Life]) -> Iterator[Reading]:
+    """Yield what the operating system knows of each process; skip one that has just ended."""
     for life in lives:
-        yield Told(Asked.PROCESS_STARTS, (life.name,), life.starts)
+        yield Reading(Asked.PROCESS_STARTS, (life.name,), life.starts)
         if life.pid:
             for family in ProcessCollector(pid=lambda: life.pid, registry=None).collect():  # noqa: B023  # called at once
-                yield from (Told(_OF_PROCESSES[family.name], (life.name,), one.value) for one in family.samples)
+                yield from (Reading(_OF_PROCESSES[family.name], (life.name,), one.value) for one in family.samples)

@@ -1,7 +1,7 @@
 """The last hour of the metrics, in memory that all processes of a service share.
 
-One process of the service, that of the first row of the metrics, takes a sample every ``SAMPLE_SECONDS``; anyone who is
-asked reads them. A sample has its place by the clock, so that a process that was started again continues with the hour
+One process of the service, that of the first row of the metrics, takes a sample every ``SAMPLE_SECONDS``; every process
+reads them. A sample has its place by the clock, so that a process that was started again continues with the hour
 that its predecessor kept. Nothing is written to a disk: with the service its hour is gone.
 """
 
@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Final
 
 from app.telemetry.entries import NO_OPERATION, OPERATION, Asked, Counted, Entry
-from app.telemetry.exposition import Told
+from app.telemetry.exposition import Reading
 from app.telemetry.metrics import Metrics, cells_of
 
 SAMPLE_SECONDS: Final = 10.0
@@ -89,17 +89,17 @@ class Hour:
         self._width = 1 + sum(count for _, count in self.places.values())
         self._cells = memoryview(mmap.mmap(-1, SAMPLES * self._width * _CELL_BYTES)).cast("d")
 
-    def note(self, at: float, told: Iterable[Told]) -> None:
-        """Keep the sample of the time ``at``: what is counted, and what was ``told`` of the service and its processes;
-        of several tables together.
+    def note(self, at: float, readings: Iterable[Reading]) -> None:
+        """Keep the sample of the time ``at``: the counters, and the ``readings`` of the service and its processes.
+        Readings of several tables are combined.
         """
         row = [math.nan] * self._width
-        for key, numbers in (*_counted(self.metrics), *_told(told)):
+        for key, numbers in (*_counted(self.metrics), *_combined(readings)):
             if key in self.places:
                 first, count = self.places[key]
                 row[1 + first : 1 + first + count] = numbers
         place = int(at // SAMPLE_SECONDS) % SAMPLES * self._width
-        self._cells[place] = 0.0  # who reads it meanwhile leaves it out
+        self._cells[place] = 0.0  # readers skip it meanwhile
         for number, cell in enumerate(row[1:], place + 1):
             self._cells[number] = cell
         self._cells[place] = at
@@ -121,7 +121,7 @@ class Hour:
 
 def quantile(bounds: Sequence[float], counts: Sequence[float], share: float) -> float | None:
     """Return the time that ``share`` of what a histogram counted stays below, evenly spread in its bucket; None of
-    nothing. What is beyond the last bound is told as that bound.
+    nothing. What is beyond the last bound counts as that bound.
     """
     total = sum(counts)
     if not total:
@@ -163,10 +163,10 @@ def _without_operation(entry: Entry, values: tuple[str, ...]) -> tuple[str, ...]
     return tuple(value for name, value in zip(names, values, strict=True) if name != OPERATION or value == NO_OPERATION)
 
 
-def _told(told: Iterable[Told]) -> Iterator[tuple[Key, Sequence[float]]]:
-    """Yield what was told of each process; of tables how much there is together, and how old the oldest is."""
+def _combined(readings: Iterable[Reading]) -> Iterator[tuple[Key, Sequence[float]]]:
+    """Yield the readings of each process. Of tables yield the sum, and of ages the oldest."""
     of_service: dict[Asked, list[float]] = {}
-    for one in told:
+    for one in readings:
         if one.metric in _OF_PROCESS:
             yield (one.metric, one.values), [one.number]
         elif one.metric in _OF_SERVICE:

@@ -27,7 +27,7 @@ _NO_ROOM: Final = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT), "disk i
 _about: ContextVar[Mapping[str, str]] = ContextVar("about", default={})  # noqa: B039  # no one changes it
 
 _request: ContextVar[bytes | None] = ContextVar("request", default=None)  # apart: lookups set nothing else
-# What a task logs from here on is about the request of this id. A task of its own serves each, so that nothing ends it.
+# What a task logs from here on is about the request of this id. Each request has its task, so nothing resets it.
 begin_request: Final = _request.set
 
 
@@ -97,7 +97,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 class _TextLines(logging.Formatter):
-    """A line each, for any names and messages; tracebacks follow on lines of their own."""
+    """One line per record, for any names and messages; tracebacks follow on separate lines."""
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
         return _time(record)
@@ -119,7 +119,7 @@ class _Shown(_TextLines):
 
 
 class _JsonLines(JsonFormatter):
-    """A JSON object a line; the ids are members of their own."""
+    """One JSON object per line; the ids are separate members."""
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
         return _time(record)

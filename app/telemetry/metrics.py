@@ -32,7 +32,7 @@ class Life:
 class Metrics:
     """A row of numbers for each process of the service, made by the parent before it forks.
 
-    A process adds to its own row only, and anyone who is asked reads all rows: no file is left behind by a process that
+    A process adds to its own row only, and every process reads all rows: no file is left behind by a process that
     dies, and the one that takes its place counts on where it ended. ``operations`` are the operation ids of the
     application. A process that takes no row counts in the first.
     """

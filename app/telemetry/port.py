@@ -34,7 +34,7 @@ def metrics_port(port: int, exposed: Exposed) -> Iterator[int]:
     """``GET /metrics`` on 127.0.0.1 while the block runs; gives the port, a free one for 0. ``exposed`` makes the text
     for an Accept header, and its media type. Raise ``OSError`` where the port is taken.
 
-    No token is asked for, so that only this machine can reach it, and only who names it: a page whose name was made to
+    It needs no token, so only this machine can reach it, and only by its own name: a page whose name was made to
     resolve to 127.0.0.1 is refused.
     """
     server = make_server(LOOPBACK, port, _application(exposed), ThreadingWSGIServer, _Quiet)
@@ -48,19 +48,19 @@ def metrics_port(port: int, exposed: Exposed) -> Iterator[int]:
 
 
 def _application(exposed: Exposed) -> Callable[[Environment, Callable[..., Any]], Iterable[bytes]]:
-    def answer(asked: Environment) -> tuple[str, bytes, str]:
-        if asked.get("HTTP_HOST", "").partition(":")[0] not in _HOSTS:
+    def answer(environment: Environment) -> tuple[str, bytes, str]:
+        if environment.get("HTTP_HOST", "").partition(":")[0] not in _HOSTS:
             return "403 Forbidden", f"name this machine as the host: {' or '.join(_HOSTS)}\n".encode(), _PLAIN
-        if asked["PATH_INFO"] != _PATH:
+        if environment["PATH_INFO"] != _PATH:
             return "404 Not Found", f"there is {_PATH} here and nothing else\n".encode(), _PLAIN
-        if asked["REQUEST_METHOD"] not in ("GET", "HEAD"):
+        if environment["REQUEST_METHOD"] not in ("GET", "HEAD"):
             return "405 Method Not Allowed", b"GET is all that this port takes\n", _PLAIN
-        return "200 OK", *exposed(asked.get("HTTP_ACCEPT", ""))
+        return "200 OK", *exposed(environment.get("HTTP_ACCEPT", ""))
 
-    def application(asked: Environment, start: Callable[..., Any]) -> Iterable[bytes]:
-        status, body, media_type = answer(asked)
-        told = [("Content-Type", media_type), ("Content-Length", str(len(body))), ("Cache-Control", "no-store")]
-        start(status, told)
-        return [b"" if asked["REQUEST_METHOD"] == "HEAD" else body]
+    def application(environment: Environment, start: Callable[..., Any]) -> Iterable[bytes]:
+        status, body, media_type = answer(environment)
+        headers = [("Content-Type", media_type), ("Content-Length", str(len(body))), ("Cache-Control", "no-store")]
+        start(status, headers)
+        return [b"" if environment["REQUEST_METHOD"] == "HEAD" else body]
 
     return application

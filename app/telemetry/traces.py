@@ -65,9 +65,9 @@ def stop_tracing() -> None:
 
 @contextmanager
 def span(name: str, attributes: Mapping[str, Attribute]) -> Iterator[trace.Span]:
-    """What the body does, as a span of the trace that it is in, or of one of its own; nothing where there are none.
+    """Record what the body does as a span of the current trace, or of a new one. Do nothing where traces are off.
 
-    That it failed is told, but not by which error: its message may quote data.
+    A failed span is marked as failed, without its error: the message may quote data.
     """
     named = {f"keyfold.{key}": value for key, value in attributes.items()}
     begun = trace.get_tracer("keyfold").start_as_current_span(

@@ -4,10 +4,10 @@
   const form = document.getElementById("upload");
   if (!form) return;
   const shown = document.getElementById("progress");
-  const [bar, told, stop] = ["progress", "output", "button"].map((name) => shown.querySelector(name));
+  const [bar, progress, stop] = ["progress", "output", "button"].map((name) => shown.querySelector(name));
   const button = form.querySelector("button.primary");
   const mebibytes = (size) => `${(size / 2 ** 20).toFixed(1)} MiB`;
-  const idle = (words) => { shown.hidden = !words; told.textContent = words; bar.hidden = true; stop.hidden = true; button.disabled = false; };
+  const idle = (words) => { shown.hidden = !words; progress.textContent = words; bar.hidden = true; stop.hidden = true; button.disabled = false; };
 
   const marked = (is) => form.classList.toggle("dropping", is);
   form.querySelector(".droppable").hidden = false;
@@ -25,13 +25,13 @@
     shown.hidden = bar.hidden = stop.hidden = false;
     button.disabled = true;
     bar.value = 0;
-    told.textContent = "0 %";
+    progress.textContent = "0 %";
     stop.onclick = () => request.abort();
     request.upload.onprogress = ({ loaded, total }) => {
       bar.value = (100 * loaded) / total;
-      told.textContent = `${Math.floor((100 * loaded) / total)} %, ${mebibytes(loaded)} of ${mebibytes(total)}`;
+      progress.textContent = `${Math.floor((100 * loaded) / total)} %, ${mebibytes(loaded)} of ${mebibytes(total)}`;
     };
-    request.upload.onload = () => { bar.removeAttribute("value"); told.textContent = "sent; its records are read"; };
+    request.upload.onload = () => { bar.removeAttribute("value"); progress.textContent = "sent; its records are read"; };
     request.onabort = () => idle("stopped; nothing was stored");
     request.onerror = () => idle("the connection broke; send it again: the same file counts once");
     request.onload = () => {

@@ -23,12 +23,12 @@ def show_audit(visit: Visit) -> Response:
     visit.grant.check_service(Role.ADMIN)
     destination = visit.parts.settings.audit_log
     lines = [] if destination is None or destination in STREAMS else last_lines(destination, MOST_LINES)
-    told = [(line, _about(line)) for line in reversed(lines)]
-    return visit.page("operations/audit.html", destination=destination, is_stream=destination in STREAMS, lines=told)
+    entries = [(line, _about(line)) for line in reversed(lines)]
+    return visit.page("operations/audit.html", destination=destination, is_stream=destination in STREAMS, lines=entries)
 
 
 def _about(line: Mapping[str, Any]) -> str:
-    """What has no column of its own."""
+    """Return the members that have no column, as JSON."""
     rest = {name: value for name, value in line.items() if name not in _IN_COLUMNS}
     return json.dumps(rest, ensure_ascii=False) if rest else ""
 

@@ -29,18 +29,18 @@ class ServicePart:
 
 def show_home(visit: Visit) -> Response:
     """The whole page."""
-    told = _told(visit)
-    return visit.page("pages/home.html", **told, digest=visit.digest(_FRAGMENT, **told))
+    context = _context(visit)
+    return visit.page("pages/home.html", **context, digest=visit.digest(_FRAGMENT, **context))
 
 
 def show_tables(visit: Visit) -> Response:
     """What changes of it, looked up again and again."""
-    return visit.fragment(_FRAGMENT, **_told(visit))
+    return visit.fragment(_FRAGMENT, **_context(visit))
 
 
-def _told(visit: Visit) -> dict[str, Any]:
-    part, after = visit.asked("q").strip()[:255], visit.asked("after")
-    only = visit.asked("database")
+def _context(visit: Visit) -> dict[str, Any]:
+    part, after = visit.param("q").strip()[:255], visit.param("after")
+    only = visit.param("database")
     database, _, table = after.partition("/")
     with visit.parts.database.reading() as repository:
         found = overview(
@@ -52,9 +52,9 @@ def _told(visit: Visit) -> dict[str, Any]:
             spark_answers=visit.parts.spark_ready(),
         )
     near = nearest_database_step(visit, only) if only and not found.count else None
-    told = {"overview": found, "q": part, "only": only, "near": near, "after": after, "parts": service_parts(visit)}
+    context = {"overview": found, "q": part, "only": only, "near": near, "after": after, "parts": service_parts(visit)}
     return {
-        **told,
+        **context,
         "greets": not found.count and not part and not only and visit.may(Role.READ, DATABASE),
         "examples": [*EXAMPLES.values()],
     }

@@ -60,7 +60,7 @@ class FormLine:
     reason: str = ""
 
 
-def columns_told(form: ColumnForm, bounds: SchemaBounds) -> dict[str, object]:
+def columns_context(form: ColumnForm, bounds: SchemaBounds) -> dict[str, object]:
     """Return what the template shows of ``form``, with empty lines below its columns."""
     spare = min(_SPARE, MOST_COLUMNS - len(form.columns))
     columns = [*form.columns, *[FormColumn("", "", False, "")] * spare]

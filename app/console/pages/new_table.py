@@ -10,7 +10,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from app.console.pages.new_columns import BEGINNING, columns_sent, columns_told, lines_sent
+from app.console.pages.new_columns import BEGINNING, columns_context, columns_sent, lines_sent
 from app.console.parts.curl import database_path
 from app.console.parts.words import segment
 from app.console.site.visits import Page, Visit
@@ -74,11 +74,11 @@ class _Form:
 
 def show_form(visit: Visit) -> Response:
     """The form, with something to begin with."""
-    kind = visit.asked("kind", DraftKind.SQL.value)
+    kind = visit.param("kind", DraftKind.SQL.value)
     kind = kind if kind in _BEGINNINGS else DraftKind.SQL.value
     known = _databases(visit)
     # Of several none is chosen in advance: a table in the wrong one is found late.
-    database = visit.asked("database") or (known[0] if len(known) == 1 else "" if known else "shop")
+    database = visit.param("database") or (known[0] if len(known) == 1 else "" if known else "shop")
     return _page(visit, _Form(kind, database, "orders", _BEGINNINGS[kind]))
 
 
@@ -110,10 +110,10 @@ def send_form(visit: Visit) -> Response:
 
 
 def _sent(visit: Visit) -> _Form:
-    told = {name: visit.form.get(name, "") for name in ("kind", "database", "name", "text")}
-    told["kind"] = told["kind"] if told["kind"] in _BEGINNINGS else DraftKind.SQL.value
-    told["text"] = told["text"].replace("\r\n", "\n")  # as forms send the ends of lines
-    return _Form(told["kind"], told["database"].strip(), told["name"].strip(), told["text"])
+    fields = {name: visit.form.get(name, "") for name in ("kind", "database", "name", "text")}
+    fields["kind"] = fields["kind"] if fields["kind"] in _BEGINNINGS else DraftKind.SQL.value
+    fields["text"] = fields["text"].replace("\r\n", "\n")  # as forms send the ends of lines
+    return _Form(fields["kind"], fields["database"].strip(), fields["name"].strip(), fields["text"])
 
 
 def _verdict(visit: Visit, form: _Form) -> Verdict | None:
@@ -138,7 +138,7 @@ def _page(
         guess=guess,
         error=error,
         curls=_curls(visit, form, verdict),
-        **(columns_told(columns, visit.parts.settings.catalog_bounds.table) if form.kind == COLUMNS else {}),
+        **(columns_context(columns, visit.parts.settings.catalog_bounds.table) if form.kind == COLUMNS else {}),
     )
 
 
@@ -154,7 +154,7 @@ def _curls(visit: Visit, form: _Form, verdict: Verdict | None) -> list[str]:
     made = visit.curl("POST", "/v1/catalog/databases", {"name": form.database})
     if form.kind == DraftKind.SQL:
         return [made, visit.curl("POST", database_path(form.database, "/tables:fromDdl"), {"ddl": form.text})]
-    # The schema as it was understood: the text may hold anything beside it, however deep.
+    # The schema as it was understood: the text may hold anything else, however deep.
     schema = verdict.tables[0].schema.to_json()
     body = {"identifier": {"database": form.database, "object": form.name}, "schema": schema}
     return [made, visit.curl("POST", database_path(form.database, "/tables"), body)]

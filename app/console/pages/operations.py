@@ -18,7 +18,7 @@ from app.core.access import Role
 from app.core.quantities import briefly, numbered, sized
 from app.services.operating.overview import tables_behind
 from app.telemetry.entries import NO_OPERATION, Asked, Counted, SparkState, TaskOutcome
-from app.telemetry.exposition import Told, told_of_processes
+from app.telemetry.exposition import Reading, process_readings
 from app.telemetry.hour import Hour, Step, quantile
 
 OPERATIONS_PATH: Final = "/console/operations"
@@ -42,16 +42,16 @@ class _Entry:
 
 def show_operations(visit: Visit) -> Response:
     """The whole page."""
-    told = _told(visit)
-    return visit.page("operations/operations.html", **told, digest=visit.digest(_FRAGMENT, **told))
+    context = _context(visit)
+    return visit.page("operations/operations.html", **context, digest=visit.digest(_FRAGMENT, **context))
 
 
 def show_hour(visit: Visit) -> Response:
     """What changes of it, looked up again and again."""
-    return visit.fragment(_FRAGMENT, **_told(visit))
+    return visit.fragment(_FRAGMENT, **_context(visit))
 
 
-def _told(visit: Visit) -> dict[str, Any]:
+def _context(visit: Visit) -> dict[str, Any]:
     visit.grant.check_service(Role.READ)
     hour, now = visit.parts.hour, time.time()
     steps = hour.steps(now)
@@ -59,7 +59,7 @@ def _told(visit: Visit) -> dict[str, Any]:
         leases, waiting = repository.workers.leases(MOST_LEASES), repository.workers.waiting()
         behind = tables_behind(repository, MOST_BEHIND)
     return {
-        "as_tables": visit.asked("as") == _AS_TABLES,
+        "as_tables": visit.param("as") == _AS_TABLES,
         "parts": service_parts(visit),
         "tiles": _tiles(visit),
         "spark": _spark(steps),
@@ -222,10 +222,10 @@ class _Process:
 
 def _processes(hour: Hour, steps: Sequence[Step]) -> list[_Process]:
     lives = hour.metrics.lives()
-    told = {(one.metric, one.values): one.number for one in told_of_processes(lives)}
+    numbers = {(one.metric, one.values): one.number for one in process_readings(lives)}
     found = []
     for life in lives:
-        of = {metric: told.get((metric, (life.name,))) for metric in Asked}
+        of = {metric: numbers.get((metric, (life.name,))) for metric in Asked}
         began = of[Asked.PROCESS_BEGAN]
         at = None if began is None else datetime.fromtimestamp(began, UTC)
         measured = (of[Asked.PROCESS_CPU], of[Asked.PROCESS_MEMORY], of[Asked.PROCESS_FILES])
@@ -251,8 +251,8 @@ class _Tiles:
 
 
 def _tiles(visit: Visit) -> _Tiles:
-    told: list[Told] | None = anyio.from_thread.run(visit.parts.scrapes.now)
-    numbers = {one.metric: int(one.number) for one in told or () if not one.values}
+    readings: list[Reading] | None = anyio.from_thread.run(visit.parts.scrapes.now)
+    numbers = {one.metric: int(one.number) for one in readings or () if not one.values}
     shown = (Asked.FAILING_TABLES, Asked.SET_ASIDE_BATCHES, Asked.DAMAGED_FILES, Asked.IMAGES, Asked.IMAGE_BYTES)
     return _Tiles(*(numbers.get(metric, 0) for metric in shown))
 

@@ -34,18 +34,18 @@ def play_records(visit: Visit) -> Response:
 
 def _page(visit: Visit, schema: str, records: str, posted: str) -> Response:
     status = 200
-    told: dict[str, Any] = {"played": None, "error": None, "steps": [], "command": None}
+    context: dict[str, Any] = {"played": None, "error": None, "steps": [], "command": None}
     try:
-        told |= _told(visit, play(schema, records, posted, visit.parts.settings.catalog_bounds))
+        context |= _steps_context(visit, play(schema, records, posted, visit.parts.settings.catalog_bounds))
     except KeyfoldError as error:
-        status, told["error"] = status_of(error), error
+        status, context["error"] = status_of(error), error
         if status == 500:
             raise
     template = "pages/playground_played.html" if visit.has_script else "pages/playground.html"
-    return visit.page(template, status, schema=schema, records=records, posted=posted, **told)
+    return visit.page(template, status, schema=schema, records=records, posted=posted, **context)
 
 
-def _told(visit: Visit, played: Played) -> dict[str, Any]:
+def _steps_context(visit: Visit, played: Played) -> dict[str, Any]:
     by_record = {step.record: (row, step) for row in played.rows for step in row.steps}
     batch_of = [number for number, batch in enumerate(played.batches, 1) for _ in batch]
     lines = [line for batch in played.batches for line in batch]

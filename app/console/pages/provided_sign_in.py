@@ -36,7 +36,7 @@ def go_to_provider(visit: Visit) -> Response:
 
     identities, login = _identities(visit), Login.new()
     response = visit.go(identities.sign_in_address(_back(visit), login))
-    kept = f"{login.state}.{login.nonce}.{login.verifier}.{quote(onward_of(visit.asked('next')), safe='')}"
+    kept = f"{login.state}.{login.nonce}.{login.verifier}.{quote(onward_of(visit.param('next')), safe='')}"
     secure = visit.request.url.scheme == "https"
     # Lax: a page of the provider leads back here, and a strict cookie would not come along.
     response.set_cookie(
@@ -50,7 +50,7 @@ def come_back(visit: Visit) -> Response:
     identities, kept = _identities(visit), _KEPT.fullmatch(visit.request.cookies.get(_cookie(visit), ""))
     try:
         login, onward = _begun(visit, kept)
-        grant = identities.signed_in(visit.asked("code"), _back(visit), login)
+        grant = identities.signed_in(visit.param("code"), _back(visit), login)
         count_request(visit.parts.rates.requests, grant)
         session = begin_provided_session(visit.parts.database, grant)
     except KeyfoldError as error:
@@ -71,10 +71,10 @@ def _begun(visit: Visit, kept: re.Match[str] | None) -> tuple[Login, str]:
     """Return the login that the browser began, and where it goes on. Raise ``Unauthorized`` for another one."""
     from app.services.access.identities import Login  # noqa: PLC0415  # few services need it
 
-    if kept is None or not hmac.compare_digest(kept[1].encode(), visit.asked("state").encode()):
+    if kept is None or not hmac.compare_digest(kept[1].encode(), visit.param("state").encode()):
         raise _not_begun("this browser did not begin the sign-in, or it took longer than ten minutes")
-    if visit.asked("error"):
-        raise _not_begun(f"the provider says {visit.asked('error')[:100]!r}")
+    if visit.param("error"):
+        raise _not_begun(f"the provider says {visit.param('error')[:100]!r}")
     return Login(kept[1], kept[2], kept[3]), onward_of(unquote(kept[4]))
 
 

@@ -14,7 +14,7 @@ SEARCH_PATH: Final = "/console/search"
 
 def show_search(visit: Visit) -> Response:
     """What the visitor's token may see, and has the text in its name."""
-    part = visit.asked("q").strip()[:255]
+    part = visit.param("q").strip()[:255]
     found = None
     if part:
         with visit.parts.database.reading() as repository:

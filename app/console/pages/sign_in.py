@@ -22,7 +22,7 @@ SIGN_OUT_PATH: Final = "/console/sign-out"
 
 def show_sign_in(visit: Visit) -> Response:
     """Asks for a token; anyone who needs none continues at once."""
-    onward = onward_of(visit.asked("next"))
+    onward = onward_of(visit.param("next"))
     if visit.grant is EVERYBODY or visit.grant.name:
         return visit.go(onward)
     return visit.page("pages/sign_in.html", onward=onward, error=None)

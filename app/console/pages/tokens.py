@@ -29,13 +29,13 @@ def show_tokens(visit: Visit) -> Response:
 def create(visit: Visit) -> Response:
     """Makes one and shows its text, this once; the form with its faults where the wish is none."""
     visit.grant.check_service(Role.ADMIN)
-    asked = {name: visit.form.get(name, "").strip() for name in _EMPTY}
+    form = {name: visit.form.get(name, "").strip() for name in _EMPTY}
     try:
-        wish = _wish(asked)
+        wish = _wish(form)
         with visit.parts.database.transaction() as repository:
             made = make_token(repository, wish)
     except (Invalid, AlreadyExists) as error:
-        return _page(visit, asked, error)
+        return _page(visit, form, error)
     visit.note("createToken", **audit_members(made.token))
     return visit.page("operations/token_made.html", made=made)
 
@@ -50,30 +50,30 @@ def revoke(visit: Visit) -> Response:
     return visit.go(TOKENS_PATH)
 
 
-def _wish(asked: dict[str, str]) -> Wish:
+def _wish(form: dict[str, str]) -> Wish:
     """What the form asks for: a pattern a line. Raises ``Invalid`` for a role that is none."""
     try:
-        role = Role(asked["role"])
+        role = Role(form["role"])
     except ValueError as error:
         raise Invalid(f"choose a role: {', '.join(Role)}") from error
-    patterns = [line.strip() for line in asked["on"].splitlines() if line.strip()]
-    return Wish(asked["name"], role, patterns, asked["expires"] or None)
+    patterns = [line.strip() for line in form["on"].splitlines() if line.strip()]
+    return Wish(form["name"], role, patterns, form["expires"] or None)
 
 
-def _page(visit: Visit, asked: dict[str, Any], error: Invalid | AlreadyExists | None) -> Response:
+def _page(visit: Visit, form: dict[str, Any], error: Invalid | AlreadyExists | None) -> Response:
     with visit.parts.database.reading() as repository:
-        found = list_tokens(repository, PageRequest(PAGE_TOKENS, visit.asked("after") or None))
+        found = list_tokens(repository, PageRequest(PAGE_TOKENS, visit.param("after") or None))
         required, now = repository.tokens.required(), repository.now()
     if error is None and not required:  # another role would leave no one to make the second one here
-        asked = {**asked, "role": Role.ADMIN.value}
-    body = {"name": asked["name"] or "NAME", "role": asked["role"], "on": [EVERYTHING]}
+        form = {**form, "role": Role.ADMIN.value}
+    body = {"name": form["name"] or "NAME", "role": form["role"], "on": [EVERYTHING]}
     return visit.page(
         "operations/tokens.html",
         200 if error is None else status_of(error),
         found=found,
         required=required,
         now=now,
-        asked=asked,
+        form=form,
         error=error,
         made_by=visit.curl("POST", _API_PATH, body),
         revoked_by=visit.curl("DELETE", f"{_API_PATH}/NAME"),

@@ -1,4 +1,4 @@
-"""Plots over snapshots instead of time: what each was, one beside the other."""
+"""Plots over snapshots instead of time: one value for each snapshot, side by side."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Course(Plot):
     @property
     def summary(self) -> str:
         """What the plot shows, in words."""
-        told = (f"{line.name}: now {self.said(line.last)}, at most {self.said(_most(line))}" for line in self.lines)
-        return f"{self.title}, {self.meaning}, of {len(self.snapshots)} snapshots. {'; '.join(told)}"
+        lines = (f"{line.name}: now {self.said(line.last)}, at most {self.said(_most(line))}" for line in self.lines)
+        return f"{self.title}, {self.meaning}, of {len(self.snapshots)} snapshots. {'; '.join(lines)}"
 
 
 def course(

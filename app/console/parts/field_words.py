@@ -38,7 +38,7 @@ def field_words(schema: TableSchema, column: str, now: Any) -> str:
     """Return what a value of ``column`` does to ``now``; nothing where it takes its place, or no words are known."""
     function = function_of(schema, schema.parsed, column)
     entry = function.entry if function else None
-    told = FIELD_WORDS.get(entry.name) if entry else None
-    if told is None or (now is None and not told.of_null):
+    field = FIELD_WORDS.get(entry.name) if entry else None
+    if field is None or (now is None and not field.of_null):
         return ""
-    return told.words.format(cut(shown(now), LONGEST_VALUE))
+    return field.words.format(cut(shown(now), LONGEST_VALUE))

@@ -1,4 +1,4 @@
-"""What a record did to a row, lane by lane: one cell per sequence group, for the pages that tell a story."""
+"""What a record did to a row, lane by lane: one cell per sequence group, for the pages with a row's history."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.core.plan.explaining.story_lanes import StoryLane
 
 
 class Mark(StrEnum):
-    """How a record went in one lane; each has a shape and a word of its own, not a colour alone."""
+    """How a record went in one lane; each has its shape and its word, not only its colour."""
 
     CHANGED = "changed"
     LATE_COUNTED = "late, but counted"
@@ -49,8 +49,8 @@ def _cell(lane: StoryLane, columns: Sequence[ColumnStep]) -> Cell:
     for one in columns:
         by_reason.setdefault(one.reason, []).append(one)
     said = [
-        Said(reason, [one for one in told if is_change(one)], [one.column for one in told if not is_change(one)])
-        for reason, told in by_reason.items()
+        Said(reason, [one for one in steps if is_change(one)], [one.column for one in steps if not is_change(one)])
+        for reason, steps in by_reason.items()
     ]
     return Cell(lane, _mark(columns), sorted(said, key=lambda one: not one.changed))
 

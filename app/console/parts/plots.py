@@ -12,7 +12,7 @@ from typing import Final
 from app.console.parts.words import clock
 from app.telemetry.hour import HOUR_SECONDS
 
-WIDTH: Final = 600.0  # of the drawing; the page stretches it, and writes the numbers beside it
+WIDTH: Final = 600.0  # of the drawing; the page stretches it, and writes the numbers next to it
 HEIGHT: Final = 100.0
 SPANS: Final = (240.0, 1200.0, HOUR_SECONDS)  # in seconds: their quarters are whole minutes
 MOST_MOMENTS: Final = 40  # of a plot whose values are shown where the mouse is
@@ -161,11 +161,11 @@ class Plot:
     @property
     def summary(self) -> str:
         """What the plot shows, in words."""
-        told = (
+        lines = (
             f"{line.name}: now {self.said(line.last)}, at most {self.said(max(line.known, default=None))}"
             for line in self.lines
         )
-        return f"{self.title}, {self.meaning}, in the last hour. {'; '.join(told)}"
+        return f"{self.title}, {self.meaning}, in the last hour. {'; '.join(lines)}"
 
     @property
     def rows(self) -> list[Row]:

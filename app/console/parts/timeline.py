@@ -11,7 +11,7 @@ Item = TypeVar("Item")
 FIRST: Final = 2.0  # percent of the width: where the line begins
 LAST: Final = 98.0
 APART: Final = 1.7  # marks that are nearer to each other than that are moved apart
-LEVELS: Final = 3  # of names above the line, one beside the other
+LEVELS: Final = 3  # of names above the line, side by side
 
 
 @dataclass(frozen=True)

@@ -40,9 +40,9 @@ def segment(name: str) -> str:
     return quote(name, safe="")
 
 
-def query(asked: Mapping[str, Any]) -> str:
+def query(parameters: Mapping[str, Any]) -> str:
     """Return what an address asks, with several values of a name where there are several."""
-    return urlencode(asked, doseq=True)
+    return urlencode(parameters, doseq=True)
 
 
 def cut(value: object, most: int = LONGEST_TEXT) -> str:

@@ -51,8 +51,8 @@ def asset_url(name: str) -> str:
 
 
 def answer_asset(name: str, digest: str) -> Response | None:
-    """Return the asset; None where there is none of that name. While a service of another version runs beside this one
-    a page may ask for another ``digest``: what is answered then is not to be kept.
+    """Return the asset; None where there is none of that name. While a service of another version runs, too, a page may
+    ask for another ``digest``: that answer must not be cached.
     """
     asset = assets().get(name)
     if asset is None:

@@ -58,7 +58,7 @@ def set_cookie(request: Request, response: Response, text: str, longest: timedel
 
 
 def form_token(cookie: str) -> str:
-    """Return what a form of a page must bring back: only who knows the cookie can tell it."""
+    """Return the token that a page's form must send back. Only a program that knows the cookie can make it."""
     return hmac.new(cookie.encode(), _PURPOSE, hashlib.sha256).hexdigest()
 
 

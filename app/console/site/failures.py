@@ -53,7 +53,7 @@ def show_failure(visit: Visit, status: int, title: str, error: KeyfoldError, nea
 
 
 def failed(visit: Visit, error: Exception) -> Response:
-    """Return the page for whatever a page raised."""
+    """Return the page for an error that another page raised."""
     if isinstance(error, DamagedFile):
         error = failure_of(visit.parts.database, error)
     return failure_page(visit, error) if isinstance(error, KeyfoldError) else unforeseen_page(visit, error)

@@ -28,7 +28,7 @@ from app.settings import Settings
 
 VISIT: Final = "keyfold.visit"  # the member of the scope that has the ``Visit`` and the ``Page`` of a request
 SIGN_IN_PATH: Final = "/console/sign-in"
-NOBODY: Final = Grant("", Role.READ, TokenScope())
+SIGNED_OUT: Final = Grant("", Role.READ, TokenScope())
 """What anyone who has not signed in may do: read nothing."""
 _METHODS: Final = ("GET", "HEAD", "POST")
 _OLD_HOME: Final = "/console"  # where people look for the console, too
@@ -75,7 +75,7 @@ class ConsoleGate:
     async def _let_in(self, request: Request) -> Response | None:
         """Return None where the request may go on: its scope then has the grant, the visit and the page."""
         cookie = sent_cookie(request)
-        visit = Visit(request, NOBODY, cookie or new_visitor())
+        visit = Visit(request, SIGNED_OUT, cookie or new_visitor())
         try:
             _check_sender(request)
             found = self._find(request)
@@ -115,7 +115,7 @@ class ConsoleGate:
             grant = await granted(parts.gate, None if session is None else f"Bearer {session}", self.turns)
         except Unauthorized as error:
             if page.role is None:
-                return NOBODY
+                return SIGNED_OUT
             if session is not None:  # anyone who sends none only asks for the page, and is shown where to sign in
                 count_failure(parts.rates.failures, address_of(request.scope), error)
             raise
@@ -130,7 +130,7 @@ def _elsewhere(request: Request) -> Response | None:
     """Return the answer to what is no request for a page; None for one that is."""
     if request.method not in _METHODS:
         error = Invalid("pages are asked for with GET or POST; a program calls the API")
-        visit = Visit(request, NOBODY, new_visitor())
+        visit = Visit(request, SIGNED_OUT, new_visitor())
         response = show_failure(visit, 405, "Not this way", error)
         response.headers["Allow"] = ", ".join(_METHODS)
         return response
@@ -151,18 +151,18 @@ def _check_sender(request: Request) -> None:
 
 
 def _check_length(request: Request, most: int) -> None:
-    """Raise ``TooLarge`` for a file that is said to be larger than a body may be: a person is told by a page."""
-    told = request.headers.get("content-length", "")
-    if told.isascii() and told.isdigit() and (len(told) > 18 or int(told) > most):
+    """Raise ``TooLarge`` for a file whose announced length exceeds the bound of a body. A page says so."""
+    length = request.headers.get("content-length", "")
+    if length.isascii() and length.isdigit() and (len(length) > 18 or int(length) > most):
         raise TooLarge(f"the file is larger than {most} bytes (KEYFOLD_MAX_BODY_BYTES); split it")
 
 
 def _is_visit(request: Request) -> bool:
-    """Return whether the browser shows the answer to a person, as a page of its own
+    """Return whether the browser shows the answer to a person, as a whole page
     (https://www.w3.org/TR/fetch-metadata).
     """
-    told = request.headers
-    return told.get("sec-fetch-mode") == "navigate" and told.get("sec-fetch-dest", "document") == "document"
+    headers = request.headers
+    return headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest", "document") == "document"
 
 
 def _from_elsewhere(request: Request) -> bool:

@@ -100,7 +100,7 @@ class Visit:
         """Return whether the visitor has ``role`` for the service itself."""
         return self.grant.scope.everything and self.grant.role.includes(role)
 
-    def asked(self, name: str, default: str = "") -> str:
+    def param(self, name: str, default: str = "") -> str:
         """Return a parameter of the query."""
         return self.request.query_params.get(name, default)
 
@@ -115,7 +115,7 @@ class Visit:
     def fragment(self, template: str, **values: Any) -> Response:
         """Return a part of a page, whose ``digest`` says what it shows; 204 where that is what the page has already."""
         digest = self.digest(template, **values)
-        if self.asked(SEEN) == digest:
+        if self.param(SEEN) == digest:
             return self.nothing_new()
         return HTMLResponse(self._rendered(template, {**values, "digest": digest}), headers=HEADERS)
 
@@ -131,11 +131,11 @@ class Visit:
         """To another page, once a form has done what it should."""
         return RedirectResponse(path, 303, headers=HEADERS)
 
-    def note(self, operation: str, **told: object) -> None:
-        """Write the line of the audit log for a change that was made, as the API does for its own."""
+    def note(self, operation: str, **members: object) -> None:
+        """Write the line of the audit log for a change that was made, as the API does for its changes."""
         if self.parts.audit is not None:
             who = {"token": self.grant.name or None, "address": address_of(self.request.scope)}
-            self.parts.audit.write(**who, operation=operation, **told, outcome="done", status=200)
+            self.parts.audit.write(**who, operation=operation, **members, outcome="done", status=200)
 
     def once(self, digest: str) -> str | None:
         """Return the Idempotency-Key of a form that has ``new_once`` in its field ``once``; ``digest`` says what it

@@ -38,7 +38,7 @@ def show_batches(visit: Visit) -> Response:
 
 def show_list(visit: Visit) -> Response:
     """What changes of it, looked up again and again."""
-    return visit.fragment(_FRAGMENT, **_told(visit))
+    return visit.fragment(_FRAGMENT, **_context(visit))
 
 
 def withdraw(visit: Visit) -> Response:
@@ -56,7 +56,7 @@ def retry(visit: Visit) -> Response:
 
 
 def sent_batch(visit: Visit, table_id: str, batch_id: str) -> Batch | None:
-    """The batch that a form became, to be told on the page that comes then; none for one that is gone."""
+    """Return the batch that a form became, for the page that follows; None for one that is gone."""
     if not batch_id:
         return None
     with visit.parts.database.reading() as repository:
@@ -75,42 +75,48 @@ def _change(visit: Visit, operation: str, changed: Callable[[str], Batch]) -> Re
         return _page(visit, error)
     database, table = table_name(visit)
     visit.note(operation, database=database, table=table, batch=batch)
-    return visit.go(address_of_table(visit, "/batches") + _query(_asked(visit)))
+    return visit.go(address_of_table(visit, "/batches") + _query(_wanted(visit)))
 
 
 def _page(visit: Visit, error: KeyfoldError | None) -> Response:
-    told = _told(visit)
+    context = _context(visit)
     status = HTTPStatus.OK if error is None else status_of(error)
     return table_page(
-        visit, "batches", status=status, error=error, states=STATES, digest=visit.digest(_FRAGMENT, **told), **told
+        visit,
+        "batches",
+        status=status,
+        error=error,
+        states=STATES,
+        digest=visit.digest(_FRAGMENT, **context),
+        **context,
     )
 
 
-def _asked(visit: Visit) -> dict[str, str]:
-    """Which of them are asked for: by the address, or by a form of the page that has it."""
-    told = {name: visit.form.get(name) or visit.asked(name) for name in ("state", "after")}
-    return told if told["state"] in STATES else {**told, "state": ""}
+def _wanted(visit: Visit) -> dict[str, str]:
+    """Return the state and the page of the list: from the address, or from a form of the page."""
+    query = {name: visit.form.get(name) or visit.param(name) for name in ("state", "after")}
+    return query if query["state"] in STATES else {**query, "state": ""}
 
 
-def _query(asked: Mapping[str, str]) -> str:
-    said = {name: text for name, text in asked.items() if text}
+def _query(wanted: Mapping[str, str]) -> str:
+    said = {name: text for name, text in wanted.items() if text}
     return f"?{urlencode(said)}" if said else ""
 
 
-def _told(visit: Visit) -> dict[str, Any]:
-    asked = _asked(visit)
-    state = BatchState(asked["state"]) if asked["state"] else None
+def _context(visit: Visit) -> dict[str, Any]:
+    wanted = _wanted(visit)
+    state = BatchState(wanted["state"]) if wanted["state"] else None
     with visit.parts.database.reading() as repository:
         table = repository.tables.get(*table_name(visit))
-        found = list_batches(repository, table, PageRequest(PAGE_ITEMS, asked["after"] or None), state)
+        found = list_batches(repository, table, PageRequest(PAGE_ITEMS, wanted["after"] or None), state)
     path = address_of_table(visit, "/batches")
     return {
         "base": address_of_table(visit),
         "path": path,
-        "asked": asked,
+        "wanted": wanted,
         "items": [(batch, *STATES[batch.state]) for batch in found.items],
-        "older": _query({**asked, "after": found.next_token}) if found.next_token else None,
-        "newest": _query({"state": asked["state"]}),
+        "older": _query({**wanted, "after": found.next_token}) if found.next_token else None,
+        "newest": _query({"state": wanted["state"]}),
         "set_aside": SET_ASIDE,
         "may_change": visit.may(Role.WRITE, *table_name(visit)),
         "merges": address_of_table(visit, "/merges"),

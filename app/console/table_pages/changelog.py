@@ -28,9 +28,9 @@ _FRAGMENT: Final = "table/changelog_live.html"
 NO_CHANGE: Final[Mapping[SnapshotKind, str]] = {
     SnapshotKind.MERGE: "No row changed.",
     SnapshotKind.COMPACTION: "No row changed.",
-    SnapshotKind.ROLLBACK: "A changelog does not tell what a rollback changed: follow the link above.",
-    SnapshotKind.PARTITION_DROP: "A changelog does not tell which rows a dropped partition had: follow the link above.",
-    SnapshotKind.FORGETTING: "Keys were forgotten: nothing tells which, and no older change has them any more.",
+    SnapshotKind.ROLLBACK: "A changelog does not have the changes of a rollback: follow the link above.",
+    SnapshotKind.PARTITION_DROP: "A changelog does not have the rows of a dropped partition: follow the link above.",
+    SnapshotKind.FORGETTING: "Keys were forgotten. They are recorded nowhere, and no older change has them any more.",
 }
 """Why a snapshot shows no change."""
 
@@ -80,15 +80,15 @@ def show_changelog(visit: Visit) -> Response:
     except Conflict as error:
         if error.code is not ErrorCode.CHANGELOG_NOT_KEPT:
             raise
-        return table_page(visit, "changelog", told=None, error=error, producers=[*ChangelogProducer], until=until)
-    return table_page(visit, "changelog", **_told(found), error=None, producers=[], until=until)
+        return table_page(visit, "changelog", snapshots=None, error=error, producers=[*ChangelogProducer], until=until)
+    return table_page(visit, "changelog", **_context(found), error=None, producers=[], until=until)
 
 
 def show_live(visit: Visit) -> Response:
     """What changes of it, looked up again and again: the files are read where there is a snapshot more."""
     with visit.parts.database.reading() as repository:
         table = repository.tables.get(*table_name(visit))
-    if visit.asked(SEEN) == _state(table, table.snapshot_id):
+    if visit.param(SEEN) == _state(table, table.snapshot_id):
         return visit.nothing_new()
     try:
         found = _read(visit, None)
@@ -96,11 +96,11 @@ def show_live(visit: Visit) -> Response:
         response = visit.nothing_new()
         response.headers["HX-Refresh"] = "true"
         return response
-    return visit.page(_FRAGMENT, **of_table(visit), **_told(found), until=None)
+    return visit.page(_FRAGMENT, **of_table(visit), **_context(found), until=None)
 
 
 def _until(visit: Visit) -> int | None:
-    text = visit.asked("until")
+    text = visit.param("until")
     if not text or (text.isascii() and text.isdigit() and 0 < len(text) < 10 and int(text)):
         return int(text) if text else None
     message = f"until={text[:50]!r} is no number of a snapshot"
@@ -113,12 +113,12 @@ def _read(visit: Visit, until: int | None) -> Newest:
     return read_newest(parts.database, parts.warehouse, table_name(visit), until, MOST_CHANGES, MOST_SNAPSHOTS)
 
 
-def _told(found: Newest) -> dict[str, Any]:
+def _context(found: Newest) -> dict[str, Any]:
     snapshots = [_shown(changes) for changes in found.changes]
     digest = _state(found.table, found.head)
     producer = found.table.schema.parsed["changelog-producer"]
     return {
-        "told": snapshots,
+        "snapshots": snapshots,
         "producer": producer,
         "head": found.head,
         "older": found.older,
@@ -141,7 +141,7 @@ def _shown(changes: Changes) -> SnapshotShown:
     paired = [*_paired(rows, keys)]
     words = NO_CHANGE[changes.kind]
     if changes.kind is SnapshotKind.MERGE and schema.parsed["changelog-producer"] is ChangelogProducer.FULL_COMPACTION:
-        words = "The next full compaction tells what changed."
+        words = "The next full compaction shows what changed."
     return SnapshotShown(changes.start.snapshot, changes.kind, columns, keys, paired, not changes.last, words)
 
 

@@ -12,7 +12,7 @@ from app.console.parts.references import with_option_links
 from app.console.parts.snippets import LANGUAGES, Target
 from app.console.site.tabs import key_texts
 from app.console.site.visits import Page, Visit
-from app.console.table_pages.rows import RowsAsked, rows_of
+from app.console.table_pages.rows import WantedRows, rows_of
 from app.console.table_pages.table import TABLE_PAGE, table_name, table_page
 from app.core.access import pattern_of
 from app.core.ddl.writer import table_ddl
@@ -46,20 +46,20 @@ def show_code(visit: Visit) -> Response:
 
 
 def _statements(table: Table) -> list[tuple[Dialect, str, Invalid | None]]:
-    told: list[tuple[Dialect, str, Invalid | None]] = []
+    statements: list[tuple[Dialect, str, Invalid | None]] = []
     for dialect in Dialect:
         try:
             ddl = table_ddl(table.name, table.schema, dialect)
-            told.append((dialect, with_option_links(ddl, ("primary-key", *table.schema.options)), None))
+            statements.append((dialect, with_option_links(ddl, ("primary-key", *table.schema.options)), None))
         except Invalid as invalid:  # Spark has no words for some types
-            told.append((dialect, "", invalid))
-    return told
+            statements.append((dialect, "", invalid))
+    return statements
 
 
 def _key(visit: Visit, table: Table) -> list[str]:
     """A key that there is, so that what is pasted finds something; an example of one in a table without rows."""
     with suppress(KeyfoldError):  # the page is the same without it
-        found = rows_of(visit, RowsAsked(), None, most=1)
+        found = rows_of(visit, WantedRows(), None, most=1)
         for row in found.rows:
             return key_texts(row[name] for name in found.keys)
     return key_texts(example_of(column.type, Integers.NUMBER) for column in table.schema.key_columns)

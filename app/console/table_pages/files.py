@@ -61,15 +61,15 @@ class Bar:
     @property
     def pieces(self) -> list[Piece]:
         """The runs as they are drawn; those beyond ``MOST_RUNS`` as one."""
-        told, begin = [], 0.0
+        pieces, begin = [], 0.0
         parts = [[run] for run in self.runs[:MOST_RUNS]] + ([[*self.runs[MOST_RUNS:]]] if self.runs[MOST_RUNS:] else [])
         for part in parts:
             size = sum(run.size_bytes for run in part)
             width = 100.0 * size / self.largest
             words = f"run {part[0].id}" if len(part) == 1 else f"{counted(len(part))} newer runs"
-            told.append(Piece(round(begin, 2), round(max(width, 0.3), 2), f"{words}, {sized(size)}"))
+            pieces.append(Piece(round(begin, 2), round(max(width, 0.3), 2), f"{words}, {sized(size)}"))
             begin += width
-        return told
+        return pieces
 
     @property
     def summary(self) -> str:
@@ -85,7 +85,7 @@ def show_files(visit: Visit) -> Response:
         table = repository.tables.get(*table_name(visit))
         stats = table_stats(repository, table, spark_answers=visit.parts.spark_ready())
         files = list_files(
-            repository, parts.warehouse, table, None, PageRequest(PAGE_FILES, visit.asked("after") or None)
+            repository, parts.warehouse, table, None, PageRequest(PAGE_FILES, visit.param("after") or None)
         )
         asked = Asked(str(visit.request.base_url), visit.signed_in)
         published = {one: publication_state(repository, parts.warehouse, table, one, asked) for one in Format}

@@ -33,13 +33,13 @@ TONES: Final[Mapping[TaskState, str]] = {
 
 def show_merges(visit: Visit) -> Response:
     """Newest first, with buttons that ask for another one."""
-    told = _told(visit)
-    return table_page(visit, "merges", digest=visit.digest(_FRAGMENT, **told), **told)
+    context = _context(visit)
+    return table_page(visit, "merges", digest=visit.digest(_FRAGMENT, **context), **context)
 
 
 def show_list(visit: Visit) -> Response:
     """What changes of it, looked up again and again."""
-    return visit.fragment(_FRAGMENT, **_told(visit))
+    return visit.fragment(_FRAGMENT, **_context(visit))
 
 
 def start(visit: Visit) -> Response:
@@ -66,8 +66,8 @@ def cancel(visit: Visit) -> Response:
     return visit.go(address_of_table(visit, "/merges"))
 
 
-def _told(visit: Visit) -> dict[str, Any]:
-    after = visit.asked("after")
+def _context(visit: Visit) -> dict[str, Any]:
+    after = visit.param("after")
     with visit.parts.database.reading() as repository:
         table = repository.tables.get(*table_name(visit))
         found = list_merges(repository, table, PageRequest(PAGE_ITEMS, after or None))

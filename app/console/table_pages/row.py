@@ -49,8 +49,8 @@ class Stop:
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What the address of the page asks for."""
+class _RowAddress:
+    """The address of the page, with its query."""
 
     path: str
     keys: Sequence[str]
@@ -71,54 +71,56 @@ class _Asked:
 
 def show_row(visit: Visit) -> Response:
     """The page of one row; where there is no such key, what is wrong, and a form that asks for another."""
-    asked = _asked(visit)
+    address = _address(visit)
     parts = visit.parts
     with parts.database.reading() as repository:
         table = repository.tables.get(visit.names["database"], visit.names["table"])
-        if not asked.keys:
-            return _ask_for_key(visit, table, asked, None)
+        if not address.keys:
+            return _ask_for_key(visit, table, address, None)
         if "add" in visit.request.query_params:
-            return visit.go(asked.url(**{"try": [*asked.tried, _written(visit, table)]}) + "#what-if")
-    tried = [_record(text) for text in asked.tried]
-    question = Question(asked.keys, None, asked.as_of, STEPS, asked.before)
+            return visit.go(address.url(**{"try": [*address.tried, _written(visit, table)]}) + "#what-if")
+    tried = [_record(text) for text in address.tried]
+    question = Question(address.keys, None, address.as_of, STEPS, address.before)
     try:
         with parts.scans.place():
             view = view_row(parts.database, parts.images, table, question, tried)
     except (NotFound, Invalid) as error:
-        if error.code == ErrorCode.ROW_NOT_FOUND and asked.as_of is None:
-            return _no_row(visit, table, asked, error)
+        if error.code == ErrorCode.ROW_NOT_FOUND and address.as_of is None:
+            return _no_row(visit, table, address, error)
         if error.code == ErrorCode.ROW_NOT_FOUND or any(one.pointer.startswith("/key") for one in error.violations):
-            return _ask_for_key(visit, table, asked, error)
+            return _ask_for_key(visit, table, address, error)
         raise
-    return visit.page("row/row.html", **_told(visit, table, asked, view))
+    return visit.page("row/row.html", **_context(visit, table, address, view))
 
 
-def _asked(visit: Visit) -> _Asked:
+def _address(visit: Visit) -> _RowAddress:
     query = visit.request.query_params
     path = address_of_table(visit, "/row")
     tried = query.getlist("try")
     if len(tried) + ("add" in query) > MOST_TRIED:
         raise Invalid(f"at most {MOST_TRIED} records are tried at once: open the row with fewer of try=")
-    return _Asked(
+    return _RowAddress(
         path,
         query.getlist("key"),
         tried,
         query.get("asOf"),
         query.get("step"),
         query.get("before"),
-        visit.asked("sent"),
+        visit.param("sent"),
     )
 
 
-def _no_row(visit: Visit, table: Table, asked: _Asked, error: KeyfoldError) -> Response:
+def _no_row(visit: Visit, table: Table, address: _RowAddress, error: KeyfoldError) -> Response:
     """Nothing is known of the key; what records would do to it can be tried all the same."""
-    tried = [_record(text) for text in asked.tried]
-    view = view_no_row(visit.parts.database, visit.parts.images, table, asked.keys, tried)
-    return _ask_for_key(visit, table, asked, error, row=None, **_what_if(visit, table, asked, view.trial, view.lanes))
+    tried = [_record(text) for text in address.tried]
+    view = view_no_row(visit.parts.database, visit.parts.images, table, address.keys, tried)
+    return _ask_for_key(
+        visit, table, address, error, row=None, **_what_if(visit, table, address, view.trial, view.lanes)
+    )
 
 
 def _what_if(
-    visit: Visit, table: Table, asked: _Asked, trial: Trial | None, lanes: Sequence[StoryLane]
+    visit: Visit, table: Table, address: _RowAddress, trial: Trial | None, lanes: Sequence[StoryLane]
 ) -> dict[str, Any]:
     """What the form that tries records shows."""
     tried_by = None
@@ -128,23 +130,25 @@ def _what_if(
     return {
         "trial": trial,
         "lanes": lanes,
-        "tries": _tries(asked, trial, lanes) if trial else [],
+        "tries": _tries(address, trial, lanes) if trial else [],
         "kinds": [kind.text for kind in RowKind],
         "tried_by": tried_by,
         "may_change": visit.may(Role.WRITE, table.database, table.name),
     }
 
 
-def _ask_for_key(visit: Visit, table: Table, asked: _Asked, error: KeyfoldError | None, **what_if: Any) -> Response:
-    given = [*asked.keys, *[""] * len(table.schema.primary_key)]
+def _ask_for_key(
+    visit: Visit, table: Table, address: _RowAddress, error: KeyfoldError | None, **what_if: Any
+) -> Response:
+    given = [*address.keys, *[""] * len(table.schema.primary_key)]
     return visit.page(
         "row/row_key.html",
         200 if error is None else status_of(error),
         table=table,
-        path=asked.path,
+        path=address.path,
         fields=[*zip(table.schema.key_columns, given, strict=False)],
         error=error,
-        asked=asked,
+        address=address,
         what_if=bool(what_if),
         **what_if,
     )
@@ -175,41 +179,41 @@ def _record(text: str) -> dict[str, Any]:
     return record
 
 
-def _told(visit: Visit, table: Table, asked: _Asked, view: RowView) -> dict[str, Any]:
-    steps, row, changed = _until(asked, view.then)
+def _context(visit: Visit, table: Table, address: _RowAddress, view: RowView) -> dict[str, Any]:
+    steps, row, changed = _until(address, view.then)
     path = table_path(table.database, table.name)
-    keys = urlencode({"key": asked.keys}, doseq=True)
-    now = asked.as_of is None and asked.step is None
+    keys = urlencode({"key": address.keys}, doseq=True)
+    now = address.as_of is None and address.step is None
     return {
         "table": table,
-        "asked": asked,
+        "address": address,
         "then": view.then,
         "now": now,
         "row": row,
         "changed": changed,
         "values": row_values(row or {}, view.then.key, view.then.columns),
-        "sources": asked.step is None,
+        "sources": address.step is None,
         "steps": [(step, cells(view.lanes, step.columns), _place_of_step(step)) for step in steps],
         "places": {_place_of_step(step) for step in steps},
         "place_of": place_of,
-        "stops": _stops(asked, view),
+        "stops": _stops(address, view),
         "key": ", ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in view.then.key.items()),
-        **_what_if(visit, table, asked, view.trial if now else None, view.lanes),
+        **_what_if(visit, table, address, view.trial if now else None, view.lanes),
         "staged": view.staged and now and view.merged is not None,
         "unmerged": view.staged and now and view.merged is None,
         "merged": view.merged,
-        **_sent(visit, table, asked),
-        **_deleting(visit, table, asked, row if now else None),
-        "explained_by": visit.curl("GET", f"{path}/rows:explain?{_with_time(keys, asked)}"),
-        "read_by": visit.curl("GET", f"{path}/rows?{keys}&{_version(asked, view)}"),
+        **_sent(visit, table, address),
+        **_deleting(visit, table, address, row if now else None),
+        "explained_by": visit.curl("GET", f"{path}/rows:explain?{_with_time(keys, address)}"),
+        "read_by": visit.curl("GET", f"{path}/rows?{keys}&{_version(address, view)}"),
     }
 
 
-def _deleting(visit: Visit, table: Table, asked: _Asked, row: Mapping[str, Any] | None) -> dict[str, Any]:
+def _deleting(visit: Visit, table: Table, address: _RowAddress, row: Mapping[str, Any] | None) -> dict[str, Any]:
     """What the form that deletes the row shows; nothing where there is none, or the visitor may not write."""
     if row is None or not visit.may(Role.WRITE, table.database, table.name):
         return {"deletes": None}
-    path = table_path(table.database, table.name, f"/rows?{urlencode({'key': asked.keys}, doseq=True)}")
+    path = table_path(table.database, table.name, f"/rows?{urlencode({'key': address.keys}, doseq=True)}")
     return {
         "deletes": next(kind for kind in table_rules(table.schema).kinds if kind.kind == RowKind.DELETE.text),
         "once": new_once(),
@@ -217,26 +221,26 @@ def _deleting(visit: Visit, table: Table, asked: _Asked, row: Mapping[str, Any] 
     }
 
 
-def _sent(visit: Visit, table: Table, asked: _Asked) -> dict[str, Any]:
+def _sent(visit: Visit, table: Table, address: _RowAddress) -> dict[str, Any]:
     """What became of the record of a form."""
-    batch = sent_batch(visit, table.id, asked.sent)
-    told = {"sent": batch, "asked": asked, "batches": address_of_table(visit, "/batches")}
-    return {**told, "digest": visit.digest(_SENT, **told) if batch else ""}
+    batch = sent_batch(visit, table.id, address.sent)
+    context = {"sent": batch, "address": address, "batches": address_of_table(visit, "/batches")}
+    return {**context, "digest": visit.digest(_SENT, **context) if batch else ""}
 
 
 def show_sent(visit: Visit) -> Response:
     """The same, looked up again and again."""
     with visit.parts.database.reading() as repository:
         table = repository.tables.get(visit.names["database"], visit.names["table"])
-    return visit.fragment(_SENT, **{**_sent(visit, table, _asked(visit)), "digest": ""})
+    return visit.fragment(_SENT, **{**_sent(visit, table, _address(visit)), "digest": ""})
 
 
-def _with_time(keys: str, asked: _Asked) -> str:
-    return keys if asked.as_of is None else f"{keys}&{urlencode({'asOf': asked.as_of})}"
+def _with_time(keys: str, address: _RowAddress) -> str:
+    return keys if address.as_of is None else f"{keys}&{urlencode({'asOf': address.as_of})}"
 
 
-def _version(asked: _Asked, view: RowView) -> str:
-    return "consistency=latest" if asked.as_of is None else f"snapshot={view.then.snapshot}"
+def _version(address: _RowAddress, view: RowView) -> str:
+    return "consistency=latest" if address.as_of is None else f"snapshot={view.then.snapshot}"
 
 
 def place_of(record: RecordPlace) -> str:
@@ -249,55 +253,57 @@ def _place_of_step(step: ExplainedStep) -> str:
     return "" if step.record is None else place_of(step.record)
 
 
-def _until(asked: _Asked, told: ExplainedRow) -> tuple[Sequence[ExplainedStep], Mapping[str, Any] | None, set[str]]:
-    """The steps up to the one that is asked for, the row after it, and what it changed. Raises ``NotFound``."""
-    if asked.step is None:
-        return told.steps, told.row, set()
-    if asked.step == _FIRST:
-        return [], told.start.row, set()
-    places = [_place_of_step(step) for step in told.steps]
-    if asked.step not in places:
-        raise NotFound(f"there is no step {asked.step[:50]!r} of this row (any more): open the row without step=")
-    last = places.index(asked.step)
-    step = told.steps[last]
-    row = {**told.key, **{one.column: one.after for one in step.columns}} if step.exists else None
+def _until(
+    address: _RowAddress, explained: ExplainedRow
+) -> tuple[Sequence[ExplainedStep], Mapping[str, Any] | None, set[str]]:
+    """Return the steps up to the one in the address, the row after it, and what it changed. Raise ``NotFound``."""
+    if address.step is None:
+        return explained.steps, explained.row, set()
+    if address.step == _FIRST:
+        return [], explained.start.row, set()
+    places = [_place_of_step(step) for step in explained.steps]
+    if address.step not in places:
+        raise NotFound(f"there is no step {address.step[:50]!r} of this row (any more): open the row without step=")
+    last = places.index(address.step)
+    step = explained.steps[last]
+    row = {**explained.key, **{one.column: one.after for one in step.columns}} if step.exists else None
     changed = {one.column for one in step.columns if repr(one.before) != repr(one.after)}
-    return told.steps[: last + 1], row, changed
+    return explained.steps[: last + 1], row, changed
 
 
-def _stops(asked: _Asked, view: RowView) -> list[Stop]:
+def _stops(address: _RowAddress, view: RowView) -> list[Stop]:
     """The moments of the row: before its first step, after each record, in each snapshot that has it, and now."""
-    stops = [Stop(f"before these: {view.now.start.words}", asked.step_url(_FIRST), asked.step == _FIRST)]
+    stops = [Stop(f"before these: {view.now.start.words}", address.step_url(_FIRST), address.step == _FIRST)]
     steps = view.now.steps
     for number, step in enumerate(steps):
         place = _place_of_step(step)
         if place:
             words = f"after {placed(step.record)}" if step.record else ""
-            stops.append(Stop(words, asked.step_url(place), asked.step == place))
+            stops.append(Stop(words, address.step_url(place), address.step == place))
         following = steps[number + 1].snapshot if number + 1 < len(steps) else None
         if step.snapshot in view.snapshots and following != step.snapshot:
-            here = asked.as_of is not None and view.then.snapshot == step.snapshot
-            stops.append(Stop(f"in snapshot {step.snapshot}", asked.url(asOf=step.snapshot), here))
-    stops.append(Stop("now", asked.url(), asked.as_of is None and asked.step is None))
+            here = address.as_of is not None and view.then.snapshot == step.snapshot
+            stops.append(Stop(f"in snapshot {step.snapshot}", address.url(asOf=step.snapshot), here))
+    stops.append(Stop("now", address.url(), address.as_of is None and address.step is None))
     return stops
 
 
-def _tries(asked: _Asked, trial: Trial, lanes: Sequence[StoryLane]) -> list[dict[str, Any]]:
-    """The records that are tried, each with what it would do, and the address without it."""
+def _tries(address: _RowAddress, trial: Trial, lanes: Sequence[StoryLane]) -> list[dict[str, Any]]:
+    """Return the records that are tried, each with what it would do, and the address without it."""
     steps = [*trial.steps]
-    told = []
-    for number, text in enumerate(asked.tried):
+    tries = []
+    for number, text in enumerate(address.tried):
         step = steps[number] if number < len(steps) else None
-        others = [*asked.tried[:number], *asked.tried[number + 1 :]]
-        told.append(
+        others = [*address.tried[:number], *address.tried[number + 1 :]]
+        tries.append(
             {
                 "record": text,
                 "step": step,
                 "cells": cells(lanes, step.columns) if step else [],
-                "without": asked.url(**({"try": others} if others else {})) + "#what-if",
+                "without": address.url(**({"try": others} if others else {})) + "#what-if",
             }
         )
-    return told
+    return tries
 
 
 PAGES: Final = (

@@ -40,10 +40,10 @@ from app.services.explaining.row_views import Trial, try_records, typed
 from app.services.tables.rules import table_rules
 
 NEW_PATH, EDIT_PATH, DELETE_PATH = ROW_FORM_PATHS
-LONGEST_FIELD: Final = 20_000  # characters; a longer value stays out of the form, and as it is
+LONGEST_FIELD: Final = 20_000  # characters; a longer value is kept out of the form, and unchanged
 LONGEST_COMMAND: Final = 20_000
 _VALUE, _NULL, _EMPTY, _SEEN = "value.", "null.", "empty.", "seen."
-# What a field says that it showed, beside digests.
+# What a field says that it showed, other than digests.
 _NOT_THERE, _WAS_NULL, _NOT_SHOWN, _FOLDS_IN = "-", "null", "kept", "folds"
 # What a page cannot carry to a browser and back.
 _UNSHOWN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
@@ -99,12 +99,12 @@ class Field:
     def hint(self) -> str:
         """What stands in it while it is empty."""
         example = EXAMPLES[self.family]
-        told = {_NOT_THERE: "left out", _WAS_NULL: "null"}.get(self.seen, "")
+        note = {_NOT_THERE: "left out", _WAS_NULL: "null"}.get(self.seen, "")
         if self.seen == _FOLDS_IN:
-            told = f"{self.now or 'null'} now"
+            note = f"{self.now or 'null'} now"
         if self.length is not None:
-            told = f"{self.length} characters, kept unless you write here"
-        return ", like ".join(part for part in (told, example) if part)
+            note = f"{self.length} characters, kept unless you write here"
+        return ", like ".join(part for part in (note, example) if part)
 
 
 @dataclass(frozen=True)
@@ -265,14 +265,14 @@ def _page(visit: Visit, form: _Form, *, trial: Trial | None = None, error: Keyfo
         kinds=[] if form.plan.row_kind_column else table_rules(table.schema).kinds,
         row_url=_row_url(visit, form.texts) if form.texts else None,
         trial=trial,
-        told=_told(form, trial),
+        cells=_trial_cells(form, trial),
         record=json_text(record, indent=0),
         sent_by=visit.curl("POST", f"{api}/batches", body) if len(json_text(body)) < LONGEST_COMMAND else None,
     )
 
 
-def _told(form: _Form, trial: Trial | None) -> list[Cell]:
-    """What the trial did to each column, lane by lane."""
+def _trial_cells(form: _Form, trial: Trial | None) -> list[Cell]:
+    """Return what the trial did to each column, lane by lane."""
     steps = trial.steps if trial else ()
     return [cell for step in steps for cell in cells(story_lanes(form.plan), step.columns)]
 

@@ -48,8 +48,8 @@ OPERATORS: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True)
-class RowsAsked:
-    """Which rows are asked for: ``filters`` that each meets, and the columns, all where none is named. ``sort`` is the
+class WantedRows:
+    """The rows to show: ``filters`` that each meets, and the columns, all where none is named. ``sort`` is the
     column by which the rows of a page are sorted, empty for none, and ``down`` that the greatest comes first.
     """
 
@@ -64,19 +64,19 @@ class RowsAsked:
         order = {"sort": self.sort, **({"down": 1} if self.down else {})} if self.sort else {}
         return query({"filter": self.filters, "show": self.columns, **order})
 
-    def sorted_by(self, sort: str, *, down: bool = False) -> RowsAsked:
+    def sorted_by(self, sort: str, *, down: bool = False) -> WantedRows:
         """Return the same, its pages sorted otherwise."""
         return replace(self, sort=sort, down=down)
 
-    def hiding(self, name: str, shown: Sequence[Column]) -> RowsAsked:
+    def hiding(self, name: str, shown: Sequence[Column]) -> WantedRows:
         """Return the same without a column of those that are ``shown``."""
         return replace(self, columns=tuple(one.name for one in shown if one.name != name))
 
-    def without(self, text: str) -> RowsAsked:
+    def without(self, text: str) -> WantedRows:
         """Return the same without one filter."""
         return replace(self, filters=tuple(one for one in self.filters if one != text))
 
-    def mended(self, schema: TableSchema) -> RowsAsked | None:
+    def mended(self, schema: TableSchema) -> WantedRows | None:
         """Return the same with the nearest names for columns that there are not; None where no name is near."""
         mended = replace(
             self,
@@ -113,8 +113,8 @@ class RowsShown:
         return column.type.family in _NUMBERS
 
 
-def rows_asked(visit: Visit) -> RowsAsked:
-    """Return what the address asks for; of the three controls another filter is made."""
+def wanted_rows(visit: Visit) -> WantedRows:
+    """Return the rows of the address; the three controls add a filter."""
     sent = visit.request.query_params
     filters = [text for one in sent.getlist("filter") if (text := one.strip())]
     column, operator = sent.get("column", ""), sent.get("operator", "")
@@ -124,24 +124,24 @@ def rows_asked(visit: Visit) -> RowsAsked:
         listed = operator == Operator.IN and not value.startswith("(")
         filters.append(f"{column}.{operator}" if bare else f"{column}.{operator}.{f'({value})' if listed else value}")
     shown = tuple(dict.fromkeys(sent.getlist("show")))
-    return RowsAsked(tuple(dict.fromkeys(filters)), shown, sent.get("sort", ""), "down" in sent)
+    return WantedRows(tuple(dict.fromkeys(filters)), shown, sent.get("sort", ""), "down" in sent)
 
 
 def show_rows(visit: Visit) -> Response:
     """Its rows, staged records included, a page at a time."""
-    asked, error, found = rows_asked(visit), None, None
+    wanted, error, found = wanted_rows(visit), None, None
     try:
-        found = rows_of(visit, asked, visit.asked("after") or None)
+        found = rows_of(visit, wanted, visit.param("after") or None)
     except Invalid as invalid:
         error = invalid
     status = HTTPStatus.OK if error is None else HTTPStatus.BAD_REQUEST
     schema = visit.parts.views.current(table_name(visit), Consistency.LATEST).table.schema
-    mended = None if error is None else asked.mended(schema)
-    values = {"found": found, "asked": asked, "error": error, "schema": schema, "operators": OPERATORS}
+    mended = None if error is None else wanted.mended(schema)
+    values = {"found": found, "wanted": wanted, "error": error, "schema": schema, "operators": OPERATORS}
     return table_page(visit, "rows", status=status, files=tuple(_FILES), mended=mended, **values)
 
 
-def rows_of(visit: Visit, asked: RowsAsked, token: str | None, most: int = PAGE_ROWS) -> RowsShown:
+def rows_of(visit: Visit, wanted: WantedRows, token: str | None, most: int = PAGE_ROWS) -> RowsShown:
     """A page of ``most`` of the table's rows. Raises ``Invalid`` for a filter, column or token that is none."""
     parts = visit.parts
     with ExitStack() as held:
@@ -158,27 +158,27 @@ def rows_of(visit: Visit, asked: RowsAsked, token: str | None, most: int = PAGE_
         view, start = read_again(read)
         keys = view.table.schema.primary_key
         # A row is found by its key: it is read though it may not be shown.
-        columns = [*dict.fromkeys((*keys, *asked.columns))] if asked.columns else None
-        scan = read_scan(view, columns, asked.filters, Integers.NUMBER)  # which Python reads exactly
+        columns = [*dict.fromkeys((*keys, *wanted.columns))] if wanted.columns else None
+        scan = read_scan(view, columns, wanted.filters, Integers.NUMBER)  # which Python reads exactly
         room.take_columns(scan.columns_read)
         if token is not None:
-            check_filters(token, scan, asked.filters)
-        page = read_page(parts.warehouse, scan, asked.filters, most, start)
+            check_filters(token, scan, wanted.filters)
+        page = read_page(parts.warehouse, scan, wanted.filters, most, start)
         rows = [json.loads(line) for line in page.body(NDJSON).splitlines()]
-    return RowsShown(_keys_first(scan.columns, keys), keys, _sorted(rows, scan.columns, asked), page.next_token)
+    return RowsShown(_keys_first(scan.columns, keys), keys, _sorted(rows, scan.columns, wanted), page.next_token)
 
 
 def _keys_first(columns: Sequence[Column], keys: tuple[str, ...]) -> tuple[Column, ...]:
     return tuple(sorted(columns, key=lambda one: one.name not in keys))
 
 
-def _sorted(rows: list[dict[str, Any]], columns: Sequence[Column], asked: RowsAsked) -> list[dict[str, Any]]:
+def _sorted(rows: list[dict[str, Any]], columns: Sequence[Column], wanted: WantedRows) -> list[dict[str, Any]]:
     """Return the rows of a page by a column, nulls last; as they are where there is no such column."""
     for column in columns:
-        if column.name == asked.sort:
+        if column.name == wanted.sort:
             written = [row for row in rows if row[column.name] is not None]
             key = _number if column.type.family in _NUMBERS else str
-            written.sort(key=lambda row: key(row[column.name]), reverse=asked.down)
+            written.sort(key=lambda row: key(row[column.name]), reverse=wanted.down)
             return [*written, *(row for row in rows if row[column.name] is None)]
     return rows
 
@@ -190,8 +190,8 @@ def _number(value: Any) -> Decimal:
 
 
 def download_rows(visit: Visit) -> Response:
-    """All rows that are asked for, as a file. Raises ``Invalid`` for a filter, a column or a format that is none."""
-    asked, form, parts = rows_asked(visit), visit.asked("format"), visit.parts
+    """Return all rows of the address as a file. Raise ``Invalid`` for a filter, a column or a format that is none."""
+    wanted, form, parts = wanted_rows(visit), visit.param("format"), visit.parts
     if form not in _FILES:
         raise Invalid(f"rows are downloaded as {', '.join(_FILES)}")
     with ExitStack() as held:
@@ -200,7 +200,7 @@ def download_rows(visit: Visit) -> Response:
         def read() -> View:
             return loaded(parts.warehouse, parts.views.current(table_name(visit), Consistency.LATEST), room)
 
-        scan = read_scan(read_again(read), asked.columns or None, asked.filters)
+        scan = read_scan(read_again(read), wanted.columns or None, wanted.filters)
         room.take_columns(scan.columns_read)
         name = quote(f"{table_name(visit)[1]}.{form}", safe="")
         headers = {**HEADERS, "Content-Disposition": f"attachment; filename*=UTF-8''{name}"}

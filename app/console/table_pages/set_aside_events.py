@@ -56,7 +56,7 @@ def withdraw(visit: Visit) -> Response:
 
 
 def _page(visit: Visit, error: KeyfoldError | None) -> Response:
-    after = visit.asked("after") or None
+    after = visit.param("after") or None
     with visit.parts.database.reading() as repository:
         table = repository.tables.get(*table_name(visit))
         found = list_events(repository, table, PageRequest(PAGE_ITEMS, after))
@@ -71,7 +71,7 @@ def _page(visit: Visit, error: KeyfoldError | None) -> Response:
         count=count,
         after=after,
         later=f"?{urlencode({'after': found.next_token})}" if found.next_token else None,
-        sent=sent_batch(visit, table.id, visit.asked("sent")),
+        sent=sent_batch(visit, table.id, visit.param("sent")),
         may_change=visit.may(Role.WRITE, *table_name(visit)),
     )
 

@@ -56,12 +56,12 @@ def show_snapshots(visit: Visit) -> Response:
     return _list(visit, _NO_TAG, None)
 
 
-def _list(visit: Visit, asked: Mapping[str, str], error: KeyfoldError | None) -> Response:
-    request = PageRequest(PAGE_SNAPSHOTS, visit.asked("after") or None)
+def _list(visit: Visit, form: Mapping[str, str], error: KeyfoldError | None) -> Response:
+    request = PageRequest(PAGE_SNAPSHOTS, visit.param("after") or None)
     with visit.parts.database.reading() as repository:
         table = repository.tables.get(*table_name(visit))
         page = list_snapshots(repository, table, request)
-        tags = list_tags(repository, table, PageRequest(MOST_TAGS, visit.asked("tags") or None))
+        tags = list_tags(repository, table, PageRequest(MOST_TAGS, visit.param("tags") or None))
     line: Timeline[DescribedSnapshot] = timeline_of([*reversed(page.items)], _committed, _size)
     return table_page(
         visit,
@@ -73,7 +73,7 @@ def _list(visit: Visit, asked: Mapping[str, str], error: KeyfoldError | None) ->
         tags=tags,
         current=table.snapshot_id,
         kinds=[*SnapshotKind],
-        asked=asked,
+        form=form,
         error=error,
         retained_by_default=table.schema.parsed["tag.default-time-retained"],
     )
@@ -89,14 +89,14 @@ def _size(one: DescribedSnapshot) -> int:
 
 def make_tag(visit: Visit) -> Response:
     """Names a snapshot; the form with its faults where that cannot be."""
-    asked = {name: visit.form.get(name, "").strip() for name in _NO_TAG}
+    form = {name: visit.form.get(name, "").strip() for name in _NO_TAG}
     try:
-        number = _number(asked["snapshot"])
+        number = _number(form["snapshot"])
         with visit.parts.database.transaction() as repository:
             table = repository.tables.get(*table_name(visit))
-            made = create_tag(repository, table, asked["tag"], number, asked["retained"] or None)
+            made = create_tag(repository, table, form["tag"], number, form["retained"] or None)
     except (Invalid, AlreadyExists, NotFound) as error:
-        return _list(visit, asked, error)
+        return _list(visit, form, error)
     _note(visit, "createTag", tag=made.tag.name, snapshot=made.tag.snapshot_id)
     return visit.go(address_of_table(visit, "/snapshots") + "#tags")
 
@@ -121,20 +121,20 @@ def delete_tag(visit: Visit) -> Response:
 
 def show_changes(visit: Visit) -> Response:
     """What differs between two snapshots, whichever of them is the older one."""
-    since, version = visit.asked("since"), visit.asked("version", LATEST)
+    since, version = visit.param("since"), visit.param("version", LATEST)
     found, error = None, None
     try:
         found = _compared(visit, since or None, version)
     except NotFound as missing:
         error = missing
-    values = {"since": since, "asked": version, "found": found, "error": error, "same": _same(visit)}
+    values = {"since": since, "version": version, "found": found, "error": error, "same": _same(visit)}
     status = HTTPStatus.OK if error is None else HTTPStatus.NOT_FOUND
     return visit.page("snapshots/snapshot_changes.html", status, **of_table(visit), **values, tab="snapshots")
 
 
 def _same(visit: Visit) -> str:
     """The query of the API for what the page compares."""
-    since = visit.asked("since")
+    since = visit.param("since")
     return f"?{urlencode({'since': since})}" if since else ""
 
 
@@ -155,7 +155,7 @@ def _compared(visit: Visit, since: str | None, version: str) -> Compared:
 
 def show_rollback(visit: Visit) -> Response:
     """What going back to a snapshot would do, and a form that asks for the table's name."""
-    return _ask(visit, visit.asked("to"), "", None)
+    return _ask(visit, visit.param("to"), "", None)
 
 
 def send_rollback(visit: Visit) -> Response:
@@ -163,7 +163,7 @@ def send_rollback(visit: Visit) -> Response:
     to, typed, seen = (visit.form.get(name, "").strip() for name in ("to", "typed", "from"))
     try:
         if typed != table_name(visit)[1].strip():
-            raise Invalid("the table stays as it is, for its name was not typed: type it as it stands above")
+            raise Invalid("the table stays as it is, for its name was not typed: type it as it is written above")
         with visit.parts.database.transaction() as repository:
             table = repository.tables.get(*table_name(visit))
             wanted = find_snapshot(repository, table, to).id
@@ -194,9 +194,9 @@ def _ask(visit: Visit, to: str, typed: str, error: KeyfoldError | None) -> Respo
     )
 
 
-def _note(visit: Visit, operation: str, **told: object) -> None:
+def _note(visit: Visit, operation: str, **members: object) -> None:
     database, table = table_name(visit)
-    visit.note(operation, database=database, table=table, **told)
+    visit.note(operation, database=database, table=table, **members)
 
 
 PAGES: Final = (

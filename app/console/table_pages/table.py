@@ -37,8 +37,8 @@ def show_table(visit: Visit) -> Response:
         stats = table_stats(repository, table, spark_answers=visit.parts.spark_ready())
         failure = repository.overview.merge_failures([table.id]).get(table.id)
     schema = table.schema
-    told = DraftTable(table.name, schema, table_rules(schema, stats.set_aside), table_warnings(schema))
-    return table_page(visit, "overview", table=told, whole=table, stats=stats, failure=failure)
+    draft = DraftTable(table.name, schema, table_rules(schema, stats.set_aside), table_warnings(schema))
+    return table_page(visit, "overview", table=draft, whole=table, stats=stats, failure=failure)
 
 
 PAGES: Final = (Page("GET", TABLE_PAGE, show_table),)

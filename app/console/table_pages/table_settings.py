@@ -30,14 +30,15 @@ Faults = Mapping[object, Sequence[Violation]]
 
 @dataclass(frozen=True)
 class SettingsVerdict:
-    """What is to be said of the changes that a form asks for. ``faults`` are by the number of their field, by ``NEW``,
-    or by None where they belong to none; ``warnings`` are those that the table would have, beside those ``there`` now.
+    """The faults and warnings of the changes of a form. ``faults`` are by the number of their field, by ``NEW``, or by
+    None where they belong to no field. ``warnings`` are those that the table would have in addition to its present
+    ones, of which there are ``present``.
     """
 
     changes: Sequence[Change]
     faults: Faults
     warnings: Sequence[Violation] = ()
-    there: int = 0
+    present: int = 0
     error: KeyfoldError | None = None
 
     @property
@@ -52,10 +53,10 @@ def show_settings(visit: Visit) -> Response:
 
 
 def check_settings(visit: Visit) -> Response:
-    """What is to be said of the form while it is written; the fault of each field goes beside it."""
+    """Return the faults and warnings of the form while it is written, each fault next to its field."""
     table, fields = _fields(visit, visit.form)
     verdict = _judged(visit, table, fields, visit.form)
-    return visit.page("table/settings_checked.html", **of_table(visit), **_told(visit, fields, verdict))
+    return visit.page("table/settings_checked.html", **of_table(visit), **_context(visit, fields, verdict))
 
 
 def send_settings(visit: Visit) -> Response:
@@ -73,7 +74,7 @@ def send_settings(visit: Visit) -> Response:
 
 
 def _filter(visit: Visit) -> OptionFilter:
-    return OptionFilter(visit.asked("q").strip()[:255], bool(visit.asked("changed")))
+    return OptionFilter(visit.param("q").strip()[:255], bool(visit.param("changed")))
 
 
 def send_columns(visit: Visit) -> Response:
@@ -109,8 +110,8 @@ def _alter(visit: Visit, changes: Sequence[Change]) -> None:
     check = _unchanged(visit.form.get("seen", ""))
     alter_table(visit.parts.database, table_name(visit), changes, by=visit.grant.name, bounds=bounds, check=check)
     database, table = table_name(visit)
-    told = [{member: one[member] for member in ("action", "key", "fieldNames") if member in one} for one in changes]
-    visit.note("alterTable", database=database, table=table, changes=told)
+    shown = [{member: one[member] for member in ("action", "key", "fieldNames") if member in one} for one in changes]
+    visit.note("alterTable", database=database, table=table, changes=shown)
 
 
 def _unchanged(seen: str) -> Callable[[Table], None]:
@@ -158,7 +159,7 @@ def _placed(error: KeyfoldError, changes: Sequence[Change], fields: Sequence[Opt
     return found
 
 
-def _told(visit: Visit, fields: Sequence[OptionField], verdict: SettingsVerdict) -> dict[str, Any]:
+def _context(visit: Visit, fields: Sequence[OptionField], verdict: SettingsVerdict) -> dict[str, Any]:
     database, table = table_name(visit)
     path = of_table(visit)["api"]
     before = {one.key: one.text for one in fields}
@@ -196,12 +197,12 @@ def _form(
         form=form,
         error=None if error is verdict.error or _same(error, verdict.error) else error,
         of_column=of_column or {},
-        **_told(visit, fields, verdict),
+        **_context(visit, fields, verdict),
     )
 
 
 def _same(one: KeyfoldError | None, other: KeyfoldError | None) -> bool:
-    """Whether the verdict tells the error already, beside its fields."""
+    """Return whether the verdict shows the error already, next to its fields."""
     return one is not None and other is not None and one.violations == other.violations
 
 

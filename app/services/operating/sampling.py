@@ -9,7 +9,7 @@ from app.catalog.database import CatalogDatabase
 from app.core.errors import KeyfoldError
 from app.services.operating.scrapes import staged_areas
 from app.services.shared.background import Repeated
-from app.telemetry.exposition import Told, told_of_processes
+from app.telemetry.exposition import Reading, process_readings
 from app.telemetry.hour import SAMPLE_SECONDS, Hour
 
 
@@ -28,13 +28,13 @@ class Sampler(Repeated):
     def sample(self) -> None:
         """Take one now. Of a catalog that does not answer it has nothing."""
         self._begun = True
-        self._hour.note(self._clock(), [*told_of_processes(self._hour.metrics.lives()), *self._staged()])
+        self._hour.note(self._clock(), [*process_readings(self._hour.metrics.lives()), *self._staged()])
 
     def _pause(self) -> float:
         """Return the seconds until the next sample is due: the first at once, so that changes from then on show."""
         return SAMPLE_SECONDS - self._clock() % SAMPLE_SECONDS if self._begun else 0.0
 
-    def _staged(self) -> Iterator[Told]:
+    def _staged(self) -> Iterator[Reading]:
         try:
             with self._database.reading() as repository:
                 yield from staged_areas(repository, 0)

@@ -23,17 +23,17 @@ from app.services.merging.overdue import overdue_tables
 from app.services.publishing.publications import seconds_behind
 from app.storage.images import Images
 from app.telemetry.entries import OTHERS, SPARK_SERVES, Asked
-from app.telemetry.exposition import Told
+from app.telemetry.exposition import Reading
 
 
-def build_info(database: CatalogDatabase) -> Told:
+def build_info(database: CatalogDatabase) -> Reading:
     """Return what runs here."""
-    return Told(Asked.BUILD, (__version__, platform.python_version(), database.kind), 1.0)
+    return Reading(Asked.BUILD, (__version__, platform.python_version(), database.kind), 1.0)
 
 
 def look_around(
     database: CatalogDatabase, warehouse: Warehouse, images: Images, most_tables: int, chain: Path | None = None
-) -> list[Told]:
+) -> list[Reading]:
     """Return the staging areas of the ``most_tables`` tables that have most and of all others together; failing,
     waiting and overdue tables, how far publications are behind, what is set aside or damaged, how old backups are and
     when tokens and the certificate in ``chain`` expire, the images of this machine and the room on its disks. A catalog
@@ -43,41 +43,43 @@ def look_around(
     try:
         with database.reading() as repository:
             areas, failing = staged_areas(repository, most_tables), repository.stats.failing_tables()
-            waiting = Told(Asked.WAITING_TABLES, (), repository.stops.count())
+            waiting = Reading(Asked.WAITING_TABLES, (), repository.stops.count())
             readings += [*_troubles(repository), *_ages(repository)]
-            readings += [Told(Asked.PUBLISHED_BEHIND, (form,), age) for form, age in seconds_behind(repository).items()]
+            readings += [
+                Reading(Asked.PUBLISHED_BEHIND, (form,), age) for form, age in seconds_behind(repository).items()
+            ]
             late = overdue_tables(repository, spark_answers=database.metrics.spark in SPARK_SERVES)
     except KeyfoldError:
-        return [*readings, Told(Asked.CATALOG_UP, (), 0.0)]
-    troubled = [Told(Asked.FAILING_TABLES, (), failing), waiting, *_overdue(late)]
-    return [*readings, Told(Asked.CATALOG_UP, (), 1.0), *troubled, *areas]
+        return [*readings, Reading(Asked.CATALOG_UP, (), 0.0)]
+    troubled = [Reading(Asked.FAILING_TABLES, (), failing), waiting, *_overdue(late)]
+    return [*readings, Reading(Asked.CATALOG_UP, (), 1.0), *troubled, *areas]
 
 
-def staged_areas(repository: Repository, most_tables: int) -> list[Told]:
+def staged_areas(repository: Repository, most_tables: int) -> list[Reading]:
     """Return the staging areas of the ``most_tables`` tables that have most and of all others together."""
     shares, now = _shares(repository.stats.staged_tables(), most_tables), repository.now().timestamp()
     return [*chained.from_iterable(_area(names, tables, now) for names, tables in shares)]
 
 
-def _troubles(repository: Repository) -> Iterator[Told]:
+def _troubles(repository: Repository) -> Iterator[Reading]:
     """Yield what somebody has to look at before it continues."""
-    yield Told(Asked.SET_ASIDE_BATCHES, (), repository.stats.set_aside_batches())
-    yield Told(Asked.SET_ASIDE_EVENTS, (), repository.set_aside_events.count())
-    yield Told(Asked.DAMAGED_FILES, (), repository.stats.damaged_files())
+    yield Reading(Asked.SET_ASIDE_BATCHES, (), repository.stats.set_aside_batches())
+    yield Reading(Asked.SET_ASIDE_EVENTS, (), repository.set_aside_events.count())
+    yield Reading(Asked.DAMAGED_FILES, (), repository.stats.damaged_files())
     since, now = repository.stats.unclaimed_since(), repository.now()
-    yield Told(Asked.UNCLAIMED_SECONDS, (), 0.0 if since is None else max(0.0, (now - since).total_seconds()))
+    yield Reading(Asked.UNCLAIMED_SECONDS, (), 0.0 if since is None else max(0.0, (now - since).total_seconds()))
 
 
-def _ages(repository: Repository) -> Iterator[Told]:
+def _ages(repository: Repository) -> Iterator[Reading]:
     """Yield how old the last backup is, and when the next token expires, where there is one."""
     now, backup, expiry = repository.now(), repository.tokens.backed_up_at(), repository.tokens.next_expiry()
     if backup is not None:
-        yield Told(Asked.BACKUP_AGE, (), max(0.0, (now - backup).total_seconds()))
+        yield Reading(Asked.BACKUP_AGE, (), max(0.0, (now - backup).total_seconds()))
     if expiry is not None:
-        yield Told(Asked.EXPIRES_SECONDS, ("token",), (expiry - now).total_seconds())
+        yield Reading(Asked.EXPIRES_SECONDS, ("token",), (expiry - now).total_seconds())
 
 
-def certificate_expiry(chain: Path | None) -> list[Told]:
+def certificate_expiry(chain: Path | None) -> list[Reading]:
     """Return when the certificate in a PEM file expires; nothing without one, or while the file cannot be read."""
     if chain is None:
         return []
@@ -85,23 +87,23 @@ def certificate_expiry(chain: Path | None) -> list[Told]:
         ends = x509.load_pem_x509_certificate(chain.read_bytes()).not_valid_after_utc
     except (OSError, ValueError):
         return []
-    return [Told(Asked.EXPIRES_SECONDS, ("certificate",), (ends - datetime.now(UTC)).total_seconds())]
+    return [Reading(Asked.EXPIRES_SECONDS, ("certificate",), (ends - datetime.now(UTC)).total_seconds())]
 
 
-def _overdue(tables: Sequence[Overdue]) -> Iterator[Told]:
+def _overdue(tables: Sequence[Overdue]) -> Iterator[Reading]:
     counts = Counter(one.reason for one in tables)
-    yield from (Told(Asked.OVERDUE_TABLES, (reason,), counts[reason]) for reason in OverdueReason)
+    yield from (Reading(Asked.OVERDUE_TABLES, (reason,), counts[reason]) for reason in OverdueReason)
 
 
-def _images(images: Images) -> Iterator[Told]:
+def _images(images: Images) -> Iterator[Reading]:
     count, size = images.on_disk()
-    yield Told(Asked.IMAGES, (), count)
-    yield Told(Asked.IMAGE_BYTES, (), size)
+    yield Reading(Asked.IMAGES, (), count)
+    yield Reading(Asked.IMAGE_BYTES, (), size)
 
 
-def _rooms(warehouse: Warehouse, images: Images) -> Iterator[Told]:
+def _rooms(warehouse: Warehouse, images: Images) -> Iterator[Reading]:
     rooms = {"warehouse": free_bytes(warehouse), "data": free_bytes_at(str(images.folder.parent))}
-    yield from (Told(Asked.FREE_BYTES, (disk,), room) for disk, room in rooms.items() if room is not None)
+    yield from (Reading(Asked.FREE_BYTES, (disk,), room) for disk, room in rooms.items() if room is not None)
 
 
 def _shares(staged: Sequence[StagedTable], most_tables: int) -> Iterator[tuple[tuple[str, str], Sequence[StagedTable]]]:
@@ -110,10 +112,10 @@ def _shares(staged: Sequence[StagedTable], most_tables: int) -> Iterator[tuple[t
     yield (OTHERS, OTHERS), staged[most_tables:]
 
 
-def _area(names: tuple[str, str], tables: Sequence[StagedTable], now: float) -> Iterator[Told]:
+def _area(names: tuple[str, str], tables: Sequence[StagedTable], now: float) -> Iterator[Reading]:
     areas = [one.staged for one in tables]
-    yield Told(Asked.STAGED_BATCHES, names, sum(area.batches for area in areas))
-    yield Told(Asked.STAGED_RECORDS, names, sum(area.records for area in areas))
-    yield Told(Asked.STAGED_BYTES, names, sum(area.size_bytes for area in areas))
+    yield Reading(Asked.STAGED_BATCHES, names, sum(area.batches for area in areas))
+    yield Reading(Asked.STAGED_RECORDS, names, sum(area.records for area in areas))
+    yield Reading(Asked.STAGED_BYTES, names, sum(area.size_bytes for area in areas))
     oldest = min((area.oldest_accepted_at for area in areas if area.oldest_accepted_at), default=None)
-    yield Told(Asked.STAGED_AGE, names, max(0.0, now - oldest.timestamp()) if oldest else 0.0)
+    yield Reading(Asked.STAGED_AGE, names, max(0.0, now - oldest.timestamp()) if oldest else 0.0)

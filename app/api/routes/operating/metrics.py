@@ -10,17 +10,19 @@ from fastapi import APIRouter, Header, Response
 from app.api.middleware.auth import METRICS_PATH
 from app.api.shared.deps import PartsDep
 from app.telemetry.entries import Asked
-from app.telemetry.exposition import Told, exposed
+from app.telemetry.exposition import Reading, exposed
 
 router = APIRouter()
-_NOT_IN_TIME: Final = (Told(Asked.CATALOG_UP, (), 0.0),)
+_NOT_IN_TIME: Final = (Reading(Asked.CATALOG_UP, (), 0.0),)
 
 
 # Not in the OpenAPI document: it is no route for clients, and its answer is no JSON.
 @router.get(METRICS_PATH, operation_id="getMetrics", response_class=Response, include_in_schema=False)
 async def get_metrics(parts: PartsDep, accept: Annotated[str, Header()] = "") -> Response:
-    """All metrics of this service's processes, whichever of them is asked. No request waits for another's thread."""
-    told, condition = await asyncio.gather(parts.scrapes.now(), parts.condition.now())
-    own = (parts.build, Told(Asked.WAREHOUSE_WRITABLE, (), float(condition.warehouse is None)))
-    text, media_type = exposed(parts.database.metrics, [*own, *(_NOT_IN_TIME if told is None else told)], accept)
+    """Return the metrics of all processes of this service, from any of them. No request waits for another's thread."""
+    readings, condition = await asyncio.gather(parts.scrapes.now(), parts.condition.now())
+    own = (parts.build, Reading(Asked.WAREHOUSE_WRITABLE, (), float(condition.warehouse is None)))
+    text, media_type = exposed(
+        parts.database.metrics, [*own, *(_NOT_IN_TIME if readings is None else readings)], accept
+    )
     return Response(text, headers={"Content-Type": media_type})

@@ -20,7 +20,7 @@ from app.services.access.tokens import create_token
 from app.services.operating.scrapes import look_around
 from app.services.shared.polled import Refreshed
 from app.telemetry.entries import OTHERS
-from app.telemetry.exposition import Told
+from app.telemetry.exposition import Reading
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
 from tests.builders import settings_with
 from tests.services.builders import merge_staged
@@ -63,7 +63,7 @@ def parts_of(client: TestClient) -> Parts:
     return parts
 
 
-def scrapes_of(client: TestClient) -> Refreshed[list[Told]]:
+def scrapes_of(client: TestClient) -> Refreshed[list[Reading]]:
     """A look that remembers nothing."""
     parts = parts_of(client)
     return Refreshed(lambda: look_around(parts.database, parts.warehouse, parts.images, 50), 1.0, 5.0)
