@@ -70,7 +70,7 @@ def declared(app: FastAPI, answer: Any) -> None:
     """Every answer of every test has a status that the OpenAPI document says of its operation; 500 is its default."""
     request = answer.request
     scope = {"type": "http", "method": request.method, "path": request.url.path, "raw_path": request.url.raw_path}
-    asked = app.state.operations.asked({**scope, "raw_path": request.url.raw_path.split(b"?")[0]})
+    asked = app.state.operations.routed({**scope, "raw_path": request.url.raw_path.split(b"?")[0]})
     if asked is not None and answer.status_code != 500:
         statuses = _statuses(app).get(asked.operation.id)
         assert statuses is None or answer.status_code in statuses, (asked.operation.id, answer.status_code)

@@ -108,7 +108,7 @@ HEADERS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def headers(*names: str) -> dict[str, Any]:
-    """Return the headers of a response, as ``responses=`` of a route tells them. Raise ``KeyError`` for a new name."""
+    """Return the headers of a response, for ``responses=`` of a route. Raise ``KeyError`` for a new name."""
     return {name: {"$ref": f"#/components/headers/{name}"} for name in names if HEADERS[name]}
 
 

@@ -127,10 +127,10 @@ def _describe(operation: Json) -> None:
         operation["security"] = []
         if any("content" in one for status, one in responses.items() if status.startswith("2")):
             responses |= {str(_NOT_ACCEPTABLE): problems(_NOT_ACCEPTABLE)[_NOT_ACCEPTABLE]}
-    told = {status: dict(one) for status, one in responses.items()}
-    for status, one in told.items():
+    answers = {status: dict(one) for status, one in responses.items()}
+    for status, one in answers.items():
         one["headers"] = headers("X-Request-Id") | _own_headers(status) | one.get("headers", {})
-    operation["responses"] = dict(sorted(told.items()))
+    operation["responses"] = dict(sorted(answers.items()))
 
 
 def _first_clause(text: str) -> str:
@@ -138,7 +138,7 @@ def _first_clause(text: str) -> str:
 
 
 def _never_null(parameter: Json) -> None:
-    """A parameter is left out, never null; and its words stand beside its schema."""
+    """Remove null from a parameter's schema: it is left out, never null. Move its description next to the schema."""
     choices = [one for one in parameter["schema"].get("anyOf", []) if one.get("type") != "null"]
     if len(choices) == 1:
         parameter["schema"] = choices[0]
@@ -160,19 +160,19 @@ def _own_headers(status: str) -> Json:
 
 
 def _revalidate(operation: Json | None) -> None:
-    """What ``app.api.middleware.conditions`` does for every answer to GET that does not tell the moment."""
+    """Describe what ``app.api.middleware.conditions`` does for every answer to GET that may be cached."""
     if operation is None or "200" not in operation["responses"]:
         return
     name = operation["operationId"]
     if name in _OF_THE_MOMENT or NEEDS.get(name) is None:
         return
-    told = operation["responses"]
+    responses = operation["responses"]
     kept = headers("ETag", "Cache-Control", "Vary")
-    told["200"]["headers"] |= kept
+    responses["200"]["headers"] |= kept
     same: Json = {"description": "the answer is the one whose ETag was sent", "headers": headers("X-Request-Id")}
-    same |= told.get("304", {})
-    told["304"] = same | {"headers": same["headers"] | kept}
-    operation["responses"] = dict(sorted(told.items()))
+    same |= responses.get("304", {})
+    responses["304"] = same | {"headers": same["headers"] | kept}
+    operation["responses"] = dict(sorted(responses.items()))
     parameters: list[Json] = operation.setdefault("parameters", [])
     if _IF_NONE_MATCH not in (one["name"].lower() for one in parameters):
         schema = {
@@ -191,7 +191,7 @@ def _tidy(one: Json) -> None:
 
 
 def _schemas() -> Json:
-    """Return what the routes themselves read or answer beside pydantic."""
+    """Return what the routes read or answer without pydantic."""
     problem = Problem.model_json_schema(by_alias=True, ref_template="#/components/schemas/{model}")
     made: Json = problem.pop("$defs")
     return {name: dict(one) for name, one in SCHEMAS.items()} | made | {"Problem": problem}

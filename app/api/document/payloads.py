@@ -9,11 +9,11 @@ from pydantic import AliasChoices, BeforeValidator, FailFast, Field, TypeAdapter
 from typing_extensions import TypeAliasType
 
 from app.api.document.components import DataType
-from app.api.shared.answers import Answer, EpochMillis, NextPageToken, Payload, Told
+from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken, Payload
 from app.api.shared.problems import Fault
 from app.core.errors import FaultCode
 
-MOST_READ: Final = 2000  # elements of a list or an object whose faults are all told
+MOST_READ: Final = 2000  # elements of a list or an object whose faults are all reported
 
 
 def first_fault_of(kind: Any) -> BeforeValidator:
@@ -62,7 +62,7 @@ class Audit(Answer):
     is who created it.
     """
 
-    owner: Annotated[str, Told("created_by")]
+    owner: Annotated[str, From("created_by")]
     created_at: EpochMillis
     created_by: str
     updated_at: EpochMillis
@@ -103,7 +103,7 @@ class DatabaseDetails(Audit):
 class DatabaseNames(Answer):
     """A page of database names; ``nextPageToken`` is null on the last page."""
 
-    databases: Annotated[list[str], Told("items")]
+    databases: Annotated[list[str], From("items")]
     next_page_token: NextPageToken
 
 
@@ -180,9 +180,9 @@ class TableDetails(Audit):
     name: str
     database: str
     path: str
-    is_external: Annotated[bool, Told(lambda _: False)]
+    is_external: Annotated[bool, From(lambda _: False)]
     schema_id: int
-    table_schema: Annotated[Schema, Told(lambda table: table.schema.to_json())] = Field(alias="schema")
+    table_schema: Annotated[Schema, From(lambda table: table.schema.to_json())] = Field(alias="schema")
 
 
 class TableWarning(Answer):
@@ -203,7 +203,7 @@ class StoredTable(TableDetails):
 class TableNames(Answer):
     """A page of table names; ``nextPageToken`` is null on the last page."""
 
-    tables: Annotated[list[str], Told("items")]
+    tables: Annotated[list[str], From("items")]
     next_page_token: NextPageToken
 
 

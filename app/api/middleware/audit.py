@@ -10,7 +10,7 @@ from fastapi import Depends, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.shared.deps import GRANT, Parts
-from app.api.shared.operations import Asked, Operations
+from app.api.shared.operations import Operations, Routed
 from app.core.access import EVERYBODY, Grant
 from app.core.errors import KeyfoldError, Resource
 from app.http.members import OPERATION, REFUSAL
@@ -21,19 +21,19 @@ _REFUSED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
 class Notes:
-    """What a route tells the audit log besides the names in its path: names, keys of options, never values."""
+    """What a route adds to its line of the audit log: names and keys of options, never values."""
 
     def __init__(self) -> None:
-        self.told: dict[str, object] | None = {}
+        self.members: dict[str, object] | None = {}
 
-    def tell(self, **members: object) -> None:
-        """More members of the line."""
-        if self.told is not None:
-            self.told |= members
+    def add(self, **members: object) -> None:
+        """Add members to the line."""
+        if self.members is not None:
+            self.members |= members
 
     def nothing(self) -> None:
-        """That nothing was stored: there is no line."""
-        self.told = None
+        """Write no line: nothing was stored."""
+        self.members = None
 
 
 async def _notes(request: Request) -> Notes:
@@ -73,20 +73,20 @@ def _log_of(scope: Scope) -> AuditLog | None:
 
 def _write(log: AuditLog, scope: Scope, status: int) -> None:
     operations: Operations = scope["app"].state.operations
-    asked = operations.asked(scope)
+    routed = operations.routed(scope)
     if status in _REFUSED:
-        log.write(**_request(scope, asked), outcome="refused", status=status, errors=_codes(scope))
-    elif asked is not None and asked.operation.need is not None and asked.operation.need.audited:
+        log.write(**_request(scope, routed), outcome="refused", status=status, errors=_codes(scope))
+    elif routed is not None and routed.operation.need is not None and routed.operation.need.audited:
         notes: Notes = scope[NOTES]
-        if notes.told is not None and (status < 400 or status >= 500):
+        if notes.members is not None and (status < 400 or status >= 500):
             outcome = "done" if status < 400 else "failed"
-            log.write(**_request(scope, asked) | notes.told, outcome=outcome, status=status)
+            log.write(**_request(scope, routed) | notes.members, outcome=outcome, status=status)
 
 
-def _request(scope: Scope, asked: Asked | None) -> dict[str, Any]:
-    """Who asked for what. The path itself is not told: it may hold a key."""
-    operation = scope.get(OPERATION) if asked is None else asked.operation.id
-    names: Mapping[str, str] = {} if asked is None else asked.names
+def _request(scope: Scope, routed: Routed | None) -> dict[str, Any]:
+    """Return the caller and the operation. The path is left out: it may hold a key."""
+    operation = scope.get(OPERATION) if routed is None else routed.operation.id
+    names: Mapping[str, str] = {} if routed is None else routed.names
     address = (scope.get("client") or (None,))[0]
     return {"token": _token(scope), "address": address, "operation": operation, **names}
 

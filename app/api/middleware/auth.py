@@ -29,8 +29,8 @@ class Gate:
 
     With tokens a request needs one. Without, it must name this machine. Pages of other origins never pass. What the
     caller may do is in the scope as ``GRANT`` from then on, but where it signs in (``CREDENTIAL_PATHS``). With
-    ``open_metrics`` a caller on this machine that names it reads the metrics without a token. Pages for people have a
-    gate of their own before this one (``app.console.site.gate``), which has said what the caller may do.
+    ``open_metrics`` a caller on this machine that names it reads the metrics without a token. The console
+    has another gate before this one (``app.console.site.gate``), which has said what the caller may do.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:

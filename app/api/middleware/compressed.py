@@ -65,10 +65,10 @@ def _tagged(headers: list[tuple[bytes, bytes]], known: bytes) -> list[tuple[byte
     that is ``known``.
     """
     coding = next((value for name, value in headers if name.lower() == b"content-encoding"), None)
-    return [(name, _told(name.lower(), value, coding, known)) for name, value in headers]
+    return [(name, _rewritten(name.lower(), value, coding, known)) for name, value in headers]
 
 
-def _told(name: bytes, value: bytes, coding: bytes | None, known: bytes) -> bytes:
+def _rewritten(name: bytes, value: bytes, coding: bytes | None, known: bytes) -> bytes:
     if name == b"etag":
         encoded = (value[:-1] + b"--" + one + b'"' for one in (_CODINGS if coding is None else (coding,)))
         return next((tag for tag in encoded if coding is not None or tag in known), value)

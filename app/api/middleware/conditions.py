@@ -67,11 +67,11 @@ class TakenConditions:
         """Raise ``Invalid``."""
         if request.method in ("GET", "HEAD"):
             return
-        asked = [name for name in _CONDITIONS if name in request.headers]
-        if not asked:
+        sent = [name for name in _CONDITIONS if name in request.headers]
+        if not sent:
             return
         taken = self._taken.of(request.scope["route"])
-        faults = [_not_taken(name) for name in asked if name not in taken]
+        faults = [_not_taken(name) for name in sent if name not in taken]
         if faults:
             raise Invalid(faults[0].message, violations=faults)
 
@@ -81,15 +81,15 @@ def _parameters(route: APIRoute) -> frozenset[str]:
 
 
 def _not_taken(name: str) -> Violation:
-    message = f"this operation looks at no {name.title()}: it would be carried out whatever the header says"
+    message = f"this operation looks at no {name.title()}: it would be carried out with any value of it"
     fix = "leave it out; which record of a row wins is said by the table's sequence fields, not by who read it last"
     return Violation("", FaultCode.CONDITION_NOT_TAKEN, message, fix)
 
 
 class Revalidated:
-    """Gives whole answers to GET an ETag, of their bytes where the route gave none, and answers 304 to who has them.
+    """Gives whole answers to GET an ETag, of their bytes where the route gave none; 304 where the caller has them.
 
-    Says of every answer to GET how long it may be kept: not at all where it streams or tells the moment.
+    Says of every answer to GET how long it may be cached: not at all where it streams or changes by the moment.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -122,19 +122,19 @@ class _Validated:
         await self._send(message)
 
     def _prepared(self, start: Message, whole: bytes | None) -> bool:
-        """Completes the headers in ``start``; whether the caller has the body, which ``start`` then tells."""
+        """Complete the headers in ``start``; return whether the caller has the body. ``start`` is a 304 then."""
         headers: list[tuple[bytes, bytes]] = [*start.get("headers", ())]
         start["headers"] = headers
-        told = {name.lower(): value for name, value in headers}
+        present = {name.lower(): value for name, value in headers}
         keeps = whole is not None and self._scope["path"] not in _LIVE_PATHS
-        if b"cache-control" not in told:
+        if b"cache-control" not in present:
             headers.append(REVALIDATE if keeps else NO_STORE)
-        if not keeps or told.get(b"cache-control") == b"no-store":
+        if not keeps or present.get(b"cache-control") == b"no-store":
             return False
-        if b"vary" not in told:
+        if b"vary" not in present:
             headers.append(VARY)
-        etag = told.get(b"etag") or f'"{xxh3_128_hexdigest(whole or b"")}"'.encode()
-        if b"etag" not in told:
+        etag = present.get(b"etag") or f'"{xxh3_128_hexdigest(whole or b"")}"'.encode()
+        if b"etag" not in present:
             headers.append((b"etag", etag))
         sent = [value.decode("latin-1") for name, value in self._scope["headers"] if name == b"if-none-match"]
         if not sent or not is_known(",".join(sent), etag.decode("latin-1")):

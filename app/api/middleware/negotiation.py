@@ -68,6 +68,6 @@ def answered_types(route: APIRoute) -> tuple[str, ...]:
     """
     response = route.response_class
     own = response.value if isinstance(response, DefaultPlaceholder) else response
-    answered = {status: told for status, told in route.responses.items() if str(status).startswith("2")}
-    declared = [media_type for told in answered.values() for media_type in told.get("content", ())]
+    answered = {status: response for status, response in route.responses.items() if str(status).startswith("2")}
+    declared = [media_type for one in answered.values() for media_type in one.get("content", ())]
     return tuple(dict.fromkeys([*([own.media_type] if own.media_type else []), *declared]))

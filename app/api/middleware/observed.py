@@ -85,9 +85,9 @@ class Observed:
         if not outcome:
             logger.debug("%s %s: the client went before its answer was whole", method, path)
         if self._log_requests:
-            told = {"method": method, "path": path, "status": outcome or None, "operation": operation_of(scope)}
+            members = {"method": method, "path": path, "status": outcome or None, "operation": operation_of(scope)}
             line = f"{method} {path} {outcome or GONE} {seconds * 1000:.1f} ms"
-            logger.info("%s", line, extra={**told, "seconds": round(seconds, 6)})
+            logger.info("%s", line, extra={**members, "seconds": round(seconds, 6)})
 
 
 def _sent_id(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:

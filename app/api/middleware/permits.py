@@ -1,4 +1,4 @@
-"""May the caller do what is asked? Decided before a byte of the body is read (docs/decisions/0025)."""
+"""May the caller do what the request is for? Decided before a byte of the body is read (docs/decisions/0025)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PERMITTED: Final = "keyfold.permitted"  # the member of the scope that has the i
 
 
 class Permits:
-    """Refuses what the caller's token may not do. A request that no route takes continues, to be told so."""
+    """Refuses what the caller's token may not do. A request without a route continues: the router refuses it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -35,12 +35,12 @@ class Permits:
 
 def _check(scope: Scope) -> None:
     operations: Operations = scope["app"].state.operations
-    asked = operations.asked(scope)
-    if asked is None:
+    routed = operations.routed(scope)
+    if routed is None:
         return
-    if asked.operation.need is not None:
-        asked.operation.need.check(scope[GRANT], asked.names, scope["query_string"])
-    scope[PERMITTED] = asked.operation.id
+    if routed.operation.need is not None:
+        routed.operation.need.check(scope[GRANT], routed.names, scope["query_string"])
+    scope[PERMITTED] = routed.operation.id
 
 
 async def check_permitted(request: Request) -> None:

@@ -13,7 +13,7 @@ from app.api.shared.declarations import Declared
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.hints import nearest
 
-MOST_PARAMETERS: Final = 300  # of one request: 100 filters, 100 values of a key, and whatever else a route takes
+MOST_PARAMETERS: Final = 300  # of one request: 100 filters, 100 values of a key, and the other parameters of a route
 
 
 class DeclaredQuery:

@@ -26,7 +26,7 @@ _AT_ONCE: Final = 8  # whose bodies are in memory before anyone knows who sent t
 
 
 class _Gone(Exception):
-    """Nobody waits for an answer any more."""
+    """The client went before its whole body was read."""
 
 
 class SignedRequests:
@@ -62,7 +62,7 @@ class SignedRequests:
         await self.app(scope, receive, send)
 
     async def _let_in(self, scope: Scope, receive: Receive, signed: Signed) -> bytes | None:
-        """Return the body of a request whose signature is right; None where nobody asks for one."""
+        """Return the body of a request whose signature is right; None where the service needs no token."""
         check_page(Headers(scope=scope), scope["scheme"], self.origins)
         parts: Parts = scope["app"].state.parts
         if await run_sync(parts.gate.is_open):

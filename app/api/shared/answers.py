@@ -22,8 +22,8 @@ def epoch_millis(time: datetime) -> int:
     return (time - _EPOCH) // timedelta(milliseconds=1)
 
 
-def _millis(told: object) -> object:
-    return epoch_millis(told) if isinstance(told, datetime) else told
+def _millis(time: object) -> object:
+    return epoch_millis(time) if isinstance(time, datetime) else time
 
 
 EpochMillis = Annotated[int, BeforeValidator(_millis)]
@@ -42,18 +42,18 @@ class OwnBody(Payload):
 
 
 @dataclass(frozen=True)
-class Told:
-    """Where a member comes from if not from the attribute of its own name: the path of another one, or a function."""
+class From:
+    """The source of a member that is not the attribute of the same name: the path of another one, or a function."""
 
     source: str | Callable[[Any], object]
 
     def read(self, value: object) -> object:
-        """Return what the member is of ``value``."""
+        """Return the member's value, read from ``value``."""
         return attrgetter(self.source)(value) if isinstance(self.source, str) else self.source(value)
 
 
-def _source(name: str, field: FieldInfo) -> Told:
-    return next((one for one in field.metadata if isinstance(one, Told)), Told(name))
+def _source(name: str, field: FieldInfo) -> From:
+    return next((one for one in field.metadata if isinstance(one, From)), From(name))
 
 
 class Answer(Payload):
@@ -77,7 +77,7 @@ class Answer(Payload):
 
 
 # The token of a ``Page``, null on its last one.
-NextPageToken = Annotated[str | None, Told("next_token")]
+NextPageToken = Annotated[str | None, From("next_token")]
 
 
 def names_of(page: Page[Any]) -> list[str]:

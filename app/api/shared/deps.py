@@ -40,7 +40,7 @@ def inline(of: Callable[..., Made]) -> Callable[..., Coroutine[Any, Any, Made]]:
     return made
 
 
-# Async, for FastAPI would give each of these a thread of its own to read one attribute in.
+# Async, for FastAPI would start a thread for each of these to read one attribute.
 async def get_parts(request: Request) -> Parts:
     """Return the parts that the lifespan put on the application."""
     parts: Parts = request.app.state.parts
@@ -99,7 +99,7 @@ async def _writing(parts: PartsDep) -> AsyncIterator[Repository]:
 def _reading(parts: PartsDep, request: Request) -> Iterator[Repository]:
     with parts.database.reading() as repository:
         names = request.path_params
-        if "table" in names:  # a step in a thread of its own costs more than to read it
+        if "table" in names:  # another dependency needs a thread, which costs more than to read it
             database, table = (sent_name(request.scope, noun, names[noun]) for noun in ("database", "table"))
             request.state.table = repository.tables.get(database, table)
         yield repository

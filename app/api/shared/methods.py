@@ -19,7 +19,7 @@ def allowed_methods(request: Request) -> list[str]:
 class HeadAsGet:
     """Answers HEAD as GET without the body: same status, same headers.
 
-    An answer that streams is told after its first piece that the client went: server-sent events would never end.
+    After its first piece a streaming answer sees the client as gone: server-sent events would never end.
     """
 
     def __init__(self, app: ASGIApp) -> None:

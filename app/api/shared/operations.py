@@ -1,4 +1,4 @@
-"""Which operation a request is for, before the router is asked: as the router will find it."""
+"""The operation of a request, before the router finds it: by the router's rules."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Routed:
     """The operation of a request, and the names of the database and the table in its path, as the route reads them."""
 
     operation: Operation
@@ -51,8 +51,8 @@ class Operations:
         """The ids of all operations."""
         return {operation.id for operations in self._of.values() for operation in operations}
 
-    def asked(self, scope: Scope) -> Asked | None:
-        """Return what the request asks for; None where no route takes it."""
+    def routed(self, scope: Scope) -> Routed | None:
+        """Return the operation of the request; None where no route takes it."""
         operations = self._of.get("GET" if scope["method"] == "HEAD" else scope["method"], [])
         path: str = scope["path"]
         found = _first(operations, path)
@@ -61,8 +61,8 @@ class Operations:
         if found is None:
             return None
         operation, match = found
-        routed = match.groupdict()
-        return Asked(operation, {noun: sent_name(scope, noun, routed[noun]) for noun in _NOUNS if noun in routed})
+        names = match.groupdict()
+        return Routed(operation, {noun: sent_name(scope, noun, names[noun]) for noun in _NOUNS if noun in names})
 
 
 def _first(operations: Iterable[Operation], path: str) -> tuple[Operation, re.Match[str]] | None:

@@ -14,12 +14,12 @@ DEFAULT_PAGE = 100
 LARGEST_PAGE = 1000
 
 
-def page_size(asked: int | None, default: int = DEFAULT_PAGE, largest: int = LARGEST_PAGE) -> int:
-    """Return the most items of a page for ``maxResults=asked``.
+def page_size(wanted: int | None, default: int = DEFAULT_PAGE, largest: int = LARGEST_PAGE) -> int:
+    """Return the most items of a page for ``maxResults=wanted``.
 
     As in Paimon's REST catalog: nothing, 0 or less is the default, and more than the largest page is the largest page.
     """
-    return default if asked is None or asked < 1 else min(asked, largest)
+    return default if wanted is None or wanted < 1 else min(wanted, largest)
 
 
 def size_words(default: int = DEFAULT_PAGE, largest: int = LARGEST_PAGE) -> str:

@@ -1,4 +1,4 @@
-"""What only Paimon's own clients are told, and what of Paimon's REST protocol is not done here (docs/decisions/0030).
+"""Answers for Paimon's own clients only, and what of Paimon's REST protocol is not done here (docs/decisions/0030).
 
 ``/v1/config`` makes each of these clients send ``Keyfold-Client: paimon``: by it, and by nothing else, they are known.
 """
@@ -18,7 +18,7 @@ from app.core.errors import Unsupported
 _HEADER: Final = "Keyfold-Client"
 _PAIMON: Final = "paimon"
 # Overrides win over what a client sets. A client that asks for a token before it opens a file learns from the refusal
-# that the files are none of its own, whatever it was about to do with them.
+# that the files are not Paimon's, before it reads or writes them.
 CONFIG_OVERRIDES: Final[Mapping[str, str]] = {
     "prefix": PREFIX,
     f"header.{_HEADER}": _PAIMON,
@@ -140,12 +140,12 @@ _ROUTES: Final = [(_pattern(route), entry) for entry in NOT_DONE for route in en
 
 def not_done(request: Request) -> Unsupported | None:
     """Return why no route takes ``request``, where it is one of Paimon's protocol; None for any other."""
-    asked = f"{request.method} {sent_path(request).removesuffix('/')}"
-    found = next((entry for pattern, entry in _ROUTES if pattern.fullmatch(asked)), None)
+    line = f"{request.method} {sent_path(request).removesuffix('/')}"
+    found = next((entry for pattern, entry in _ROUTES if pattern.fullmatch(line)), None)
     return None if found is None else refusal_of(found, request)
 
 
 def refusal_of(entry: NotDone, request: Request) -> Unsupported:
-    """Return what is told of ``entry`` to the caller."""
+    """Return the refusal of ``entry`` for the caller."""
     table = _TABLE.match(sent_path(request))
     return Unsupported(_PLACE.sub(lambda _: f"{table[0] if table else _ANY_TABLE}/", entry.text))

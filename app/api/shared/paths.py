@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote, unquote_plus
 from fastapi import Depends, Path, Request
 from starlette.types import Scope
 
-PREFIX = "catalog"  # Paimon's clients put it into every path, once /v1/config has told them
+PREFIX = "catalog"  # from /v1/config; Paimon's clients put it into every path
 CATALOG_PATH = f"/v1/{PREFIX}"
 DATABASES_PATH = f"{CATALOG_PATH}/databases"
 TABLES_PATH = f"{DATABASES_PATH}/{{database}}/tables"
@@ -66,7 +66,7 @@ async def _full_name(database: DatabaseName, table: TableName) -> tuple[str, str
     return database, table
 
 
-# For services that open transactions of their own, and read the table in one of them.
+# For services that open their transactions, and read the table in one of them.
 FullName = Annotated[tuple[str, str], Depends(_full_name)]
 
 

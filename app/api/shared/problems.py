@@ -1,4 +1,4 @@
-"""How failures are told over HTTP: one table from kinds to statuses, one body (RFC 9457 with Paimon's members)."""
+"""Failures over HTTP: one table from kinds to statuses, one body (RFC 9457 with Paimon's members)."""
 
 from __future__ import annotations
 
@@ -182,8 +182,8 @@ def problem(request: Request, error: KeyfoldError, status: int, *, instance: str
 
 
 def _fault(violation: Violation) -> dict[str, Any]:
-    """Return what ``Fault`` declares, without what there is nothing to say of."""
-    told = {
+    """Return the members of ``Fault``, without those that are null."""
+    members = {
         "pointer": violation.pointer,
         "code": violation.code,
         "detail": violation.message,
@@ -192,7 +192,7 @@ def _fault(violation: Violation) -> dict[str, Any]:
         "column": violation.column,
         "table": violation.table,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def _path(request: Request) -> str:
@@ -202,7 +202,7 @@ def _path(request: Request) -> str:
 
 
 def _keyfold_error(request: Request, error: Exception) -> ProblemResponse:
-    """Of a damaged file the catalog is asked and told: not on the event loop."""
+    """Answer a service's error. For a damaged file the catalog is read and written, so not on the event loop."""
     assert isinstance(error, KeyfoldError)
     if isinstance(error, DamagedFile):
         error = failure_of(request.app.state.parts.database, error)
@@ -269,11 +269,11 @@ def _pointer(source: str, path: Sequence[str | int]) -> str:
 
 def _http_exception(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, HTTPException)
-    # A path that others find has its own methods: only Paimon's clients are told what of theirs is not done there.
+    # A path that others find has its methods. Only Paimon's clients learn there which of their calls are not done.
     if error.status_code in _UNROUTED and is_icebergs(request.scope["path"]) and request.method not in ("GET", "HEAD"):
         return _keyfold_error(request, read_only())
-    told = error.status_code == HTTPStatus.NOT_FOUND or is_paimon(request)
-    if told and error.status_code in _UNROUTED and (refused := not_done(request)) is not None:
+    explains = error.status_code == HTTPStatus.NOT_FOUND or is_paimon(request)
+    if explains and error.status_code in _UNROUTED and (refused := not_done(request)) is not None:
         return _keyfold_error(request, refused)
     code = _FRAMEWORK_CODES.get(error.status_code, ErrorCode.INVALID_REQUEST)
     if error.status_code >= 500 and error.status_code not in _FRAMEWORK_CODES:
@@ -317,15 +317,15 @@ def _recursion_error(request: Request, error: Exception) -> ProblemResponse:
 
 
 def internal_error(request: Request, error: Exception) -> ProblemResponse:
-    """Nothing of the error is shown: it may quote data, SQL or a password. The log has it under the response's id. One
-    of a disk is told as such, for it may be over when the client asks again.
+    """Answer an unforeseen error. Nothing of it is shown: it may quote data, SQL or a password. The log has it under
+    the response's id. An error of a disk is named, for it may be over when the client retries.
     """
     number = uuid.uuid4()
     log.error("%s %s failed, id %s", request.method, _path(request), number, exc_info=error)
     if isinstance(error, OSError):
         why = error.strerror or type(error).__name__
-        told = Unavailable(f"a file of the service cannot be read or written now ({why}); ask again later")
-        return problem(request, told, HTTPStatus.SERVICE_UNAVAILABLE, instance=number.urn)
+        unavailable = Unavailable(f"a file of the service cannot be read or written now ({why}); ask again later")
+        return problem(request, unavailable, HTTPStatus.SERVICE_UNAVAILABLE, instance=number.urn)
     hidden = KeyfoldError(f"an error inside the service; its log has it under the id {number}", code=ErrorCode.INTERNAL)
     return problem(request, hidden, HTTPStatus.INTERNAL_SERVER_ERROR, instance=number.urn)
 

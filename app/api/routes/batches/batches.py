@@ -20,7 +20,7 @@ from app.api.middleware.limits import SpooledBody
 from app.api.middleware.signed import SIGNED_ID
 from app.api.routes.batches.patience import stored
 from app.api.routes.tables.schema_changes import SchemaChange
-from app.api.shared.answers import Answer, EpochMillis, NextPageToken, Payload, Told
+from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken, Payload
 from app.api.shared.deps import GRANT, Parts, PartsDep, Reading, ReadTable, in_writers_thread
 from app.api.shared.paging import WantedPage
 from app.api.shared.paths import TABLE_PATH, FullName, batch_location
@@ -111,7 +111,7 @@ class Batch(Answer):
     number: int
     state: history.BatchState
     records: int
-    ignored_records: Annotated[int, Told("ignored")]
+    ignored_records: Annotated[int, From("ignored")]
     size_bytes: int
     idempotency_key: str | None
     accepted_at: EpochMillis
@@ -119,19 +119,19 @@ class Batch(Answer):
     merge_id: str | None
     snapshot_id: int | None
     fault: str | None = Field(description="why it is set aside: withdraw it, or have it tried again")
-    ignored_columns: Annotated[list[IgnoredColumn], Told(lambda batch: ignored_columns(batch.ignored_columns))] = Field(
+    ignored_columns: Annotated[list[IgnoredColumn], From(lambda batch: ignored_columns(batch.ignored_columns))] = Field(
         description="with unknownColumns=ignore: columns that were left out, the first hundred"
     )
-    changes: Annotated[list[Annotated[Any, described_as(SchemaChange)]], Told(lambda _: [])] = Field(
+    changes: Annotated[list[Annotated[Any, described_as(SchemaChange)]], From(lambda _: [])] = Field(
         default_factory=list,
         description="with unknownColumns=add: how the table was altered first; only of the request that sent it",
     )
-    set_aside_events: Annotated[int, Told(lambda _: 0)] = Field(
+    set_aside_events: Annotated[int, From(lambda _: 0)] = Field(
         0,
         description="with onFault=set-aside: events with faults, none of whose records are in the batch; only of "
         "the request that sent them",
     )
-    warnings: Annotated[list[BatchWarning], Told(lambda _: [])] = Field(
+    warnings: Annotated[list[BatchWarning], From(lambda _: [])] = Field(
         default_factory=list, description="what may surprise about its records; only of the request that sent them"
     )
 
@@ -139,7 +139,7 @@ class Batch(Answer):
 class BatchList(Answer):
     """One page of a table's batches, newest first unless asked otherwise."""
 
-    batches: Annotated[list[Batch], Told("items")]
+    batches: Annotated[list[Batch], From("items")]
     next_page_token: NextPageToken
 
 
@@ -178,11 +178,11 @@ _ON_FAULT = (
 _EMPTY = "what an empty field of CSV says: null, or nothing (absent; of a table with record.absent-columns = unchanged)"
 
 
-_TOLD = headers("Location", "Preference-Applied", REPLAYED_HEADER)
+_HEADERS = headers("Location", "Preference-Applied", REPLAYED_HEADER)
 # Paimon's clients know no 422: it is only where an Idempotency-Key can be sent.
 ACCEPTED: dict[int | str, dict[str, Any]] = {
-    200: {"model": Batch, "headers": _TOLD, "description": "merged"},
-    202: {"headers": _TOLD, "description": "durable"},
+    200: {"model": Batch, "headers": _HEADERS, "description": "merged"},
+    202: {"headers": _HEADERS, "description": "durable"},
     **problems(409, 422),
 }
 
@@ -204,7 +204,7 @@ async def _merged(parts: Parts, batches: Sequence[history.Batch], seconds: float
                 now[place] = await run_in_threadpool(current_batch, parts.database, now[place])
     except (Unavailable, DamagedCatalog):
         ids = [batch.id for batch in batches]
-        logger.info("nobody can tell now whether batches %s are merged; they are accepted", ids, exc_info=True)
+        logger.info("it is unknown now whether batches %s are merged; they are accepted", ids, exc_info=True)
     return now
 
 
@@ -316,7 +316,7 @@ def get_batch(table: ReadTable, batch_id: str, repository: Reading) -> Batch:
 @router.delete("/{batch_id:id}", operation_id="deleteBatch", responses=problems(409))
 async def delete_batch(name: FullName, batch_id: str, parts: PartsDep, notes: NotesDep) -> Batch:
     """Withdraw a batch while it is staged."""
-    notes.tell(batch=batch_id)
+    notes.add(batch=batch_id)
     batch = await in_writers_thread(parts, withdraw_batch, parts.database, parts.warehouse, name, batch_id)
     return Batch.of(batch)
 
@@ -324,5 +324,5 @@ async def delete_batch(name: FullName, batch_id: str, parts: PartsDep, notes: No
 @router.post("/{batch_id:id}:retry", operation_id="retryBatch", responses=problems(409))
 async def post_retry(name: FullName, batch_id: str, parts: PartsDep, notes: NotesDep) -> Batch:
     """Stage a batch that was set aside again, under the next number: it counts as come now."""
-    notes.tell(batch=batch_id)
+    notes.add(batch=batch_id)
     return Batch.of(await in_writers_thread(parts, retry_batch, parts.database, name, batch_id))

@@ -56,10 +56,10 @@ _DESCRIBED = {
     JSON: {"schema": _RECORDS},
     **{kind: {"schema": FORMATS[kind].schema} for kind in (NDJSON[0], CLOUDEVENTS, CLOUDEVENTS_BATCH)},
 }
-_TOLD = headers("Preference-Applied", REPLAYED_HEADER)
+_HEADERS = headers("Preference-Applied", REPLAYED_HEADER)
 _ANSWERS: dict[int | str, dict[str, Any]] = {
-    200: {"model": BatchesOfTables, "headers": _TOLD, "description": "merged"},
-    202: {"headers": _TOLD, "description": "durable"},
+    200: {"model": BatchesOfTables, "headers": _HEADERS, "description": "merged"},
+    202: {"headers": _HEADERS, "description": "durable"},
     **problems(409, 422),
 }
 

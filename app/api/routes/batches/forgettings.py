@@ -10,7 +10,7 @@ from pydantic import Field
 from app.api.document.components import Key, headers
 from app.api.middleware.audit import NotesDep
 from app.api.routes.batches.batches import LOOK_AGAIN_SECONDS
-from app.api.shared.answers import Answer, EpochMillis, NextPageToken, OwnBody, Told
+from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken, OwnBody
 from app.api.shared.deps import GrantDep, Reading, ReadTable, Writing, WrittenTable
 from app.api.shared.json_bodies import JsonRoute
 from app.api.shared.paging import WantedPage
@@ -30,7 +30,7 @@ class KeysToForget(OwnBody):
     keys: list[Key] = Field(min_length=1, max_length=MOST_KEYS)
     reference: str | None = Field(
         None,
-        description="a text of your own that tells which request this was, such as the number of a ticket; it is kept",
+        description="your text that identifies this request, such as a ticket number; it is kept",
     )
 
 
@@ -64,7 +64,7 @@ class Forgetting(Answer):
 class ForgettingList(Answer):
     """One page of a table's forgettings, newest first."""
 
-    forgettings: Annotated[list[Forgetting], Told("items")]
+    forgettings: Annotated[list[Forgetting], From("items")]
     next_page_token: NextPageToken
 
 
@@ -88,11 +88,11 @@ def forget_rows(
 
     Records of such a key that are accepted later begin a new row. A key that the table never had is no fault.
     """
-    asked = service.ask_to_forget(repository, table, body.keys, grant.name, body.reference)
-    notes.tell(forgetting=asked.id, keys=asked.keys)  # which ones would tell values of rows
+    forgetting = service.ask_to_forget(repository, table, body.keys, grant.name, body.reference)
+    notes.add(forgetting=forgetting.id, keys=forgetting.keys)  # the keys themselves are values of rows
     response.headers["Retry-After"] = LOOK_AGAIN_SECONDS
-    response.headers["Location"] = f"{location(request, '').rsplit('/', 2)[0]}/forgettings/{asked.id}"
-    return Forgetting.of(asked)
+    response.headers["Location"] = f"{location(request, '').rsplit('/', 2)[0]}/forgettings/{forgetting.id}"
+    return Forgetting.of(forgetting)
 
 
 @router.get("/forgettings", operation_id="listForgettings")

@@ -33,8 +33,8 @@ Sequence = Annotated[
 ]
 
 
-class _Asked:
-    """What all routes are asked with, beside the key."""
+class _RowRequest:
+    """What all routes take in addition to the key."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class _Asked:
         return await accepted(self.request, self.response, self.parts, self.name, change, self.prefer)
 
 
-Asked = Annotated[_Asked, Depends(inline(_Asked))]
+RowRequest = Annotated[_RowRequest, Depends(inline(_RowRequest))]
 
 
 MERGE_PATCH = "application/merge-patch+json"
@@ -76,24 +76,24 @@ _PUT = _described(
 )
 _PATCH = _described(
     "the columns to set, null to clear one; every column that is left out stays as it is. Columns of a sequence group "
-    "need its ordering fields beside them. Only of a table with `record.absent-columns` = `unchanged`",
+    "need its ordering fields, too. Only of a table with `record.absent-columns` = `unchanged`",
     MERGE_PATCH,
     JSON,
     needed=True,
 )
-_DELETE = _described("columns of the -D record beside its key, such as a sequence field", needed=False)
+_DELETE = _described("columns of the -D record other than its key, such as a sequence field", needed=False)
 
 
 @router.put("", status_code=202, operation_id="putRow", openapi_extra=_PUT, responses=ACCEPTED)
-async def put_row_by_query(asked: Asked, key: Keys) -> Batch:
+async def put_row_by_query(sent: RowRequest, key: Keys) -> Batch:
     """Upsert one row: ``?key=`` once per key column, in primary-key order; takes any character."""
-    return await asked.answer(tuple(key), RowMethod.PUT)
+    return await sent.answer(tuple(key), RowMethod.PUT)
 
 
 @router.put("/{key:key}", status_code=202, operation_id="putRowByPath", openapi_extra=_PUT, responses=ACCEPTED)
-async def put_row_by_path(asked: Asked, key: str) -> Batch:
+async def put_row_by_path(sent: RowRequest, key: str) -> Batch:
     """Upsert one row of a table with a single key column."""
-    return await asked.answer((key,), RowMethod.PUT)
+    return await sent.answer((key,), RowMethod.PUT)
 
 
 async def patching(request: Request) -> None:
@@ -111,9 +111,9 @@ async def patching(request: Request) -> None:
     responses=ACCEPTED,
     dependencies=[Depends(patching)],
 )
-async def patch_row_by_query(asked: Asked, key: Keys) -> Batch:
+async def patch_row_by_query(sent: RowRequest, key: Keys) -> Batch:
     """Set the columns that the body names, null to clear one: ``?key=`` once per key column, in primary-key order."""
-    return await asked.answer(tuple(key), RowMethod.PATCH)
+    return await sent.answer(tuple(key), RowMethod.PATCH)
 
 
 @router.patch(
@@ -124,18 +124,18 @@ async def patch_row_by_query(asked: Asked, key: Keys) -> Batch:
     responses=ACCEPTED,
     dependencies=[Depends(patching)],
 )
-async def patch_row_by_path(asked: Asked, key: str) -> Batch:
+async def patch_row_by_path(sent: RowRequest, key: str) -> Batch:
     """Set the columns that the body names, in a table with a single key column."""
-    return await asked.answer((key,), RowMethod.PATCH)
+    return await sent.answer((key,), RowMethod.PATCH)
 
 
 @router.delete("", status_code=202, operation_id="deleteRow", openapi_extra=_DELETE, responses=ACCEPTED)
-async def delete_row_by_query(asked: Asked, key: Keys) -> Batch:
+async def delete_row_by_query(sent: RowRequest, key: Keys) -> Batch:
     """Post a -D record for one row: ``?key=`` once per key column, in primary-key order."""
-    return await asked.answer(tuple(key), RowMethod.DELETE)
+    return await sent.answer(tuple(key), RowMethod.DELETE)
 
 
 @router.delete("/{key:key}", status_code=202, operation_id="deleteRowByPath", openapi_extra=_DELETE, responses=ACCEPTED)
-async def delete_row_by_path(asked: Asked, key: str) -> Batch:
+async def delete_row_by_path(sent: RowRequest, key: str) -> Batch:
     """Post a -D record for one row of a table with a single key column."""
-    return await asked.answer((key,), RowMethod.DELETE)
+    return await sent.answer((key,), RowMethod.DELETE)

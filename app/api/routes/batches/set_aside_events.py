@@ -11,7 +11,7 @@ from app.api.document.components import headers
 from app.api.middleware.audit import NotesDep
 from app.api.routes.batches.batches import Batch, IdempotencyKey, batch_answer
 from app.api.routes.batches.patience import stored
-from app.api.shared.answers import Answer, EpochMillis, NextPageToken, Told
+from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken
 from app.api.shared.deps import GRANT, PartsDep, Reading, ReadTable, Writing, WrittenTable
 from app.api.shared.paging import WantedPage
 from app.api.shared.paths import TABLE_PATH, FullName
@@ -22,10 +22,10 @@ from app.http.uploads import stage_retried
 from app.services.batches import set_aside_events as service
 
 register_convertors()
-_TOLD = headers("Location", "Preference-Applied")
+_HEADERS = headers("Location", "Preference-Applied")
 _ANSWERS: dict[int | str, dict[str, Any]] = {
-    200: {"model": Batch, "headers": _TOLD, "description": "merged"},
-    202: {"headers": _TOLD, "description": "durable"},
+    200: {"model": Batch, "headers": _HEADERS, "description": "merged"},
+    202: {"headers": _HEADERS, "description": "durable"},
     **problems(409, 422),
 }
 router = APIRouter(prefix=TABLE_PATH, tags=["batches"], responses=PROBLEM_RESPONSES)
@@ -36,7 +36,7 @@ class FaultOfEvent(Answer):
 
     pointer: str
     code: FaultCode
-    detail: Annotated[str, Told("message")]
+    detail: Annotated[str, From("message")]
     fix: str
     column: str | None
 
@@ -47,7 +47,7 @@ class SetAsideEvent(Answer):
     id: str
     number: int = Field(description="its place in the order in which events were set aside")
     format: str = Field(description="of the event, as ?format= names it, or cloudevents")
-    event: Annotated[str, Told("text")] = Field(description="the event as JSON")
+    event: Annotated[str, From("text")] = Field(description="the event as JSON")
     faults: list[FaultOfEvent] = Field(description="why it is not stored, as of the last try")
     times: int = Field(description="how often it was sent")
     batch_id: str = Field(description="the batch that the other events of its request became")
@@ -58,7 +58,7 @@ class SetAsideEvent(Answer):
 class SetAsideEventList(Answer):
     """One page of a table's events that are set aside, the first one first."""
 
-    events: Annotated[list[SetAsideEvent], Told("items")]
+    events: Annotated[list[SetAsideEvent], From("items")]
     next_page_token: NextPageToken
 
 
@@ -78,7 +78,7 @@ def get_set_aside_event(table: ReadTable, event_id: str, repository: Reading) ->
 @router.delete("/set-aside-events/{event_id:id}", operation_id="withdrawSetAsideEvent")
 def delete_set_aside_event(table: WrittenTable, event_id: str, repository: Writing, notes: NotesDep) -> SetAsideEvent:
     """Keep an event no longer; it is stored nowhere then."""
-    notes.tell(event=event_id)
+    notes.add(event=event_id)
     return SetAsideEvent.of(service.withdraw_event(repository, table, event_id))
 
 

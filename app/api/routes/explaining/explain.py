@@ -22,7 +22,7 @@ from app.services.explaining.explained import StepKind
 router = APIRouter(prefix=TABLE_PATH, tags=["explanations"], responses=PROBLEM_RESPONSES)
 
 Columns = Annotated[
-    list[str] | None, Query(alias="column", description="a column to tell of; once for each, all without it")
+    list[str] | None, Query(alias="column", description="a column to explain; once for each, all without it")
 ]
 AsOf = Annotated[
     str | None,
@@ -34,7 +34,7 @@ AsOf = Annotated[
 ]
 Steps = Annotated[
     int,
-    Query(ge=1, le=service.MOST_STEPS, description="the most records to tell of, the newest ones; a `before` asks on"),
+    Query(ge=1, le=service.MOST_STEPS, description="the most records to explain, the newest ones; go on with `before`"),
 ]
 Before = Annotated[str | None, Query(description="the `before` of an answer: the records that came before its first")]
 
@@ -70,7 +70,7 @@ class ExplainedChange(Answer):
 
 
 class ExplainedStep(Answer):
-    """One step: a record, or what came between records, which ``words`` tells."""
+    """One step: a record, or an event between records, which ``words`` describes."""
 
     what: StepKind
     words: str

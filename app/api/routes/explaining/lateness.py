@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from app.api.shared.answers import Answer, EpochMillis, Told
+from app.api.shared.answers import Answer, EpochMillis, From
 from app.api.shared.deps import Reading, ReadTable
 from app.api.shared.paths import TABLE_PATH
 from app.api.shared.problems import PROBLEM_RESPONSES
@@ -28,20 +28,20 @@ class LateRecords(Answer):
     """What one sender sent late."""
 
     sender: str = Field(description="the name of its token; empty where none was needed")
-    records: Annotated[int, Told("counts.records")] = Field(description="those that have a sequence of the lane")
-    late: Annotated[int, Told("counts.late")] = Field(
+    records: Annotated[int, From("counts.records")] = Field(description="those that have a sequence of the lane")
+    late: Annotated[int, From("counts.late")] = Field(
         description="those that sort before a record of their key that was accepted before them"
     )
-    in_merge: Annotated[int, Told("counts.in_merge")] = Field(description="of these, before one of the same merge")
-    against_older: Annotated[int, Told("counts.against_older")] = Field(
+    in_merge: Annotated[int, From("counts.in_merge")] = Field(description="of these, before one of the same merge")
+    against_older: Annotated[int, From("counts.against_older")] = Field(
         description="of these, only before what was merged earlier"
     )
-    changed_nothing: Annotated[int | None, Told("counts.changed_nothing")] = Field(
+    changed_nothing: Annotated[int | None, From("counts.changed_nothing")] = Field(
         description="of these, those that changed no column of the lane; null in tables whose rows can be removed"
     )
-    too_late: Annotated[int, Told("counts.too_late")] = Field(description="of these, beyond sequence.late-horizon")
-    unmeasured: Annotated[int, Told("counts.unmeasured")] = Field(description="of these, in no step: null, or text")
-    largest: Annotated[float | None, Told("counts.largest")] = Field(description="by how much the latest one was late")
+    too_late: Annotated[int, From("counts.too_late")] = Field(description="of these, beyond sequence.late-horizon")
+    unmeasured: Annotated[int, From("counts.unmeasured")] = Field(description="of these, in no step: null, or text")
+    largest: Annotated[float | None, From("counts.largest")] = Field(description="by how much the latest one was late")
     steps: list[LateStep]
 
 
@@ -50,9 +50,11 @@ class Lane(Answer):
 
     sequence: list[str]
     columns: list[str] = Field(description="the columns that it orders")
-    measure: Literal["seconds", "number"] | None = Field(description="the unit of steps and largest; null: none tells")
+    measure: Literal["seconds", "number"] | None = Field(
+        description="the unit of steps and largest; null where it is unknown"
+    )
     horizon: str | None = Field(description="the table's sequence.late-horizon, where it bounds this lane")
-    senders: Annotated[list[LateRecords], Told(lambda lane: list(_senders(lane)))]
+    senders: Annotated[list[LateRecords], From(lambda lane: list(_senders(lane)))]
 
 
 def _senders(lane: LateLane) -> Iterator[LateRecords]:

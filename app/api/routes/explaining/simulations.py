@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Response
 
 from app.api.document.components import SPELLED, Key, Row, RowKind, schema
 from app.api.routes.batches.batches import whole_body
-from app.api.shared.answers import Answer, Told
+from app.api.shared.answers import Answer, From
 from app.api.shared.deps import BoundsDep, ImagesDep, Reading, ReadTable
 from app.api.shared.paths import CATALOG_PATH, TABLE_PATH
 from app.api.shared.preferences import SpellingDep
@@ -51,10 +51,10 @@ class SimulatedRow(Answer):
 class Simulation(Answer):
     """The rows that the records touch, in the order of their first record."""
 
-    rows: Annotated[list[SimulatedRow], Told(lambda rows: rows)]
+    rows: Annotated[list[SimulatedRow], From(lambda rows: rows)]
 
 
-_TOLD_SO: dict[int | str, dict[str, Any]] = {200: {"headers": SPELLED}}
+_ANSWERS: dict[int | str, dict[str, Any]] = {200: {"headers": SPELLED}}
 
 
 def _request_body(name: str) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def _request_body(name: str) -> dict[str, Any]:
     f"{TABLE_PATH}/rows:simulate",
     operation_id="simulateRows",
     openapi_extra=_request_body("RecordList"),
-    responses=_TOLD_SO,
+    responses=_ANSWERS,
 )
 def post_rows_simulate(
     table: ReadTable,

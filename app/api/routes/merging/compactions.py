@@ -1,4 +1,4 @@
-"""``T/compact``: a compaction asked for; it is watched and cancelled as merges are (``T/merges``)."""
+"""``T/compact``: requests for a compaction; it is watched and cancelled as merges are (``T/merges``)."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class CompactionWish(OwnBody):
 def post_compaction(
     table: WrittenTable, repository: Writing, request: Request, response: Response, body: CompactionWish | None = None
 ) -> Merge:
-    """Combine the table's runs, beside its merges; a compaction that already waits is answered again."""
+    """Combine the table's runs while merges go on. If a compaction already waits, the answer is that one."""
     wish = body or CompactionWish()
-    asked = ask_for_compaction(repository, table.id, full=wish.full)
+    merge = ask_for_compaction(repository, table.id, full=wish.full)
     response.headers["Retry-After"] = LOOK_AGAIN_SECONDS
-    table_path = location(request, asked.id).rsplit("/", 2)[0]
-    response.headers["Location"] = f"{table_path}/merges/{asked.id}"
-    return Merge.of(asked)
+    table_path = location(request, merge.id).rsplit("/", 2)[0]
+    response.headers["Location"] = f"{table_path}/merges/{merge.id}"
+    return Merge.of(merge)

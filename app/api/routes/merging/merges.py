@@ -1,4 +1,4 @@
-"""``T/merges``: merges asked for, watched, cancelled (design §6)."""
+"""``T/merges``: merges requested, watched, cancelled (design §6)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from app.api.document.components import headers
 from app.api.routes.batches.batches import LOOK_AGAIN_SECONDS
-from app.api.shared.answers import Answer, EpochMillis, NextPageToken, Told
+from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken
 from app.api.shared.deps import Reading, ReadTable, Writing, WrittenTable
 from app.api.shared.paging import WantedPage
 from app.api.shared.paths import TABLE_PATH, location
@@ -25,7 +25,7 @@ class Merge(Answer):
     """One merge or compaction (``job``); ``progress`` is from 0 to 1 by Spark's tasks, times are epoch milliseconds."""
 
     id: str
-    job: Annotated[TaskKind, Told("kind")]
+    job: Annotated[TaskKind, From("kind")]
     full: bool
     state: TaskState
     trigger: TaskTrigger
@@ -44,7 +44,7 @@ class Merge(Answer):
 class MergeList(Answer):
     """One page of a table's merges, newest first."""
 
-    merges: Annotated[list[Merge], Told("items")]
+    merges: Annotated[list[Merge], From("items")]
     next_page_token: NextPageToken
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter
 from pydantic import Field
 
-from app.api.shared.answers import Answer, EpochMillis, NextPageToken, Told
+from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken
 from app.api.shared.deps import Reading, ReadTable
 from app.api.shared.paging import WantedPage
 from app.api.shared.paths import TABLE_PATH
@@ -21,7 +21,7 @@ router = APIRouter(prefix=TABLE_PATH, tags=["health"], responses=PROBLEM_RESPONS
 class Damage(Answer):
     """One file, what is wrong with it, and what it should be."""
 
-    file: Annotated[str, Told("path")] = Field(description="its path below the warehouse")
+    file: Annotated[str, From("path")] = Field(description="its path below the warehouse")
     kind: FileKind
     reason: DamageReason
     expected: str = Field(description="bytes and xxh3-128 of the file as it was written: what to restore")
@@ -36,7 +36,7 @@ class Damage(Answer):
 class DamageList(Answer):
     """Damaged files, by path; ``nextPageToken`` is null on the last page."""
 
-    damage: Annotated[list[Damage], Told("items")]
+    damage: Annotated[list[Damage], From("items")]
     next_page_token: NextPageToken
 
 

@@ -25,14 +25,14 @@ async def get_readiness(parts: PartsDep, response: Response) -> Readiness:
     """
     condition = await parts.condition.now()
     spark = None if parts.spark_ready() else "it does not answer"
-    told = {"catalog": condition.catalog, "warehouse": condition.warehouse, "spark": spark}
-    reasons = {part: reason for part, reason in told.items() if reason is not None}
+    faults = {"catalog": condition.catalog, "warehouse": condition.warehouse, "spark": spark}
+    reasons = {part: reason for part, reason in faults.items() if reason is not None}
     serves = not reasons.keys() - {"spark"}
     response.status_code = 200 if serves else 503
     if not serves:
         response.headers["Retry-After"] = "1"
     return Readiness(
         status="ok" if serves else "unavailable",
-        **{part: reason is None for part, reason in told.items()},
+        **{part: reason is None for part, reason in faults.items()},
         reasons=reasons,
     )

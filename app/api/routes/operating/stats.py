@@ -11,7 +11,7 @@ from pydantic import Field
 
 from app.api.routes.batches.batches import IgnoredColumn, ignored_columns
 from app.api.routes.snapshots.snapshots import LIVE_ROWS, STORED_ROWS
-from app.api.shared.answers import Answer, EpochMillis, Told, epoch_millis
+from app.api.shared.answers import Answer, EpochMillis, From, epoch_millis
 from app.api.shared.deps import ImagesDep, PartsDep, Reading, ReadTable
 from app.api.shared.paths import TABLE_PATH
 from app.api.shared.problems import PROBLEM_RESPONSES
@@ -34,19 +34,19 @@ class Staged(Answer):
 class OverdueMerge(Answer):
     """The table misses its ``merge.max-staleness``: its oldest staged batch waits longer, by more than a second."""
 
-    by_millis: Annotated[int, Told(lambda overdue: overdue.by // timedelta(milliseconds=1))] = Field(
+    by_millis: Annotated[int, From(lambda overdue: overdue.by // timedelta(milliseconds=1))] = Field(
         description="how much longer than merge.max-staleness it has waited"
     )
     reason: OverdueReason
-    detail: Annotated[str, Told("explained")]
+    detail: Annotated[str, From("explained")]
 
 
 class Written(Answer):
     """Bytes that commits have written since the table was created."""
 
-    merged_bytes: Annotated[int, Told("merged")]
-    compacted_bytes: Annotated[int, Told("compacted")]
-    changelog_bytes: Annotated[int, Told("changelog")]
+    merged_bytes: Annotated[int, From("merged")]
+    compacted_bytes: Annotated[int, From("compacted")]
+    changelog_bytes: Annotated[int, From("changelog")]
 
 
 def _duration_millis(task: Task) -> int:
@@ -60,7 +60,7 @@ class LastJob(Answer):
 
     id: str
     finished_at: EpochMillis
-    duration_millis: Annotated[int, Told(_duration_millis)]
+    duration_millis: Annotated[int, From(_duration_millis)]
     rows: int
 
 
@@ -69,7 +69,7 @@ class MergesWait(Answer):
 
     compaction_id: str = Field(description="the compaction that they wait for: GET T/merges/{compactionId}")
     runs: int
-    stop_trigger: Annotated[int, Told("trigger")]
+    stop_trigger: Annotated[int, From("trigger")]
     since: EpochMillis = Field(description="when that compaction was asked for")
     until: EpochMillis = Field(description="when merges go on even if it has not ended")
 
@@ -98,7 +98,7 @@ class ImagesMade(Answer):
 class History(Answer):
     """The records of merged batches that are kept to explain rows, and what that takes."""
 
-    since_snapshot: Annotated[int, Told("since")] = Field(
+    since_snapshot: Annotated[int, From("since")] = Field(
         description="all that was merged after this snapshot is kept, and this snapshot with it; 0: all there was"
     )
     batches: int
@@ -138,13 +138,13 @@ class Disk(Answer):
 class Stats(Answer):
     """Counts of one moment. Ratios are null where there is nothing to divide by."""
 
-    snapshot_id: Annotated[int | None, Told(_now("id", None))]
-    rows: Annotated[int | None, Told(_now("rows", 0))] = Field(description=LIVE_ROWS)
-    stored_rows: Annotated[int, Told(_now("stored_rows", 0))] = Field(description=STORED_ROWS)
-    files: Annotated[int, Told(_now("files", 0))]
-    size_bytes: Annotated[int, Told(_now("size_bytes", 0))] = Field(description="bytes of the current snapshot's runs")
-    runs: Annotated[int, Told(lambda stats: len(stats.snapshot.runs) if stats.snapshot else 0)]
-    partitions: Annotated[int, Told(lambda stats: len(stats.partitions))] = Field(
+    snapshot_id: Annotated[int | None, From(_now("id", None))]
+    rows: Annotated[int | None, From(_now("rows", 0))] = Field(description=LIVE_ROWS)
+    stored_rows: Annotated[int, From(_now("stored_rows", 0))] = Field(description=STORED_ROWS)
+    files: Annotated[int, From(_now("files", 0))]
+    size_bytes: Annotated[int, From(_now("size_bytes", 0))] = Field(description="bytes of the current snapshot's runs")
+    runs: Annotated[int, From(lambda stats: len(stats.snapshot.runs) if stats.snapshot else 0)]
+    partitions: Annotated[int, From(lambda stats: len(stats.partitions))] = Field(
         description="partitions that have rows; 1 in a table without partition keys"
     )
     most_runs: int = Field(description="runs of the partition that has most of them")
@@ -152,24 +152,24 @@ class Stats(Answer):
     overdue: OverdueMerge | None = Field(description="null while the table is merged in time")
     set_aside: int = Field(description="batches that are in no merge: damaged or poisoned")
     set_aside_events: int = Field(description="change events with faults that the table keeps")
-    ignored_columns: Annotated[list[IgnoredColumn], Told(lambda stats: ignored_columns(stats.ignored_columns))] = Field(
+    ignored_columns: Annotated[list[IgnoredColumn], From(lambda stats: ignored_columns(stats.ignored_columns))] = Field(
         description="columns that the table does not have and that the last hundred batches with such named"
     )
     written: Written
     write_amplification: float | None = Field(description="(mergedBytes + compactedBytes) / mergedBytes")
-    read_amplification: Annotated[int, Told("most_runs")] = Field(
+    read_amplification: Annotated[int, From("most_runs")] = Field(
         description="runs that one key's lookup may read: mostRuns"
     )
     space_amplification: float | None = Field(
         description="sizeBytes / bytes of the oldest run of each partition, an estimate of the compacted table: right "
-        "after a full compaction it is 1; too high while the oldest run is small beside what came later"
+        "after a full compaction it is 1; too high while the oldest run is small compared to later ones"
     )
-    retained_bytes: Annotated[int, Told("retained.size_bytes")] = Field(
+    retained_bytes: Annotated[int, From("retained.size_bytes")] = Field(
         description="bytes of all runs that any snapshot or tag keeps, each counted once"
     )
-    retained_files: Annotated[int, Told("retained.files")]
-    snapshots: Annotated[int, Told("retained.snapshots")]
-    tags: Annotated[int, Told("retained.tags")]
+    retained_files: Annotated[int, From("retained.files")]
+    snapshots: Annotated[int, From("retained.snapshots")]
+    tags: Annotated[int, From("retained.tags")]
     history: History
     merges: int = Field(description="merges that succeeded")
     compactions: int = Field(description="compactions that succeeded")

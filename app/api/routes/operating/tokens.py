@@ -9,7 +9,7 @@ from pydantic import Field
 
 from app.api.document.payloads import Names
 from app.api.middleware.audit import NotesDep
-from app.api.shared.answers import Answer, EpochMillis, NextPageToken, OwnBody, Told
+from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken, OwnBody
 from app.api.shared.deps import Reading, Writing
 from app.api.shared.json_bodies import JsonRoute
 from app.api.shared.paging import WantedPage
@@ -35,14 +35,14 @@ class Token(Answer):
 
     name: str
     role: Role
-    on: Annotated[list[str], Told(lambda token: list(token.scope.patterns))]
+    on: Annotated[list[str], From(lambda token: list(token.scope.patterns))]
     created_at: EpochMillis
     expires_at: EpochMillis | None
     last_used_at: EpochMillis | None
 
 
 class MadeToken(Token):
-    """A token just made, and its text (``token``), which is told only now."""
+    """A token just made, and its text (``token``), which is shown only now."""
 
     token: str
 
@@ -50,7 +50,7 @@ class MadeToken(Token):
 class TokenList(Answer):
     """A page of the tokens in name order, expired ones too; ``nextPageToken`` is null on the last page."""
 
-    tokens: Annotated[list[Token], Told("items")]
+    tokens: Annotated[list[Token], From("items")]
     next_page_token: NextPageToken
 
 
@@ -58,7 +58,7 @@ class TokenList(Answer):
 def create_token(body: NewToken, repository: Writing, response: Response, notes: NotesDep) -> MadeToken:
     """Makes a token; from the first on every request needs one. The name of one that has expired is free."""
     made = make_token(repository, Wish(body.name, body.role, body.on, body.expires, body.webhook))
-    notes.tell(**audit_members(made.token))
+    notes.add(**audit_members(made.token))
     response.headers["Cache-Control"] = "no-store"
     return MadeToken.of(made.token, token=made.secret)
 
@@ -72,6 +72,6 @@ def get_tokens(repository: Reading, wanted: WantedPage) -> TokenList:
 @router.delete("/{name}", operation_id="revokeToken", response_class=Response)
 def revoke_token(name: str, repository: Writing, notes: NotesDep) -> Response:
     """Takes a token back: it opens nothing any more, here at once and on other machines within two seconds."""
-    notes.tell(name=name)
+    notes.add(name=name)
     repository.tokens.revoke(name)
     return Response()

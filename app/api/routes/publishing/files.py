@@ -9,7 +9,7 @@ from pydantic import Field
 
 from app.api.document.components import SPELLED
 from app.api.routes.rows.rows import Version
-from app.api.shared.answers import Answer, NextPageToken, Told
+from app.api.shared.answers import Answer, From, NextPageToken
 from app.api.shared.deps import Reading, ReadTable, WarehouseDep
 from app.api.shared.paging import WantedPage
 from app.api.shared.paths import TABLE_PATH
@@ -26,19 +26,19 @@ class DataFile(Answer):
     """One Parquet file, sorted by token; its Parquet field ids are the ids of the columns."""
 
     uri: str
-    run_id: Annotated[str, Told("run.id")]
-    partition: Annotated[str | None, Told("run.partition")] = Field(
+    run_id: Annotated[str, From("run.id")]
+    partition: Annotated[str | None, From("run.partition")] = Field(
         description="the partition columns' values as JSON; null in a table without partitions"
     )
-    schema_id: Annotated[int, Told("run.schema_id")] = Field(description="the schema that the file was written under")
-    rows: Annotated[int, Told("file.rows")] = Field(description="state rows, deleted keys included")
+    schema_id: Annotated[int, From("run.schema_id")] = Field(description="the schema that the file was written under")
+    rows: Annotated[int, From("file.rows")] = Field(description="state rows, deleted keys included")
     live_rows: int | None = Field(description="those that no delete hides; null where that was not counted")
-    size_bytes: Annotated[int, Told("file.size_bytes")]
-    min_token: Annotated[int | str, Told("file.min_token")] = Field(description="64 bits; text if asked for")
-    max_token: Annotated[int | str, Told("file.max_token")]
+    size_bytes: Annotated[int, From("file.size_bytes")]
+    min_token: Annotated[int | str, From("file.min_token")] = Field(description="64 bits; text if asked for")
+    max_token: Annotated[int | str, From("file.max_token")]
 
     def with_tokens_as_text(self) -> DataFile:
-        """The same, for those who read no whole number beyond 2^53."""
+        """Return the file with its tokens as text, for clients that read no whole number beyond 2^53."""
         return self.model_copy(update={"min_token": str(self.min_token), "max_token": str(self.max_token)})
 
 
@@ -50,7 +50,7 @@ class FileList(Answer):
     incomplete: list[str] = Field(description="why they are not, and what to do")
     token_column: str = Field(description="Spark's xxhash64 of the primary key")
     live_column: str | None = Field(description="rows where it is not true are deleted; null where no row is hidden")
-    hidden_columns: Annotated[list[str], Told("hidden")] = Field(description="columns that are not the table's")
+    hidden_columns: Annotated[list[str], From("hidden")] = Field(description="columns that are not the table's")
     files: list[DataFile]
     next_page_token: NextPageToken
 
@@ -67,7 +67,7 @@ def get_files(
 ) -> FileList:
     """The data files of the current snapshot, or of another one."""
     response.headers.update(spelling.headers)
-    told = FileList.of(list_files(repository, warehouse, table, snapshot, request))
+    answer = FileList.of(list_files(repository, warehouse, table, snapshot, request))
     if integers_of(table.schema, spelling.integers) is Integers.NUMBER:
-        return told
-    return told.model_copy(update={"files": [one.with_tokens_as_text() for one in told.files]})
+        return answer
+    return answer.model_copy(update={"files": [one.with_tokens_as_text() for one in answer.files]})

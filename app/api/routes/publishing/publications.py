@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import Field
 
-from app.api.shared.answers import Answer, EpochMillis, Told
+from app.api.shared.answers import Answer, EpochMillis, From
 from app.api.shared.deps import GrantDep, Reading, ReadTable, WarehouseDep
 from app.api.shared.paths import TABLE_PATH
 from app.api.shared.problems import PROBLEM_RESPONSES
@@ -22,7 +22,7 @@ class DeltaLines(Answer):
     """The line to paste into each engine."""
 
     duckdb: str
-    polars: str = Field(description="Python; deltalake must be installed beside Polars")
+    polars: str = Field(description="Python; deltalake must be installed, too")
     spark: str = Field(description="Python; the session must have Delta's package")
     trino: str = Field(description="SQL, once, of a catalog `delta` that may register tables; then it is a table")
 
@@ -32,7 +32,7 @@ class IcebergLines(Answer):
 
     pyiceberg: str = Field(description="Python, after `from pyiceberg.catalog import load_catalog`")
     duckdb: str
-    polars: str = Field(description="Python; pyiceberg must be installed beside Polars")
+    polars: str = Field(description="Python; pyiceberg must be installed, too")
     spark: str = Field(description="Python; the session must have Iceberg's package")
     trino: str = Field(description="what the file of a catalog `keyfold` has, a line each")
     metadata: str = Field(description="the newest metadata as a file, for engines without a catalog")
@@ -45,8 +45,8 @@ async def _asked(request: Request, grant: GrantDep) -> Asked:
 AskedDep = Annotated[Asked, Depends(_asked)]
 
 
-def _newest(name: str) -> Told:
-    return Told(lambda state: _of(state, name))
+def _newest(name: str) -> From:
+    return From(lambda state: _of(state, name))
 
 
 def _of(state: object, name: str) -> object:
@@ -60,12 +60,12 @@ class _PublicationAnswer(Answer):
     snapshot_id: Annotated[int | None, _newest("as_of")] = Field(description="the snapshot whose rows the version has")
     committed_at: Annotated[EpochMillis | None, _newest("committed_at")] = Field(description="epoch milliseconds")
     earliest_version: Annotated[
-        int | None, Told(lambda state: None if state.earliest is None else state.earliest.version)
+        int | None, From(lambda state: None if state.earliest is None else state.earliest.version)
     ] = Field(description="the first that readers can go back to")
-    behind_batches: Annotated[int, Told("behind.batches")] = Field(
+    behind_batches: Annotated[int, From("behind.batches")] = Field(
         description="accepted batches that the version does not have, merged or not"
     )
-    behind_records: Annotated[int, Told("behind.records")] = Field(description="the records in them")
+    behind_records: Annotated[int, From("behind.records")] = Field(description="the records in them")
     behind_millis: int = Field(description="for how long the oldest of them has been waiting")
     waiting: str | None = Field(description="what they wait for, and what to do; null where nothing is missing")
 
@@ -88,7 +88,7 @@ def get_delta(
     table: ReadTable, repository: Reading, warehouse: WarehouseDep, asked: AskedDep, response: Response
 ) -> DeltaAnswer:
     """What of the table is published as Delta, how far behind that is, and how other engines read it."""
-    response.headers["Cache-Control"] = "no-store"  # it tells the moment
+    response.headers["Cache-Control"] = "no-store"  # it changes by the moment
     state = publication_state(repository, warehouse, table, Format.DELTA, asked)
     lines = None if state.read_by is None else DeltaLines.model_validate(state.read_by)
     return DeltaAnswer.of(state, read_by=lines)
@@ -99,7 +99,7 @@ def get_iceberg(
     table: ReadTable, repository: Reading, warehouse: WarehouseDep, asked: AskedDep, response: Response
 ) -> IcebergAnswer:
     """What of the table is published as Iceberg, how far behind that is, and how other engines read it."""
-    response.headers["Cache-Control"] = "no-store"  # it tells the moment
+    response.headers["Cache-Control"] = "no-store"  # it changes by the moment
     state = publication_state(repository, warehouse, table, Format.ICEBERG, asked)
     lines = None if state.read_by is None else IcebergLines.model_validate(state.read_by)
     return IcebergAnswer.of(state, read_by=lines)

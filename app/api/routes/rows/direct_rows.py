@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.middleware.negotiation import takes_json
 from app.api.middleware.observed import ANSWER
-from app.api.routes.rows.lookups import Asked, answer_row, names_in
+from app.api.routes.rows.lookups import Lookup, answer_row, names_in
 from app.api.shared.deps import GRANT
 from app.api.shared.outgoing import Outgoing
 from app.api.shared.paths import DATABASES_PATH
@@ -32,7 +32,7 @@ from app.services.rows.lookups import Consistency
 # Names that need no decoding; a path with any other one takes the documented way.
 _ROWS = re.compile(rf"{DATABASES_PATH}/([A-Za-z0-9_.-]+)/tables/([A-Za-z0-9_.-]+)/rows(?:/(.+))?".encode())
 _CONSISTENCIES: Final[Mapping[str, Consistency]] = {one.value: one for one in Consistency}
-EXPLAIN: Final = ":explain"  # another route: a key that ends so is asked for by ?key=
+EXPLAIN: Final = ":explain"  # another route: a key that ends so needs ?key=
 _BODY = (b"content-length", b"transfer-encoding")
 
 
@@ -46,14 +46,14 @@ class DirectRows:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
-        asked = _asked(scope) if scope["type"] == "http" and scope["method"] == "GET" else None
-        if asked is None:
+        lookup = _lookup(scope) if scope["type"] == "http" and scope["method"] == "GET" else None
+        if lookup is None:
             await self.app(scope, receive, send)
             return
         try:
             grant: Grant = scope[GRANT]
-            grant.check_table(Role.READ, *asked.name)  # this route has no other that asks
-            answer = await answer_row(scope["app"].state.parts, asked, scope, _if_none_match(scope))
+            grant.check_table(Role.READ, *lookup.name)  # this route has no other that asks
+            answer = await answer_row(scope["app"].state.parts, lookup, scope, _if_none_match(scope))
         except DamagedFile as error:
             response = await run_in_threadpool(refusal, Request(scope), error)
             await response(scope, receive, send)
@@ -65,8 +65,8 @@ class DirectRows:
         await outgoing.send_whole(answer.status, answer.headers, answer.body)
 
 
-def _asked(scope: Scope) -> Asked | None:
-    """What an ordinary lookup asks for, which is noted in the scope; None for any other request."""
+def _lookup(scope: Scope) -> Lookup | None:
+    """Return an ordinary lookup, and note its operation in the scope; None for any other request."""
     match = _ROWS.fullmatch(scope.get("raw_path") or b"")
     if match is None or not all(_is_ordinary(name, value) for name, value in scope["headers"]):
         return None
@@ -78,7 +78,7 @@ def _asked(scope: Scope) -> Asked | None:
         return None
     keys = given.keys if raw_key is None else [scope["path"][match.start(3) :]]
     scope[OPERATION] = "getRow" if raw_key is None else "getRowByPath"
-    return Asked(
+    return Lookup(
         (database.decode(), table.decode()), keys, given.columns, given.consistency, spelling=_spelling(scope, given)
     )
 

@@ -30,8 +30,8 @@ def _encoded(headers: Mapping[str, str]) -> Headers:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a lookup asks for: in the table ``name`` the row whose key values are ``texts`` in primary-key order."""
+class Lookup:
+    """A lookup: of the row in the table ``name`` whose key values are ``texts`` in primary-key order."""
 
     name: Name
     texts: Sequence[str]
@@ -57,55 +57,55 @@ class RowAnswer:
         return response
 
 
-async def answer_row(parts: Parts, asked: Asked, scope: Scope, if_none_match: str | None) -> RowAnswer:
+async def answer_row(parts: Parts, lookup: Lookup, scope: Scope, if_none_match: str | None) -> RowAnswer:
     """The answer: the row, that it is the same as before, or that there is none. On the event loop where nothing must
     be read for it.
 
     Raises ``Invalid`` for a key or columns that the schema does not have and for parameters that contradict each other,
     ``NotFound`` for the table, the snapshot or the batch.
     """
-    view = await _view(parts, asked)
+    view = await _view(parts, lookup)
     by_image = True
     try:
-        found = imaged_row(view, parts.images, asked.texts, asked.columns, asked.version)
+        found = imaged_row(view, parts.images, lookup.texts, lookup.columns, lookup.version)
         if found is None:
             by_image = False
-            wanted = (view, parts.images, asked.texts, asked.columns, asked.version)
+            wanted = (view, parts.images, lookup.texts, lookup.columns, lookup.version)
             found = await run_sync(row_of, *wanted, limiter=parts.lookups)
     except NotFound as error:
         if error.code is not ErrorCode.ROW_NOT_FOUND:
             raise
         parts.database.metrics.looked_up(by_image)
         response = refusal(Request(scope), error)
-        return RowAnswer(response.status_code, [*response.raw_headers, *_seen(view, asked)], bytes(response.body))
+        return RowAnswer(response.status_code, [*response.raw_headers, *_seen(view, lookup)], bytes(response.body))
     parts.database.metrics.looked_up(by_image)
-    return _found(found, view, asked, if_none_match)
+    return _found(found, view, lookup, if_none_match)
 
 
-def _found(found: FoundRow, view: View, asked: Asked, if_none_match: str | None) -> RowAnswer:
+def _found(found: FoundRow, view: View, lookup: Lookup, if_none_match: str | None) -> RowAnswer:
     # A current row keeps its tag while it does not change, when others merge; one of a snapshot is of that snapshot.
-    body, tag = spelled(found, asked.spelling.integers)
-    etag = f'"{tag}"' if asked.version is None else f'"{tag}-{found.snapshot_id}"'
-    headers = [(b"etag", etag.encode()), REVALIDATE, VARY, *_seen(view, asked)]
+    body, tag = spelled(found, lookup.spelling.integers)
+    etag = f'"{tag}"' if lookup.version is None else f'"{tag}-{found.snapshot_id}"'
+    headers = [(b"etag", etag.encode()), REVALIDATE, VARY, *_seen(view, lookup)]
     if if_none_match is not None and is_known(if_none_match, etag):
         return RowAnswer(304, headers, b"")
     length = (b"content-length", str(len(body)).encode())
     return RowAnswer(200, [length, (b"content-type", b"application/json"), *headers], body)
 
 
-def _seen(view: View, asked: Asked) -> Headers:
-    """What of the table is in the answer; of an earlier snapshot no one counts the batches."""
+def _seen(view: View, lookup: Lookup) -> Headers:
+    """Return what of the table is in the answer, as headers. Batches are counted only of the current snapshot."""
     snapshot = (_SNAPSHOT, str(view.snapshot_id or 0).encode())
-    told = () if asked.spelling is USUAL else _encoded(asked.spelling.headers)
-    if asked.version is not None:
-        return [snapshot, *told]
-    seen = [snapshot, *told, (_BATCH, str(view.last_batch).encode())]
+    applied = () if lookup.spelling is USUAL else _encoded(lookup.spelling.headers)
+    if lookup.version is not None:
+        return [snapshot, *applied]
+    seen = [snapshot, *applied, (_BATCH, str(view.last_batch).encode())]
     return [*seen, (_SET_ASIDE, str(view.set_aside).encode())] if view.set_aside else seen
 
 
-def seen_headers(view: View, asked: Asked) -> dict[str, str]:
+def seen_headers(view: View, lookup: Lookup) -> dict[str, str]:
     """The same for FastAPI's own responses."""
-    return {name.decode(): value.decode() for name, value in _seen(view, asked)}
+    return {name.decode(): value.decode() for name, value in _seen(view, lookup)}
 
 
 def names_in(columns: str | None) -> list[str] | None:
@@ -113,30 +113,30 @@ def names_in(columns: str | None) -> list[str] | None:
     return [name for name in (columns or "").split(",") if name] or None
 
 
-def view_now(parts: Parts, asked: Asked) -> View:
+def view_now(parts: Parts, lookup: Lookup) -> View:
     """What the lookup sees; it may read the catalog and files. Raises as ``answer_row``."""
-    if asked.version is None:
-        return parts.views.current(asked.name, asked.consistency)
-    _check_version(asked)
+    if lookup.version is None:
+        return parts.views.current(lookup.name, lookup.consistency)
+    _check_version(lookup)
     with parts.database.reading() as repository:
-        return view_at(repository, repository.tables.get(*asked.name), asked.version)
+        return view_at(repository, repository.tables.get(*lookup.name), lookup.version)
 
 
-async def _view(parts: Parts, asked: Asked) -> View:
-    if asked.after is not None and asked.version is None:
-        return await parts.awaited.view_after(asked.name, asked.after, asked.consistency)
-    known = parts.views.recall(asked.name, asked.consistency) if asked.version is None else None
-    return known if known is not None else await run_sync(view_now, parts, asked, limiter=parts.lookups)
+async def _view(parts: Parts, lookup: Lookup) -> View:
+    if lookup.after is not None and lookup.version is None:
+        return await parts.awaited.view_after(lookup.name, lookup.after, lookup.consistency)
+    known = parts.views.recall(lookup.name, lookup.consistency) if lookup.version is None else None
+    return known if known is not None else await run_sync(view_now, parts, lookup, limiter=parts.lookups)
 
 
-def _check_version(asked: Asked) -> None:
+def _check_version(lookup: Lookup) -> None:
     """Raises ``Invalid`` for what a lookup in an earlier snapshot cannot have."""
     faults = []
-    if asked.consistency is Consistency.LATEST:
+    if lookup.consistency is Consistency.LATEST:
         message = "consistency=latest folds what is staged now on top of the current snapshot, not of an earlier one"
         fix = "leave out snapshot or consistency"
         faults.append(Violation("", FaultCode.CONTRADICTING_PARAMETERS, message, fix))
-    if asked.after is not None:
+    if lookup.after is not None:
         message = "after=<batch> waits for what comes, and an earlier snapshot stays what it is"
         faults.append(Violation("", FaultCode.CONTRADICTING_PARAMETERS, message, "leave out snapshot or after"))
     if faults:

@@ -16,7 +16,7 @@ from app.api.routes.rows.lookups import (
     BATCH_HEADER,
     SET_ASIDE_HEADER,
     SNAPSHOT_HEADER,
-    Asked,
+    Lookup,
     answer_row,
     names_in,
     seen_headers,
@@ -114,8 +114,8 @@ async def get_row_by_query(
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     """One row by primary key: ``?key=`` once per key column, in primary-key order; takes any character."""
-    asked = Asked(name, key, names_in(columns), consistency, snapshot, after, spelling)
-    return (await answer_row(parts, asked, request.scope, if_none_match)).response()
+    lookup = Lookup(name, key, names_in(columns), consistency, snapshot, after, spelling)
+    return (await answer_row(parts, lookup, request.scope, if_none_match)).response()
 
 
 @router.get("/rows/{key:key}", operation_id="getRowByPath", response_model=Row, responses=FOUND)
@@ -132,8 +132,8 @@ async def get_row_by_path(
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     """One row of a table with a single key column; keys that a path cannot carry need ``/rows?key=``."""
-    asked = Asked(name, [key], names_in(columns), consistency, snapshot, after, spelling)
-    return (await answer_row(parts, asked, request.scope, if_none_match)).response()
+    lookup = Lookup(name, [key], names_in(columns), consistency, snapshot, after, spelling)
+    return (await answer_row(parts, lookup, request.scope, if_none_match)).response()
 
 
 _RENDERED: Mapping[str, Callable[[Images, AskedKeys], bytes]] = {JSON: found_as_json, ARROW: found_as_arrow}
@@ -163,8 +163,8 @@ async def batch_get_rows(
     As an Arrow stream to those who accept that: a row for each key, ``_kf_found``, the key columns and the others.
     """
     wanted = _wanted(names_in(columns), body.columns)
-    asked = Asked(name, (), wanted, consistency, snapshot, spelling=spelling)
-    return await run_sync(_answered, parts, asked, body.keys, chosen(accept, _TYPES), limiter=parts.lookups)
+    lookup = Lookup(name, (), wanted, consistency, snapshot, spelling=spelling)
+    return await run_sync(_answered, parts, lookup, body.keys, chosen(accept, _TYPES), limiter=parts.lookups)
 
 
 def _wanted(by_parameter: list[str] | None, by_body: list[str] | None) -> list[str] | None:
@@ -176,7 +176,7 @@ def _wanted(by_parameter: list[str] | None, by_body: list[str] | None) -> list[s
     return by_parameter or by_body
 
 
-def _answered(parts: Parts, asked: Asked, sent: Sequence[Mapping[str, Any]], kind: str) -> Response:
-    view = view_now(parts, asked)
-    keys = read_keys(view, sent, asked.columns, asked.spelling.integers)
-    return Response(_RENDERED[kind](parts.images, keys), media_type=kind, headers=seen_headers(view, asked))
+def _answered(parts: Parts, lookup: Lookup, sent: Sequence[Mapping[str, Any]], kind: str) -> Response:
+    view = view_now(parts, lookup)
+    keys = read_keys(view, sent, lookup.columns, lookup.spelling.integers)
+    return Response(_RENDERED[kind](parts.images, keys), media_type=kind, headers=seen_headers(view, lookup))

@@ -11,9 +11,9 @@ from pydantic import Field
 
 from app.api.document.components import headers
 from app.api.middleware.negotiation import chosen
-from app.api.routes.rows.lookups import Asked, names_in, seen_headers, view_now
+from app.api.routes.rows.lookups import Lookup, names_in, seen_headers, view_now
 from app.api.routes.rows.rows import SEEN, Columns, Version, Wanted
-from app.api.shared.answers import Answer, Told
+from app.api.shared.answers import Answer, From
 from app.api.shared.deps import Parts, PartsDep
 from app.api.shared.paths import TABLE_PATH, FullName, sent_path
 from app.api.shared.preferences import USUAL, SpellingDep
@@ -102,15 +102,15 @@ def scan_rows(
 ) -> Response:
     """All rows of one snapshot, and of what is staged on top of it, as NDJSON, CSV, Parquet or an Arrow stream."""
     _check(limit, page_token, consistency is not None or snapshot is not None)
-    asked = Asked(name, (), names_in(columns), consistency, snapshot, spelling=spelling)
+    lookup = Lookup(name, (), names_in(columns), consistency, snapshot, spelling=spelling)
     with ExitStack() as held:
         place = held.enter_context(parts_open.scans.place())
-        view, start = scanned(parts_open, asked, place, page_token)
+        view, start = scanned(parts_open, lookup, place, page_token)
         tokens = TokenRange(first_token, last_token)
-        scan = read_scan(view, asked.columns, filters, spelling.integers, tokens)
+        scan = read_scan(view, lookup.columns, filters, spelling.integers, tokens)
         place.take_columns(scan.columns_read)
         kind = chosen(accept, _TYPES)
-        headers = seen_headers(view, asked)
+        headers = seen_headers(view, lookup)
         if limit is None and page_token is None:
             stream = noted(parts_open, written(parts_open.warehouse, scan, kind))
             return whole_or_streamed(stream, kind, headers, held)
@@ -135,21 +135,21 @@ def _check(limit: int | None, page_token: str | None, versioned: bool) -> None:
         raise Invalid(faults[0].message, violations=faults)
 
 
-def scanned(parts_open: Parts, asked: Asked, room: ScanPlace, page_token: str | None = None) -> tuple[View, Place]:
+def scanned(parts_open: Parts, lookup: Lookup, room: ScanPlace, page_token: str | None = None) -> tuple[View, Place]:
     """What the scan sees, its staged records in memory, and where it begins."""
 
     def read() -> tuple[View, Place]:
-        view, start = _seen(parts_open, asked, page_token)
+        view, start = _seen(parts_open, lookup, page_token)
         return loaded(parts_open.warehouse, view, room), start
 
     return read_again(read)
 
 
-def _seen(parts_open: Parts, asked: Asked, page_token: str | None) -> tuple[View, Place]:
+def _seen(parts_open: Parts, lookup: Lookup, page_token: str | None) -> tuple[View, Place]:
     if page_token is None:
-        return view_now(parts_open, asked), BEGINNING
+        return view_now(parts_open, lookup), BEGINNING
     with parts_open.database.reading() as repository:
-        return pinned_view(repository, repository.tables.get(*asked.name), page_token)
+        return pinned_view(repository, repository.tables.get(*lookup.name), page_token)
 
 
 def _next(request: Request, token: str | None) -> dict[str, str]:
@@ -164,7 +164,7 @@ def _next(request: Request, token: str | None) -> dict[str, str]:
 class Count(Answer):
     """How many rows there are."""
 
-    count: Annotated[int, Told("rows")]
+    count: Annotated[int, From("rows")]
     exact: bool = Field(description="whether they were counted; else they are estimated from a share of the keys")
     snapshot_id: int | None
 
@@ -180,7 +180,7 @@ def count(
 ) -> Count:
     """How many rows meet the filters: exact where that is known or cheap, else estimated unless ``exact`` is true."""
     with parts_open.scans.place() as place:
-        view, _ = scanned(parts_open, Asked(name, (), None, consistency, snapshot), place)
+        view, _ = scanned(parts_open, Lookup(name, (), None, consistency, snapshot), place)
         scan = read_scan(view, view.table.schema.primary_key, filters)
         place.take_columns(scan.columns_read)
         return Count.of(count_rows(parts_open.warehouse, scan, exact=exact))

@@ -84,7 +84,7 @@ def _failed(request: Request, error: KeyfoldError) -> bytes:
 
 def _encoded(changes: Changes, lines: Lines) -> bytes:
     if not changes.rows:
-        told = json.dumps({"_snapshot": changes.start.snapshot, "kind": changes.kind.value})
-        return format_sse_event(data_str=told, event="snapshot", id=changes.after(0).text)
+        event_text = json.dumps({"_snapshot": changes.start.snapshot, "kind": changes.kind.value})
+        return format_sse_event(data_str=event_text, event="snapshot", id=changes.after(0).text)
     numbered = enumerate(lines(changes), start=1)
     return b"".join(format_sse_event(data_str=line, id=changes.after(count).text) for count, line in numbered)

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from app.api.middleware.audit import NotesDep
-from app.api.shared.answers import Answer, EpochMillis, NextPageToken, Payload, Told
+from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken, Payload
 from app.api.shared.deps import Reading, ReadTable, Writing, WrittenTable
 from app.api.shared.json_bodies import JsonRoute
 from app.api.shared.paging import WantedPage
@@ -40,31 +40,31 @@ class Snapshot(Answer):
     Keyfold's files are not Paimon's, so there are no manifests. Times are milliseconds since 1970-01-01 UTC.
     """
 
-    id: Annotated[int, Told("snapshot.id")]
-    kind: Annotated[SnapshotKind, Told("snapshot.kind")]
-    schema_id: Annotated[int, Told("snapshot.schema_id")] = Field(description="the table's schema at the commit")
-    merge_id: Annotated[str | None, Told("snapshot.merge_id")] = Field(
+    id: Annotated[int, From("snapshot.id")]
+    kind: Annotated[SnapshotKind, From("snapshot.kind")]
+    schema_id: Annotated[int, From("snapshot.schema_id")] = Field(description="the table's schema at the commit")
+    merge_id: Annotated[str | None, From("snapshot.merge_id")] = Field(
         description="the merge or compaction that committed it"
     )
-    committed_at: Annotated[EpochMillis, Told("snapshot.committed_at")]
-    runs: Annotated[int, Told(lambda described: len(described.snapshot.runs))]
-    files: Annotated[int, Told("snapshot.files")]
-    rows: Annotated[int | None, Told("snapshot.rows")] = Field(description=LIVE_ROWS)
-    stored_rows: Annotated[int, Told("snapshot.stored_rows")] = Field(description=STORED_ROWS)
-    size_bytes: Annotated[int, Told("snapshot.size_bytes")]
+    committed_at: Annotated[EpochMillis, From("snapshot.committed_at")]
+    runs: Annotated[int, From(lambda described: len(described.snapshot.runs))]
+    files: Annotated[int, From("snapshot.files")]
+    rows: Annotated[int | None, From("snapshot.rows")] = Field(description=LIVE_ROWS)
+    stored_rows: Annotated[int, From("snapshot.stored_rows")] = Field(description=STORED_ROWS)
+    size_bytes: Annotated[int, From("snapshot.size_bytes")]
     tags: list[str]
-    version: Annotated[int, Told(lambda _: _PAIMON_VERSION)]
-    base_manifest_list: Annotated[str, Told(lambda _: "")]
-    delta_manifest_list: Annotated[str, Told(lambda _: "")]
-    commit_user: Annotated[str, Told(lambda _: "keyfold")]
-    commit_identifier: Annotated[int, Told("snapshot.id")]
+    version: Annotated[int, From(lambda _: _PAIMON_VERSION)]
+    base_manifest_list: Annotated[str, From(lambda _: "")]
+    delta_manifest_list: Annotated[str, From(lambda _: "")]
+    commit_user: Annotated[str, From(lambda _: "keyfold")]
+    commit_identifier: Annotated[int, From("snapshot.id")]
     commit_kind: Annotated[
         Literal["APPEND", "COMPACT", "OVERWRITE", "ANALYZE"],
-        Told(lambda described: COMMIT_KINDS[described.snapshot.kind]),
+        From(lambda described: COMMIT_KINDS[described.snapshot.kind]),
     ]
-    time_millis: Annotated[EpochMillis, Told("snapshot.committed_at")]
-    total_record_count: Annotated[int, Told("snapshot.stored_rows")] = Field(description="Paimon's word for storedRows")
-    delta_record_count: Annotated[int, Told("added_rows")] = Field(
+    time_millis: Annotated[EpochMillis, From("snapshot.committed_at")]
+    total_record_count: Annotated[int, From("snapshot.stored_rows")] = Field(description="Paimon's word for storedRows")
+    delta_record_count: Annotated[int, From("added_rows")] = Field(
         description="stored rows more than the snapshot before; 0 where that has expired"
     )
 
@@ -86,18 +86,18 @@ class RollbackAnswer(SnapshotAnswer):
 class SnapshotList(Answer):
     """A page of a table's snapshots, newest first; ``nextPageToken`` is null on the last page."""
 
-    snapshots: Annotated[list[Snapshot], Told("items")]
+    snapshots: Annotated[list[Snapshot], From("items")]
     next_page_token: NextPageToken
 
 
 class TableSnapshot(Answer):
     """What the table holds now."""
 
-    snapshot: Annotated[Snapshot, Told(lambda described: described)]
-    record_count: Annotated[int, Told("snapshot.stored_rows")]
-    file_size_in_bytes: Annotated[int, Told("snapshot.size_bytes")]
-    file_count: Annotated[int, Told("snapshot.files")]
-    last_file_creation_time: Annotated[EpochMillis, Told("snapshot.committed_at")]
+    snapshot: Annotated[Snapshot, From(lambda described: described)]
+    record_count: Annotated[int, From("snapshot.stored_rows")]
+    file_size_in_bytes: Annotated[int, From("snapshot.size_bytes")]
+    file_count: Annotated[int, From("snapshot.files")]
+    last_file_creation_time: Annotated[EpochMillis, From("snapshot.committed_at")]
 
 
 class TableSnapshotAnswer(Payload):
@@ -177,6 +177,6 @@ def post_rollback(table: WrittenTable, body: Rollback, repository: Writing, note
     stays as it is now.
     """
     target = body.target()
-    notes.tell(to=target)
+    notes.add(to=target)
     made = service.roll_back(repository, table, from_snapshot=body.from_snapshot, **target)
     return RollbackAnswer(snapshot=Snapshot.of(made.made), undone_batches=made.undone_batches)

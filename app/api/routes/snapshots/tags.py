@@ -10,7 +10,7 @@ from pydantic import Field
 
 from app.api.middleware.audit import NotesDep
 from app.api.routes.snapshots.snapshots import Number, Snapshot
-from app.api.shared.answers import Answer, EpochMillis, NextPageToken, Payload, Told, names_of
+from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken, Payload, names_of
 from app.api.shared.deps import Reading, ReadTable, Writing, WrittenTable
 from app.api.shared.json_bodies import JsonRoute
 from app.api.shared.paging import WantedPage
@@ -37,11 +37,11 @@ class NewTag(Payload):
 class Tag(Answer):
     """A tag and the snapshot that it keeps. ``tagTimeRetained`` is ISO 8601, null where the tag never expires."""
 
-    tag_name: Annotated[str, Told("tag.name")]
-    snapshot: Annotated[Snapshot, Told("kept")]
-    tag_create_time: Annotated[EpochMillis, Told("tag.created_at")]
-    tag_time_retained: Annotated[str | None, Told(lambda described: _retained(described.tag))]
-    expires_at: Annotated[EpochMillis | None, Told("tag.expires_at")]
+    tag_name: Annotated[str, From("tag.name")]
+    snapshot: Annotated[Snapshot, From("kept")]
+    tag_create_time: Annotated[EpochMillis, From("tag.created_at")]
+    tag_time_retained: Annotated[str | None, From(lambda described: _retained(described.tag))]
+    expires_at: Annotated[EpochMillis | None, From("tag.expires_at")]
 
 
 def _retained(tag: history.Tag) -> str | None:
@@ -51,7 +51,7 @@ def _retained(tag: history.Tag) -> str | None:
 class TagNames(Answer):
     """A page of tag names; ``nextPageToken`` is null on the last page."""
 
-    tags: Annotated[list[str], Told(names_of)]
+    tags: Annotated[list[str], From(names_of)]
     next_page_token: NextPageToken
 
 
@@ -81,7 +81,7 @@ def create_tag(table: WrittenTable, body: NewTag, repository: Writing, notes: No
         body.time_retained,
         ignore_if_exists=body.ignore_if_exists,
     )
-    notes.tell(tag=body.tag_name, snapshot=tag.kept.snapshot.id)
+    notes.add(tag=body.tag_name, snapshot=tag.kept.snapshot.id)
     return Tag.of(tag)
 
 
@@ -105,6 +105,6 @@ def get_tag(table: ReadTable, tag: TagName, repository: Reading) -> Tag:
 @router.delete("/{tag}", operation_id="deleteTag", response_class=Response)
 def delete_tag(table: WrittenTable, tag: TagName, repository: Writing, notes: NotesDep) -> Response:
     """Forget a tag; its snapshot expires by the table's options again."""
-    notes.tell(tag=tag)
+    notes.add(tag=tag)
     repository.tags.delete(table.id, tag)
     return Response()

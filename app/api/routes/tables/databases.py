@@ -56,7 +56,7 @@ def create_database(
     bounds: BoundsDep,
 ) -> DatabaseDetails:
     """Creates a database."""
-    notes.tell(database=body.name, options=sorted(body.options or {}))
+    notes.add(database=body.name, options=sorted(body.options or {}))
     grant.check_database(Role.ADMIN, body.name)
     database = service.create_database(repository, body.name, body.options or {}, grant.name, bounds)
     return DatabaseDetails.of(database, location=warehouse.uri())
@@ -73,7 +73,7 @@ def alter_database(
     database: DatabaseName, body: DatabaseChanges, repository: Writing, grant: GrantDep, notes: NotesDep
 ) -> ChangedDatabase:
     """Removes and sets options of a database."""
-    notes.tell(removed=sorted(body.removals or []), updated=sorted(body.updates or {}))
+    notes.add(removed=sorted(body.removals or []), updated=sorted(body.updates or {}))
     change = service.alter_database(repository, database, body.removals or [], body.updates or {}, grant.name)
     return ChangedDatabase.of(change)
 
@@ -87,5 +87,5 @@ async def drop_database(
     tables = await in_writers_thread(
         parts, drops.drop_database, parts.database, parts.warehouse, database, cascade=all_of_it
     )
-    notes.tell(tables=tables)
+    notes.add(tables=tables)
     return Response()

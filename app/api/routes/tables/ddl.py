@@ -32,7 +32,7 @@ class NewTables(OwnBody):
 
     ddl: str
     dialect: Dialect | None = Field(
-        None, description="whose SQL it is; told by the words that only Spark has, if it is left out"
+        None, description="whose SQL it is; if left out, it is recognized by the words that only Spark has"
     )
 
 
@@ -89,7 +89,7 @@ def _valid_ddl(database: str, body: NewTables, grant: Grant, bounds: CatalogBoun
     declared = declared_tables(database, body.ddl, body.dialect, bounds)
     for one in declared:
         grant.check_table(Role.READ, database, one.name)
-    return validated([told for one in declared for told in _warnings(one)])
+    return validated([warning for one in declared for warning in _warnings(one)])
 
 
 def _created(parts: Parts, database: str, body: NewTables, asking: Asking) -> TablesOfDdl:
@@ -97,16 +97,16 @@ def _created(parts: Parts, database: str, body: NewTables, asking: Asking) -> Ta
     for one in declared:
         asking.grant.check_table(Role.ADMIN, database, one.name)
     found = create_declared(parts.database, database, declared, asking.grant.name, asking.bounds)
-    asking.notes.tell(tables=[one.table.name for one in found if one.created])
+    asking.notes.add(tables=[one.table.name for one in found if one.created])
     dialect = declared[0].statement.source.dialect
-    return TablesOfDdl.of(None, dialect=dialect, tables=[_told(parts, one) for one in found])
+    return TablesOfDdl.of(None, dialect=dialect, tables=[_described(parts, one) for one in found])
 
 
 def _warnings(declared: DeclaredTable) -> list[Violation]:
     return [*declared.statement.warnings, *table_warnings(declared.schema)]
 
 
-def _told(parts: Parts, found: FoundTable) -> TableOfDdl:
+def _described(parts: Parts, found: FoundTable) -> TableOfDdl:
     location = location_of(parts.warehouse, found.table)
     warnings: list[Violation] = _warnings(found.declared)
     return TableOfDdl.of(found.table, path=location, warnings=warnings, created=found.created)

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from app.api.document.components import SPELLED, Spec
 from app.api.middleware.audit import NotesDep
-from app.api.shared.answers import Answer, EpochMillis, NextPageToken, Payload, Told
+from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken, Payload
 from app.api.shared.deps import PartsDep, Reading, ReadTable, in_writers_thread
 from app.api.shared.json_bodies import JsonRoute
 from app.api.shared.paging import WantedPage
@@ -42,17 +42,17 @@ class Partition(Answer):
     """
 
     spec: Spec
-    record_count: Annotated[int, Told("rows")]
-    file_size_in_bytes: Annotated[int, Told("size_bytes")]
-    file_count: Annotated[int, Told("files")]
+    record_count: Annotated[int, From("rows")]
+    file_size_in_bytes: Annotated[int, From("size_bytes")]
+    file_count: Annotated[int, From("files")]
     runs: int
-    last_file_creation_time: Annotated[EpochMillis | None, Told("changed_at")]
+    last_file_creation_time: Annotated[EpochMillis | None, From("changed_at")]
 
 
 class PartitionList(Answer):
     """One page of a table's partitions."""
 
-    partitions: Annotated[list[Partition], Told("items")]
+    partitions: Annotated[list[Partition], From("items")]
     next_page_token: NextPageToken
 
 
@@ -92,5 +92,5 @@ async def post_drop(name: FullName, body: PartitionSpecs, parts: PartsDep, notes
     Staged batches stay staged: what they hold of a dropped partition makes it again. Older snapshots still have it.
     """
     dropped = await in_writers_thread(parts, drop_partitions, parts.database, name, body.specs)
-    notes.tell(partitions=len(dropped))  # which ones would tell values of rows
+    notes.add(partitions=len(dropped))  # the partitions themselves are values of rows
     return DroppedPartitions(dropped=[json.loads(one) for one in dropped])

@@ -27,7 +27,7 @@ class KindRule(Answer):
 
 
 class ColumnRule(Answer):
-    """One column's rule; ``dependsOnArrival`` where arrival alone orders the records it tells apart."""
+    """One column's rule; ``dependsOnArrival``: only the order of arrival decides between its records."""
 
     column: str
     rule: str
@@ -36,8 +36,8 @@ class ColumnRule(Answer):
 
 
 class Rules(Answer):
-    """The rules of a table; ``hiddenColumns`` are the state columns that its data files carry beside the visible
-    ones.
+    """The rules of a table; ``hiddenColumns`` are the state columns that its data files have in addition to the
+    visible ones.
     """
 
     merge_engine: MergeEngine

@@ -98,13 +98,13 @@ def _components(table: Table, integers: Integers) -> Json:
     kind = {"type": "string", "enum": signs, "x-enum-varnames": names, "description": "an insert without it"}
     required = [column.name for column in table.schema.key_columns]
     record = {**named, "properties": {**named["properties"], KIND_MEMBER: kind}, "required": required}
-    told = {
+    described = {
         "Row": named | {"description": "a row; columns that were not asked for are left out"},
         "Key": key | {"required": required, "description": "the primary key"},
         "Columns": named | {"description": "columns of a row; those of its key may be left out"},
         "Record": record | {"description": "columns of a row, and what becomes of it"},
     }
-    return {name: {"title": name, **one} for name, one in told.items()}
+    return {name: {"title": name, **one} for name, one in described.items()}
 
 
 def _spell(operation: Json, integers: Integers, *, said: bool) -> None:

@@ -73,7 +73,7 @@ def in_place_of(answer: Validated) -> Response:
 
 
 class _Asking:
-    """Who asks to define a table, within which bounds, and whether only to be told what is wrong."""
+    """The caller that defines a table, the bounds, and whether the definition is only validated."""
 
     def __init__(
         self, grant: GrantDep, notes: NotesDep, bounds: BoundsDep, validate_only: ValidateOnly = False
@@ -85,19 +85,19 @@ Asking = Annotated[_Asking, Depends(inline(_Asking))]
 
 
 class _Details:
-    """Tables as the client that asks is told them."""
+    """Tables in the form that the calling client reads."""
 
     def __init__(self, warehouse: WarehouseDep, paimon: PaimonClient) -> None:
         self.warehouse, self.paimon = warehouse, paimon
 
     def of(self, table: Table) -> TableDetails:
-        """One table. Paimon's clients are told that they must ask before they read."""
+        """Return one table. For Paimon's clients an option says that they must ask before they read."""
         plain = TableDetails.of(table, path=service.location_of(self.warehouse, table))
         if not self.paimon:
             return plain
         schema = plain.table_schema
-        told = schema.model_copy(update={"options": {**schema.options, **TABLE_OPTIONS}})
-        return plain.model_copy(update={"table_schema": told})
+        for_paimon = schema.model_copy(update={"options": {**schema.options, **TABLE_OPTIONS}})
+        return plain.model_copy(update={"table_schema": for_paimon})
 
 
 Details = Annotated[_Details, Depends(inline(_Details))]
@@ -180,7 +180,7 @@ def _created(parts: Parts, database: str, body: NewTable, asking: _Asking) -> Ta
     name = body.identifier.object
     grant.check_table(Role.ADMIN, database, name)
     options = body.table_schema.get("options")
-    notes.tell(table=name, options=sorted(options) if isinstance(options, dict) else [])
+    notes.add(table=name, options=sorted(options) if isinstance(options, dict) else [])
     return service.create_table(parts.database, database, name, body.table_schema, grant.name, bounds)
 
 
@@ -232,8 +232,8 @@ async def alter_table(
     check = unchanged(if_match)
     if asking.validate_only:
         asking.notes.nothing()
-        told = await in_writers_thread(parts, _valid_changes, parts, name, body, asking.grant, asking.bounds, check)
-        return in_place_of(told)
+        answer = await in_writers_thread(parts, _valid_changes, parts, name, body, asking.grant, asking.bounds, check)
+        return in_place_of(answer)
     altered = await in_writers_thread(parts, _altered, parts, name, body, asking, check)
     response.headers["ETag"] = table_etag(altered)
     return _stored(altered, parts.warehouse)
@@ -268,7 +268,7 @@ def _altered(parts: Parts, name: tuple[str, str], body: AlterTable, asking: _Ask
     grant, bounds = asking.grant, asking.bounds.table
     grant.check_table(Role.ADMIN, *name)
     altered = service.alter_table(parts.database, name, body.changes, by=grant.name, bounds=bounds, check=check)
-    asking.notes.tell(changes=[_what(change) for change in body.changes])
+    asking.notes.add(changes=[_what(change) for change in body.changes])
     return altered
 
 
@@ -294,5 +294,5 @@ def rename_table(body: RenameTable, repository: Writing, grant: GrantDep, notes:
         grant.check_table(Role.ADMIN, identifier.database, identifier.object)
     old, new = ((one.database, one.object) for one in (source, destination))
     service.rename_table(repository, old, new, grant.name)
-    notes.tell(database=old[0], table=old[1], to={"database": new[0], "table": new[1]})
+    notes.add(database=old[0], table=old[1], to={"database": new[0], "table": new[1]})
     return Response()
