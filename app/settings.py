@@ -127,7 +127,7 @@ class Settings(BaseSettings):
     )
     max_batch_records: int = Field(1_000_000, gt=0, lt=2**24, description="most records of one batch")
     idempotency_days: float = Field(
-        7.0, ge=0, description="days that an Idempotency-Key is known after its batch; told by /v1/config"
+        7.0, ge=0, description="days that an Idempotency-Key is known after its batch; /v1/config reports it"
     )
     image_bytes: int = Field(
         16 * 2**30, ge=0, description="most bytes of the disk that images for lookups take; 0: there are none"
@@ -163,7 +163,7 @@ class Settings(BaseSettings):
         0o077,
         ge=0,
         le=0o077,
-        description="permissions, in octal, that no file of the service has, whoever started it with what umask",
+        description="umask (octal) for every file the service creates",
     )
     scrub_bytes_per_second: int = Field(
         8 * 2**20,
@@ -182,13 +182,13 @@ class Settings(BaseSettings):
         True, description="whether workers try the server at KEYFOLD_SPARK_REMOTE before they merge on it"
     )
     worker_metrics_port: int | None = Field(
-        None, ge=0, le=65535, description="port on 127.0.0.1 where keyfold worker tells its metrics; 0 takes a free one"
+        None, ge=0, le=65535, description="port on 127.0.0.1 for the metrics of keyfold worker; 0 takes a free one"
     )
 
     # What no operator has to set: bounds that protect a process, the same on every machine. Tests subclass.
     poll_seconds: ClassVar[float] = 0.1  # between looks at a counter for new batches
     lookup_consistency: ClassVar[Consistency] = Consistency.LATEST  # unless request or table say: read your writes
-    metrics_tables: ClassVar[int] = 50  # with series of their own: as many lines as a dashboard shows
+    metrics_tables: ClassVar[int] = 50  # with series per table: as many lines as a dashboard shows
     stop_seconds: ClassVar[int] = 5  # for open requests to end: docker stop kills after 10
     # Of the connections and bodies of a serving process.
     max_connections: ClassVar[int] = 1000  # each takes one of the usual 1024 files
@@ -204,7 +204,7 @@ class Settings(BaseSettings):
     max_columns: ClassVar[int] = 2000  # with the fields inside them
     max_tables: ClassVar[int] = 10_000
     max_databases: ClassVar[int] = 10_000
-    # Of staging, beside its bytes: many small records cost lookups more than disk.
+    # Of staging, in addition to its bytes: many small records cost lookups more than disk.
     staged_table_records: ClassVar[int] = 50_000_000
     staged_records: ClassVar[int] = 200_000_000
     staged_late_seconds: ClassVar[float] = 86_400.0  # beyond merge.max-staleness: time to bring Spark back
@@ -299,7 +299,7 @@ class Settings(BaseSettings):
 
     @property
     def shares_marks(self) -> bool:
-        """Whether every process that writes to the catalog tells this one by the marks in the data folder."""
+        """Whether every process that writes to the catalog notifies this one by the marks in the data folder."""
         sqlite = self.catalog_url.startswith("sqlite")
         return sqlite if self.one_machine is None else self.one_machine
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from spark_jobs.executor import SparkJobs
 
 logger = logging.getLogger(__name__)
-READY_SECONDS = (0.2, 2.0)  # how often Spark is asked while it does not answer, and while it does
-PATIENT_SECONDS = 60.0  # until it is told, and told again, that nothing is merged because Spark has not begun
+READY_SECONDS = (0.2, 2.0)  # between two checks of Spark while it does not answer, and while it does
+PATIENT_SECONDS = 60.0  # until the log says, and says again, that nothing is merged because Spark has not begun
 _NO_SPARK = (
     "{} is not installed, so nothing is merged here; run pip install 'keyfold[spark]' for an embedded Spark, or "
     "'keyfold[spark-client]' with KEYFOLD_SPARK_REMOTE, or set KEYFOLD_WORKERS=0"

@@ -44,14 +44,14 @@ ALONE_SECONDS = 3.0  # the same where no other machine commits: what time alone 
 FORGET_SECONDS = 10.0  # as ``IDLE_SECONDS``, for keys that are to be forgotten
 REST_SECONDS = 0.02  # between two looks for merges that found none: each commit, of a batch too, asks for one
 ROOM_SECONDS = 0.1  # how soon small merges are looked for while all places are taken
-BESIDE_SECONDS = 0.2  # between two looks for what is done beside merges: each commit of a merge would ask for one
+UPKEEP_SECONDS = 0.2  # between two looks for upkeep: without it each commit of a merge would cause one
 
 
 @dataclass(frozen=True)
 class Upkeep:
-    """What a worker does beside merging: for how long Idempotency-Keys are known, how fast it reads all files to
-    find damage (0: it does not), whether it tries Spark before it merges (``merging.spark_trial``), and how soon
-    one that was refused is tried again.
+    """What a worker does in addition to merging: for how long Idempotency-Keys are known, how fast it reads all files
+    to find damage (0: it does not), whether it tries Spark before it merges (``merging.spark_trial``), and how soon a
+    Spark that was refused is tried again.
     """
 
     keys_known: timedelta = KEYS_KNOWN
@@ -61,15 +61,15 @@ class Upkeep:
 
 
 FAILED_SECONDS = 1.0  # before what failed is tried again
-TELL_SECONDS = 60.0  # before the log has the same reason again
+LOG_SECONDS = 60.0  # before the log repeats the same reason
 NO_SCRUB = Upkeep()
 
 
 class Worker:
-    """Merges what is due, several tables at a time, and compacts and sweeps beside it, until it is stopped.
+    """Merges what is due, several tables at a time, compacts and sweeps, until it is stopped.
 
-    One thread claims merges, and another compactions: small ones share jobs, each of the others has a thread of its
-    own. Publications and keys that are to be forgotten have threads, too. Another one counts what came late in merges
+    One thread claims merges, and another compactions. Small ones share jobs; each large one has its thread.
+    Publications and keys that are to be forgotten have threads, too. Another thread counts what came late in merges
     that are over, another reads all files to find damage.
     """
 
@@ -136,7 +136,7 @@ class Worker:
         return True if self._trusted.is_set() else False if self.refused else None
 
     def _tried_well(self) -> bool:
-        """Return whether Spark does what merges need, if that is asked; until it is known nothing is merged or
+        """Return whether Spark does what merges need, if that is to be tried. Until it is known nothing is merged or
         compacted.
         """
         found: tuple[str, ...] = ()
@@ -172,7 +172,7 @@ class Worker:
         return any(started)
 
     def _start(self, one: WaitingMerge) -> bool:
-        """Do a merge in a thread of its own; whether it could be claimed."""
+        """Start a merge in a new thread; return whether it could be claimed."""
         lease = self._held.hold(claim_one(self.site, self._owner(), one.task_id, one.table.id))
         if lease is None:
             return False
@@ -192,7 +192,7 @@ class Worker:
         return bool(leases)
 
     def _compact(self) -> None:
-        self._repeat(self._compact_next, lambda: False, BESIDE_SECONDS)
+        self._repeat(self._compact_next, lambda: False, UPKEEP_SECONDS)
 
     def _compact_next(self) -> bool:
         """Do compactions; whether another look is wanted at once: it never is, for what they commit wakes anyone who
@@ -217,7 +217,7 @@ class Worker:
             self._held.let_go(leases)
 
     def _compact_large(self, waiting: Sequence[AnyRow]) -> None:
-        """Begin one compaction of a large table in a thread of its own, if none is under way."""
+        """Begin one compaction of a large table in a new thread, if none is under way."""
         if self._large is not None and self._large.is_alive():
             return
         for one in waiting:
@@ -233,7 +233,7 @@ class Worker:
             self._work(lease, run_compaction)
 
     def _publish(self) -> None:
-        self._repeat(self._publish_next, lambda: False, BESIDE_SECONDS)
+        self._repeat(self._publish_next, lambda: False, UPKEEP_SECONDS)
 
     def _publish_next(self) -> bool:
         if time.monotonic() >= self._next_lag:
@@ -242,7 +242,7 @@ class Worker:
         return self._publisher.publish() > 0
 
     def _forget(self) -> None:
-        self._repeat(lambda: self._forgetter.forget() > 0, lambda: False, BESIDE_SECONDS, FORGET_SECONDS)
+        self._repeat(lambda: self._forgetter.forget() > 0, lambda: False, UPKEEP_SECONDS, FORGET_SECONDS)
 
     def _owner(self) -> str:
         """Of one claim only, see ``claim``."""
@@ -272,7 +272,7 @@ class Worker:
         something, or a while that is short if there will be work ``soon``; but at least ``rest_seconds``.
         """
         idle = self._idle_seconds if idle_seconds is None else idle_seconds
-        told, again = "", float("-inf")
+        logged, again = "", float("-inf")
         while not self._stopped.is_set():
             seen, pause, rest = self.site.database.commits, idle, rest_seconds
             try:
@@ -281,9 +281,9 @@ class Worker:
                 pause = self.poll_seconds if soon() else max(self.poll_seconds, idle)
             except KeyfoldError as error:
                 rest = max(rest, FAILED_SECONDS)  # a commit that failed wakes as one that did not
-                if str(error) != told or time.monotonic() >= again:
+                if str(error) != logged or time.monotonic() >= again:
                     logger.warning("the worker waits: %s", error)
-                    told, again = str(error), time.monotonic() + TELL_SECONDS
+                    logged, again = str(error), time.monotonic() + LOG_SECONDS
             except Exception:
                 rest = max(rest, FAILED_SECONDS)
                 logger.exception("the worker goes on after an error")

@@ -1,3 +1,3 @@
-"""What everything that answers over HTTP shares: the open parts of the process, who calls, what browsers may send, and
-which status a failure has. The API and the console stand on it, beside each other.
+"""What the API and the console share: the open parts of the process, callers, what browsers may send, and the status
+of each failure. Neither of the two uses the other.
 """

@@ -47,7 +47,7 @@ class Place:
 
 def check_page(headers: Headers, scheme: str, origins: Collection[str] = ()) -> None:
     """Raise ``Forbidden`` for a request that a page of another origin than these made a browser send. ``scheme`` is
-    that of the request, as a trusted proxy has told it.
+    that of the request, as a trusted proxy forwarded it.
     """
     if any(name in _OF_PAGES for name, _ in headers.raw):  # most requests have neither: one walk, not two
         if (sent := headers.getlist("origin")) and all(origin in origins for origin in sent):
@@ -100,9 +100,9 @@ def _foreign_hosts(headers: Headers, place: Place) -> list[Violation]:
     hosts = headers.getlist("host")
     if len(hosts) == 1 and _is_own(hosts[0], place):
         return []
-    told = " and ".join(repr(host) for host in hosts) or "no host"
+    names = " and ".join(repr(host) for host in hosts) or "no host"
     port = "" if place.port is None else f":{place.port}"
-    message = f"the request names {told}; without tokens this service answers only to the names of this machine"
+    message = f"the request names {names}; without tokens this service answers only to the names of this machine"
     fix = f"call it as http://localhost{port}, or make a token and send it: keyfold token create NAME"
     return [Violation("", FaultCode.FOREIGN_HOST, message, fix)]
 

@@ -20,8 +20,7 @@ CREDENTIAL_PATHS: Final = frozenset({"/auth/authenticate", "/auth/refreshToken",
 
 
 async def granted(gate: TokenGate, authorization: str | None, turns: anyio.CapacityLimiter | None = None) -> Grant:
-    """Return what ``authorization`` grants; asked of the catalog in a thread of ``turns`` where it is not known
-    already.
+    """Return what ``authorization`` grants. Read it from the catalog in a thread of ``turns`` where it is not known.
 
     Raise ``Unauthorized``, or ``Unavailable`` where the catalog does not say who may call.
     """

@@ -1,4 +1,4 @@
-"""What Iceberg's clients are told: where their catalog is, and failures in the form that they read."""
+"""Where the catalog of Iceberg's clients is, and failures in the form that they read."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def read_only() -> KeyfoldError:
 
 
 def error_member(path: str, error: KeyfoldError, status: int) -> dict[str, Any]:
-    """Return what the member ``error`` of a failure says, by which Iceberg's clients know what to raise.
+    """Return the member ``error`` of a failure. Iceberg's clients choose by it what to raise.
 
-    A namespace that is missing on the way to a table is no failure of its own: Spark takes the table of
+    A missing namespace on the way to a table is reported as a missing table: Spark takes the table of
     ``k.shop.orders.snapshots`` for a namespace first, and looks further only where the table is missing.
     """
     missing = "NoSuchTableException" if "/tables/" in path else "NoSuchNamespaceException"

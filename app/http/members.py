@@ -1,4 +1,4 @@
-"""Members of a request's scope by which the parts that answer it tell each other, and the audit log."""
+"""Members of a request's scope: what the parts that answer it pass to each other and to the audit log."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ _Stamp = tuple[tuple[int, int, int], ...]
 
 
 class Certificate:
-    """The certificate chain in the PEM file ``chain`` and its private ``key``, which has no passphrase: no one is there
-    to be asked for one.
+    """The certificate chain in the PEM file ``chain`` and its private ``key``, which has no passphrase: no one
+    could type one.
     """
 
     def __init__(self, chain: Path, key: Path) -> None:
@@ -35,9 +35,9 @@ class Certificate:
         return self._context
 
     def renew(self) -> None:
-        """Read the files again if they changed: connections to come show what they hold now, those that are open go on.
+        """Read the files again if they changed. New connections use the new certificate, open ones go on.
 
-        Files that do not belong together (one is written before the other) are told to the log, and the old ones shown.
+        Files that do not belong together (one is written before the other) are logged, and the old ones stay in use.
         """
         stamp = self._seen()
         if self._context is None or stamp == self._stamp:

@@ -23,9 +23,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
 @dataclass(frozen=True)
 class Role:
-    """What one process does: ``run`` returns when the process is told to stop by SIGTERM. Those of a lower ``stage``
-    are stopped first.
-    """
+    """What one process does: ``run`` returns after SIGTERM. Roles of a lower ``stage`` are stopped first."""
 
     name: str
     run: Callable[[], None]
@@ -43,13 +41,12 @@ class _Life:
 
 
 def status_of(number: int) -> int:
-    """Return what a service that was told to stop by a signal ends with: 0, or 130 as shells expect of Ctrl-C."""
+    """Return the exit status of a service that a signal stopped: 0, or 130 as shells expect of Ctrl-C."""
     return 128 + number if number == signal.SIGINT else 0
 
 
 class Supervisor:
-    """Starts one process per role by forking, starts those again that die, and ends all of them when it is told to
-    stop.
+    """Starts one process per role by forking, restarts those that die, and ends all of them on a signal.
 
     The children end with their parent, however it ends: each waits for the end of a pipe that only the parent keeps
     open. Nothing may have started a thread before ``run``.
@@ -123,11 +120,11 @@ class Supervisor:
 
     def _end(self, stage: int) -> None:
         deadline = time.monotonic() + self._stop_seconds
-        self._tell(stage, signal.SIGTERM)
+        self._signal(stage, signal.SIGTERM)
         while self._of(stage) and time.monotonic() < deadline:
             self._reap()
             time.sleep(0.02)
-        self._tell(stage, signal.SIGKILL)
+        self._signal(stage, signal.SIGKILL)
         while self._of(stage):
             self._reap()
             time.sleep(0.02)
@@ -145,7 +142,7 @@ class Supervisor:
     def _of(self, stage: int) -> list[int]:
         return [pid for pid, life in self._lives.items() if life.role.stage == stage]
 
-    def _tell(self, stage: int, number: int) -> None:
+    def _signal(self, stage: int, number: int) -> None:
         for pid in self._of(stage):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)

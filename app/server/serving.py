@@ -92,7 +92,7 @@ class StoppingServer(uvicorn.Server):
         return await super().on_tick(counter)
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until the process is told to stop."""
+        """Serve until a signal stops the process."""
         try:
             super().run(sockets)
         finally:
