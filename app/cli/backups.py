@@ -10,7 +10,7 @@ import typer
 
 from app import __version__
 from app.catalog.database import CatalogDatabase
-from app.cli.catalog import there
+from app.cli.catalog import existing
 from app.cli.settings import DataFolder, settings_of
 from app.files.layout import Warehouse
 from app.services.upkeep.backups import back_up
@@ -28,7 +28,7 @@ def backup(
 ) -> None:
     """Back up catalog and files while the service runs; what an earlier backup has is not copied again."""
     settings = settings_of(folder=data)
-    database, target = there(data), BackupFolder(folder)
+    database, target = existing(data), BackupFolder(folder)
     done = back_up(database, Warehouse(settings.warehouse_root), target, __version__, _counting("copied"))
     database.close()
     for damage in done.damaged:
@@ -57,13 +57,13 @@ def restore(
 
 
 def _counting(what: str) -> Callable[[str], None]:
-    """Says every thousand files how far it is."""
+    """Return a function that counts files, and reports every thousandth."""
     number = 0
 
-    def told(_path: str) -> None:
+    def count(_path: str) -> None:
         nonlocal number
         number += 1
         if number % 1000 == 0:
             typer.echo(f"{number} files {what}", err=True)
 
-    return told
+    return count

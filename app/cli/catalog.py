@@ -26,11 +26,11 @@ def migrate(data: DataFolder = None) -> None:
     database.close()
 
 
-def there(data: Path | None) -> CatalogDatabase:
-    """The catalog that is there already, an embedded one at this version's schema: a mistyped folder must not become a
-    catalog that holds nothing.
+def existing(data: Path | None) -> CatalogDatabase:
+    """Return the catalog that exists, an embedded one at this version's schema. A mistyped folder must not become an
+    empty catalog.
 
-    Raises ``Invalid`` where there is none.
+    Raise ``Invalid`` where there is none.
     """
     settings = settings_of(folder=data)
     if settings.embedded_catalog and not (settings.folder / "catalog.sqlite").exists():

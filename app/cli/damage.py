@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.catalog import there
+from app.cli.catalog import existing
 from app.cli.settings import DataFolder, settings_of
 from app.core.errors import DamagedCatalog
 from app.core.table.upkeep.damage import DamagedFile
@@ -26,7 +26,7 @@ def verify(
     """Check the catalog, read every file that it names, list what is damaged or missing; status 1 if anything is."""
     settings = settings_of(folder=data)
     log_to_stderr("CRITICAL")  # the log would say the same again
-    database = there(data)
+    database = existing(data)
     files = size = 0
     damaged: list[DamagedFile] = []
     catalog: list[str] = []
@@ -41,8 +41,8 @@ def verify(
             typer.echo(finding.damage.message)
     database.close()
     if as_json:
-        told = {"files": files, "bytes": size, "damaged": [one.members for one in damaged], "catalog": catalog}
-        typer.echo(json.dumps(told))
+        report = {"files": files, "bytes": size, "damaged": [one.members for one in damaged], "catalog": catalog}
+        typer.echo(json.dumps(report))
     else:
         typer.echo(f"{files} files of {size} bytes read, {len(damaged)} damaged or missing{_faults(len(catalog))}")
     if damaged or catalog:

@@ -1,4 +1,4 @@
-"""What ``keyfold --help`` and ``--version`` tell, without loading what the commands need: that takes a second."""
+"""The texts of ``keyfold --help`` and ``--version``, without loading what the commands need: that takes a second."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app import __version__
 # A test compares them with the commands' own.
 SUMMARIES: Final[Mapping[str, str]] = {
     "serve": ("Serve the API, with a merge worker and, unless configured otherwise, embedded Spark and SQLite."),
-    "worker": "Run merges only, beside any number of other workers and servers on one PostgreSQL catalog.",
+    "worker": "Run merges only, with any number of other workers and servers on one PostgreSQL catalog.",
     "migrate": "Create or upgrade the catalog database.",
     "verify": (
         "Check the catalog, read every file that it names, list what is damaged or missing; status 1 if anything is."
@@ -62,15 +62,15 @@ SUMMARIES: Final[Mapping[str, str]] = {
 }
 
 
-def _tell_version(asked: bool) -> None:
-    if asked:
+def _show_version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"keyfold {__version__}")
         raise typer.Exit
 
 
 def options(
     version: Annotated[  # its callback has answered
-        bool, typer.Option("--version", is_eager=True, callback=_tell_version, help="Tell the version, and end.")
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version, and end.")
     ] = False,
 ) -> None:
     """Primary-key tables assembled from partial, late, repeated and out-of-order updates."""

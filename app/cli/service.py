@@ -87,7 +87,7 @@ def serve(
 
 
 def _check(settings: Settings) -> None:
-    """What is wrong is told here in one line, not as the lifespan's traceback."""
+    """Report a fault of the settings in one line, before the lifespan would raise it with a traceback."""
     _warn_of_open_folders(settings)
     if settings.workers:
         _require_spark(settings)
@@ -154,7 +154,7 @@ def worker(
     ] = None,
     log_format: LogAs = None,
 ) -> None:
-    """Run merges only, beside any number of other workers and servers on one PostgreSQL catalog."""
+    """Run merges only, with any number of other workers and servers on one PostgreSQL catalog."""
     settings = settings_of(folder=data, log_format=log_format, worker_metrics_port=metrics_port)
     log_to_stderr(settings.log_level, settings.log_format)
     warn_of_unknown(os.environ)
@@ -162,13 +162,13 @@ def worker(
     _require_spark(settings)
     metrics = Metrics(processes=("worker", SPARK))
     metrics.take("worker")
-    with _told_metrics(settings, metrics) as told:
-        work(settings, 1, lambda worker: typer.echo(f"Keyfold {__version__} merges as {worker.name}{told}"), metrics)
+    with _served_metrics(settings, metrics) as place:
+        work(settings, 1, lambda worker: typer.echo(f"Keyfold {__version__} merges as {worker.name}{place}"), metrics)
 
 
 @contextmanager
-def _told_metrics(settings: Settings, metrics: Metrics) -> Iterator[str]:
-    """The port of the metrics, if one is wanted; gives what to say of it."""
+def _served_metrics(settings: Settings, metrics: Metrics) -> Iterator[str]:
+    """Serve the metrics on their port, if there is one; give a line that names it."""
     port = settings.worker_metrics_port
     if port is None:
         yield ""

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from app.api.shared.answers import epoch_millis
-from app.cli.catalog import migrated, there
+from app.cli.catalog import existing, migrated
 from app.cli.client import tokens as over_http
 from app.cli.client.settings import AsJson, TokenFile
 from app.cli.settings import DataFolder, settings_of
@@ -54,7 +54,7 @@ def token_create(
     with database.transaction() as repository:
         made = make_token(repository, Wish(name, role, on or [EVERYTHING], expires, webhook))
     typer.echo(made.secret)
-    _tell(audit, "createToken", **audit_members(made.token))
+    _log(audit, "createToken", **audit_members(made.token))
     database.close()
 
 
@@ -67,7 +67,7 @@ def token_list(data: DataFolder = None, url: Url = None, token_file: TokenFile =
 
 def _local(data: Path | None) -> list[Mapping[str, Any]]:
     """Return the tokens of the data folder, each as the API answers it."""
-    database = there(data)
+    database = existing(data)
     with database.reading() as repository:
         tokens: list[Mapping[str, Any]] = [
             {
@@ -94,21 +94,21 @@ def token_revoke(name: str, data: DataFolder = None, url: Url = None, token_file
     if url is not None:
         over_http.revoke(url, token_file, name)
         return
-    database, audit = there(data), _audit_log(data)
+    database, audit = existing(data), _audit_log(data)
     with database.transaction() as repository:
         repository.tokens.revoke(name)
-    _tell(audit, "revokeToken", name=name)
+    _log(audit, "revokeToken", name=name)
     database.close()
 
 
 def _audit_log(data: Path | None) -> AuditLog | None:
-    """The audit log, if there is one, opened before anything is done. What a command prints is its standard output."""
+    """Return the audit log, if there is one, opened before anything is done. Standard output is the command's."""
     destination = settings_of(folder=data).audit_log
     return None if destination is None else AuditLog("stderr" if destination == "stdout" else destination)
 
 
-def _tell(audit: AuditLog | None, operation: str, **members: object) -> None:
-    """Tell the audit log what this machine's user did at the command line."""
+def _log(audit: AuditLog | None, operation: str, **members: object) -> None:
+    """Write a line of the audit log for what this machine's user did at the command line."""
     if audit is not None:
         audit.write(user=_user(), operation=operation, **members, outcome="done")
         audit.close()

@@ -119,7 +119,7 @@ def write(path: Path, text: str) -> str:
 def begun(table: str, into: Path, url: str) -> exports.Pages:
     media_types = {".csv": "text/csv", ".ndjson": "application/x-ndjson"}
     media_type = media_types.get(into.suffix, "application/vnd.apache.arrow.stream")
-    return exports.Pages(into, exports.Asked(url, table, media_type, []))
+    return exports.Pages(into, exports.Export(url, table, media_type, []))
 
 
 @pytest.fixture

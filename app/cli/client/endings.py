@@ -17,11 +17,11 @@ class Exit(IntEnum):
 
     OK = 0
     REFUSED = 1  # the service refuses it as it is, or the merge that was waited for did not succeed
-    USAGE = 2  # the command line, a setting or a file cannot be understood; nothing was asked
+    USAGE = 2  # the command line, a setting or a file cannot be understood; nothing was sent
     NOT_FOUND = 3  # the database, table, row, snapshot or merge is not there
     UNREACHABLE = 4  # no one answers at the URL, or the answer broke off
     NOT_PERMITTED = 5  # no token, one that is not valid, or one that may not do this
-    BUSY = 6  # the service cannot do it now, and could not while it was asked again
+    BUSY = 6  # the service cannot do it now, and could not during the retries
     FAULT = 7  # an error inside the service; its log says more
     INTERRUPTED = 130  # Ctrl-C
 
@@ -42,19 +42,19 @@ def exit_of(status: int) -> Exit:
 
 
 class Failure(Exception):
-    """The end of a command that did not do what it was asked to: ``lines`` for people, ``told`` for scripts."""
+    """The end of a command that failed: ``lines`` for people, ``payload`` (JSON) for scripts."""
 
-    def __init__(self, end: Exit, *lines: str, told: Any = None) -> None:
+    def __init__(self, end: Exit, *lines: str, payload: Any = None) -> None:
         super().__init__(*lines)
         self.end = end
         self.lines: Sequence[str] = lines
-        self.told = told if told is not None else {"message": " ".join(lines)}
+        self.payload = payload if payload is not None else {"message": " ".join(lines)}
 
 
 def failure_of(error: KeyfoldError) -> Failure:
     """How a command ends that met ``error``."""
     if isinstance(error, Refused):
-        return Failure(exit_of(error.status), *error.lines, told=error.problem)
+        return Failure(exit_of(error.status), *error.lines, payload=error.problem)
     if isinstance(error, Unreachable):
         fix = "is it running (keyfold serve), and is --url or KEYFOLD_URL right?"
         return Failure(Exit.UNREACHABLE, f"{error.what}; {fix}")

@@ -20,7 +20,7 @@ MOST_RECORD_BYTES: Final = 2**28  # more the service never takes for one record
 @dataclass(frozen=True)
 class Piece:
     """One batch: ``before`` records of the file come before its ``records``, ``end`` is how far into the file it goes
-    (bytes of text, rows of columns), and ``mark`` tells it from every other piece.
+    (bytes of text, rows of columns), and ``mark`` identifies the piece.
 
     Of text, ``lines`` are the line numbers of its records in the file, and ``header`` bytes come before its records.
     """

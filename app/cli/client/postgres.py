@@ -46,7 +46,7 @@ _MICROSECONDS: Final = 6
 
 @dataclass(frozen=True)
 class SourceTable:
-    """A table of PostgreSQL; ``whole`` where updates and deletes tell whole rows (REPLICA IDENTITY FULL)."""
+    """A table of PostgreSQL; ``whole``: events of updates and deletes have whole rows (REPLICA IDENTITY FULL)."""
 
     schema: str
     name: str
@@ -76,8 +76,8 @@ class SourceTable:
             compile_plan(schema)
             return "".join(f"-- {line}\n" for line in self._notes) + table_ddl(self.name, schema, Dialect.FLINK)
         except Invalid as error:
-            told = "; ".join(f"{fault.message}: {fault.fix}" for fault in error.violations)
-            raise usage(f"{self.schema}.{self.name} cannot be a table as it is: {told or error.message}") from error
+            faults = "; ".join(f"{fault.message}: {fault.fix}" for fault in error.violations)
+            raise usage(f"{self.schema}.{self.name} cannot be a table as it is: {faults or error.message}") from error
 
     @property
     def _notes(self) -> Sequence[str]:

@@ -27,7 +27,7 @@ from app.cli.client.commands import (
     tasks,
 )
 from app.cli.client.endings import Exit, Failure, failure_of, settings_faults
-from app.cli.client.shown import as_line, tell
+from app.cli.client.shown import as_line, report
 from keyfold_client import KeyfoldError
 
 commands = typer.Typer(no_args_is_help=True)
@@ -47,11 +47,11 @@ def knows(words: Sequence[str]) -> bool:
 
 def _end(failure: Failure) -> NoReturn:
     if "--json" in sys.argv:
-        tell(as_line(failure.told))
+        report(as_line(failure.payload))
     else:
         first, *others = failure.lines
         for line in (f"keyfold: {first}", *others):
-            tell(line)
+            report(line)
     raise SystemExit(failure.end) from failure
 
 
@@ -73,5 +73,5 @@ def run() -> None:
         carry_out(commands)
     except ValidationError as error:  # of the settings, the only thing that is read so
         for line in settings_faults(error):
-            tell(f"keyfold: {line}")
+            report(f"keyfold: {line}")
         raise SystemExit(Exit.USAGE) from error

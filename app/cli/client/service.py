@@ -10,7 +10,7 @@ from typing import Final, Self
 from app import __version__
 from app.cli.client.endings import failure_of, usage
 from app.cli.client.settings import client_settings
-from app.cli.client.shown import tell
+from app.cli.client.shown import report
 from keyfold_client import KeyfoldError, Misuse
 from keyfold_client.names import CATALOG, named, path_of_table
 from keyfold_client.sync.transport import Transport
@@ -27,7 +27,7 @@ class Service(Transport):
         """That of the settings, or of the command line. Raises ``Failure``."""
         settings = client_settings(url, token_file)
         try:
-            return cls(settings.url, settings.shown_token, agent=f"keyfold/{__version__}", paused=_Pauses().tell)
+            return cls(settings.url, settings.shown_token, agent=f"keyfold/{__version__}", paused=_Pauses().report)
         except Misuse as error:
             raise usage(f"{error}: KEYFOLD_TOKEN, --token-file") from error
 
@@ -44,14 +44,14 @@ class _Pauses:
     def __init__(self) -> None:
         self._said, self._again = "", 0.0
 
-    def tell(self, error: Exception, seconds: float) -> None:
-        """Say why the service is asked again, and when."""
+    def report(self, error: Exception, seconds: float) -> None:
+        """Report why the request is repeated, and when."""
         if not isinstance(error, KeyfoldError):
             return
         why = failure_of(error).lines[0]
         if why != self._said or time.monotonic() >= self._again:
             self._said, self._again = why, time.monotonic() + _SAID_SECONDS
-            tell(f"{why}; asking again in {seconds:.0f} s")
+            report(f"{why}; asking again in {seconds:.0f} s")
 
 
 def path_of(table: str, rest: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Where the service is and who asks: the environment's settings of the commands that ask a service."""
+"""The address and the token of the service: the environment's settings of the commands that call it."""
 
 from __future__ import annotations
 

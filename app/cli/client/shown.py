@@ -31,19 +31,19 @@ def say(line: str) -> None:
     print(plain(line), flush=True)  # noqa: T201  # it is what the command is for
 
 
-def tell(line: str) -> None:
-    """A line about what continues, beside the result."""
+def report(line: str) -> None:
+    """Print a line about the command's progress to standard error, apart from the result."""
     print(plain(line), file=sys.stderr, flush=True)  # noqa: T201  # the same
 
 
-def as_line(told: Any) -> str:
-    """A value as one line of JSON, in ASCII: it may hold what this terminal cannot show."""
-    return json.dumps(told, separators=(",", ":"))
+def as_line(value: Any) -> str:
+    """Return a value as one line of JSON, in ASCII: it may hold what this terminal cannot show."""
+    return json.dumps(value, separators=(",", ":"))
 
 
-def say_json(told: Any) -> None:
-    """A value as one line of JSON."""
-    print(as_line(told), flush=True)  # noqa: T201  # the same
+def say_json(value: Any) -> None:
+    """Print a value as one line of JSON."""
+    print(as_line(value), flush=True)  # noqa: T201  # the same
 
 
 def say_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from app.cli.client.service import Service
-from app.cli.client.shown import moment, say, say_json, say_table, tell
+from app.cli.client.shown import moment, report, say, say_json, say_table
 
 _TOKENS = "/v1/tokens"
 
@@ -42,4 +42,4 @@ def revoke(url: str, token_file: Path | None, name: str) -> None:
     """Take a token back."""
     with Service.at(url, token_file) as service:
         service.ask("DELETE", f"{_TOKENS}/{quote(name, safe='')}")
-    tell(f"token {name} is revoked")
+    report(f"token {name} is revoked")

@@ -10,7 +10,7 @@ from app.cli.client.commands.tables import TableName
 from app.cli.client.endings import usage
 from app.cli.client.service import Service, named, path_of
 from app.cli.client.settings import AsJson, TokenFile, Url
-from app.cli.client.shown import many, say_json, tell
+from app.cli.client.shown import many, report, say_json
 from keyfold_client.names import QUOTED, leading_names
 from keyfold_client.sync.table import Table
 
@@ -27,7 +27,7 @@ def alter(
     unset: Annotated[Words, typer.Option("--unset", metavar="OPTION", help="an option back to its default")] = None,
     options: Annotated[Words, typer.Option("--set", metavar="OPTION=VALUE", help="an option of the table")] = None,
     comment: Annotated[str | None, typer.Option(help="the table's comment")] = None,
-    check: Annotated[bool, typer.Option("--check", help="change nothing; tell the faults and warnings")] = False,
+    check: Annotated[bool, typer.Option("--check", help="change nothing; report the faults and warnings")] = False,
     url: Url = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,
@@ -54,9 +54,9 @@ def alter(
         say_json(answer)
         return
     for warning in answer["warnings"]:
-        tell(f"warning: {warning['message']}")
-        tell(f"  → {warning['fix']}")
-    tell("the changes can be made" if check else f"table {table} has schema {answer['schemaId']} now")
+        report(f"warning: {warning['message']}")
+        report(f"  → {warning['fix']}")
+    report("the changes can be made" if check else f"table {table} has schema {answer['schemaId']} now")
 
 
 def _path(text: str, option: str) -> list[str]:
@@ -101,8 +101,8 @@ def copy(
         details = service.json("GET", path_of(table))
         body = {"identifier": {"database": database, "object": name}, "schema": details["schema"]}
         service.ask("POST", path_of(new).rpartition("/")[0], json=body)
-        tell(f"table {new} is made")
+        report(f"table {new} is made")
         if with_rows:
             snapshot = Table(service, *named(table)).scan()
             stored = Table(service, database, name).upsert(snapshot, idempotency_key=f"copy of {details['id']}")
-            tell(f"{many(stored.records, 'row')} in {many(len(stored.batches), 'batch')}")
+            report(f"{many(stored.records, 'row')} in {many(len(stored.batches), 'batch')}")

@@ -10,7 +10,7 @@ import typer
 from app.cli.client.endings import Exit, Failure
 from app.cli.client.service import CATALOG, Service
 from app.cli.client.settings import AsJson, TokenFile, Url
-from app.cli.client.shown import say, say_json, tell
+from app.cli.client.shown import report, say, say_json
 
 commands = typer.Typer(help="Databases of a service: made, listed, dropped.", no_args_is_help=True)
 
@@ -23,7 +23,7 @@ def create(name: str, url: Url = None, token_file: TokenFile = None, as_json: As
     if as_json:
         say_json(made)
     else:
-        tell(f"database {name} is made")
+        report(f"database {name} is made")
 
 
 @commands.command("list")
@@ -54,4 +54,4 @@ def drop(
         if not yes and not typer.confirm(f"Drop database {name}{with_tables}? Nothing brings it back", err=True):
             raise Failure(Exit.REFUSED, "nothing is dropped")
         service.ask("DELETE", path, params={"cascade": "true" if cascade else "false"})
-    tell(f"database {name} is dropped")
+    report(f"database {name} is dropped")

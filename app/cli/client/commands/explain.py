@@ -17,17 +17,17 @@ from app.cli.client.settings import AsJson, TokenFile, Url
 from app.cli.client.shown import moment, plain, say, say_table
 
 commands = typer.Typer()
-Told = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 
 
 @commands.command()
 def explain(
     table: TableName,
     key: Keys,
-    column: Annotated[list[str] | None, typer.Option(help="a column to tell of; once for each, all without it")] = None,
+    column: Annotated[list[str] | None, typer.Option(help="a column to explain; once for each, all without it")] = None,
     as_of: Annotated[str | None, typer.Option(help="a snapshot's number, a tag, or a time with its offset")] = None,
     before: Annotated[str | None, typer.Option(help="the records before this one, as 12.0")] = None,
-    steps: Annotated[int | None, typer.Option(help="the most records to tell of, the newest ones")] = None,
+    steps: Annotated[int | None, typer.Option(help="the most records to explain, the newest ones")] = None,
     url: Url = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,
@@ -38,36 +38,38 @@ def explain(
     params += [(name, one) for name, one in optional.items() if one is not None]
     with Service.at(url, token_file) as service:
         answer = service.ask("GET", path_of(table, "/rows:explain"), params=params)
-        told = service.read(answer)
+        explained = service.read(answer)
     if as_json:
         say(answer.text)
     else:
-        _say(told)
+        _say(explained)
 
 
-def _say(told: Told) -> None:
-    say(f"from {_begun(told)}")
-    say_table(("record", "at", "by", "column", "before", "after", "why"), _lines(told))
+def _say(explained: JsonObject) -> None:
+    say(f"from {_begun(explained)}")
+    say_table(("record", "at", "by", "column", "before", "after", "why"), _lines(explained))
     say("")
-    if told["row"] is None:
+    if explained["row"] is None:
         say("there is no row")
     else:
         names = ("column", "value", "from")
-        say_table(names, ([one["column"], one["value"], _sources(one)] for one in told["columns"]))
-    if not told["exact"]:
-        say(f"not exact: {told['inexact']}")
+        say_table(names, ([one["column"], one["value"], _sources(one)] for one in explained["columns"]))
+    if not explained["exact"]:
+        say(f"not exact: {explained['inexact']}")
 
 
-def _begun(told: Told) -> str:
-    start = told["start"]
-    if not told["leftOut"]:
+def _begun(explained: JsonObject) -> str:
+    start = explained["start"]
+    if not explained["leftOut"]:
         return str(start["words"])
-    return f"{start['words']}; records before the first one here: {told['leftOut']} (--before {told['before']})"
+    return (
+        f"{start['words']}; records before the first one here: {explained['leftOut']} (--before {explained['before']})"
+    )
 
 
-def _lines(told: Told) -> Iterator[list[object]]:
+def _lines(explained: JsonObject) -> Iterator[list[object]]:
     """A line for each column that a step changed or that did not let it, and one at least."""
-    for step in told["steps"]:
+    for step in explained["steps"]:
         head = _head(step)
         changed = [one for one in step["columns"] if one["before"] != one["after"] or one["late"] or one["ignored"]]
         for one in changed:
@@ -77,7 +79,7 @@ def _lines(told: Told) -> Iterator[list[object]]:
             yield [*head, "", "", "", "" if step["what"] == "record" else step["words"]]
 
 
-def _head(step: Told) -> list[object]:
+def _head(step: JsonObject) -> list[object]:
     record = step["record"]
     if record is None:
         return [step["what"], moment(step["at"]), ""]
@@ -85,11 +87,11 @@ def _head(step: Told) -> list[object]:
     return [f"{_place(record)} {record['kind']}{staged}", moment(step["at"]), record["acceptedBy"]]
 
 
-def _place(record: Told) -> str:
+def _place(record: JsonObject) -> str:
     return f"{record['number']}.{record['position']}"
 
 
-def _sources(column: Told) -> str:
+def _sources(column: JsonObject) -> str:
     """Where a value came from: records by batch and position, and what the steps start from."""
     older = [f"{column['leftOut']} older ones"] if column["leftOut"] else []
     start = ["the start"] if column["start"] else []

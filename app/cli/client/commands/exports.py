@@ -22,7 +22,7 @@ from app.cli.client.commands.tables import TableName
 from app.cli.client.endings import Failure, failure_of, usage
 from app.cli.client.service import Service, path_of
 from app.cli.client.settings import TokenFile, Url
-from app.cli.client.shown import tell
+from app.cli.client.shown import report
 from app.core.quantities import sized
 from keyfold_client import Refused
 
@@ -41,7 +41,7 @@ class ExportFormat(StrEnum):
 
 @dataclass(frozen=True)
 class _Entry:
-    """A format: what the service is asked for, by which names it is told, and how pages become one file."""
+    """A format: its media type for the service, the suffixes of its files, and how pages become one file."""
 
     media_type: str
     suffixes: tuple[str, ...]
@@ -83,8 +83,8 @@ _ENTRIES: Final[Mapping[ExportFormat, _Entry]] = {
 @commands.command()
 def export(
     table: TableName,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="its name tells the format: .csv, .ndjson, .parquet")],
-    form: Annotated[ExportFormat | None, typer.Option("--format", help="[default: told by the file's name]")] = None,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="its name gives the format: .csv, .ndjson, .parquet")],
+    form: Annotated[ExportFormat | None, typer.Option("--format", help="[default: by the file's name]")] = None,
     columns: Annotated[str | None, typer.Option(help="those to write, with commas")] = None,
     filters: Filters = None,
     snapshot: Version = None,
@@ -101,26 +101,26 @@ def export(
     entry = _ENTRIES[chosen]
     with Service.at(url, token_file) as service:
         service.patience_seconds = PATIENCE_SECONDS
-        pages = Pages(file, Asked(service.url, table, entry.media_type, params))
+        pages = Pages(file, Export(service.url, table, entry.media_type, params))
         with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
-            shown = bar.add_task(file.name, total=_pages_in_all(service, pages.asked))
+            shown = bar.add_task(file.name, total=_pages_in_all(service, pages.export))
             for count in pages.read(service):
                 bar.update(shown, completed=count)
     entry.join(pages.paths, pages.folder / _WHOLE)
     (pages.folder / _WHOLE).replace(file)
     shutil.rmtree(pages.folder)
-    tell(f"{file}: {sized(file.stat().st_size)}")
+    report(f"{file}: {sized(file.stat().st_size)}")
 
 
 def _form_of(file: Path) -> ExportFormat:
     for form, entry in _ENTRIES.items():
         if file.suffix.lower() in entry.suffixes:
             return form
-    raise usage(f"{file}: its name does not tell its format", f"  → --format {'|'.join(ExportFormat)}")
+    raise usage(f"{file}: its name does not give its format", f"  → --format {'|'.join(ExportFormat)}")
 
 
 @dataclass(frozen=True)
-class Asked:
+class Export:
     """What an export is of."""
 
     url: str
@@ -135,15 +135,15 @@ class Asked:
 
 
 class Pages:
-    """The pages that have come, in a folder beside the file, and where the next begins: all are of one moment."""
+    """The pages that have come, in a folder next to the file, and where the next begins. All are of one moment."""
 
-    def __init__(self, file: Path, asked: Asked) -> None:
+    def __init__(self, file: Path, export: Export) -> None:
         """Raise ``Failure`` where the folder has the pages of another export."""
-        self.folder, self.asked = file.with_name(f"{file.name}.part"), asked
+        self.folder, self.export = file.with_name(f"{file.name}.part"), export
         self.count, self.following = 0, None
         if (self.folder / _STATE).exists():
             begun = json.loads((self.folder / _STATE).read_text())
-            if begun["asked"] != asked.as_json:
+            if begun["asked"] != export.as_json:
                 how = "  → remove it, or write to another file"
                 raise usage(f"{self.folder} is what another export has begun", how)
             self.count, self.following = begun["count"], begun["following"]
@@ -162,8 +162,8 @@ class Pages:
 
     def _next(self, service: Service) -> httpx.Response:
         """Raise ``Failure`` where the moment of the first page is not kept any more."""
-        path, headers = path_of(self.asked.table, "/rows:scan"), {"Accept": self.asked.media_type}
-        params = [*self.asked.params, ("limit", str(PAGE_ROWS))]
+        path, headers = path_of(self.export.table, "/rows:scan"), {"Accept": self.export.media_type}
+        params = [*self.export.params, ("limit", str(PAGE_ROWS))]
         if self.following is None:
             return service.ask("GET", path, params=params, headers=headers)
         params = [one for one in params if one[0] not in ("snapshot", "consistency")]
@@ -172,13 +172,13 @@ class Pages:
         except Refused as refused:
             failure = failure_of(refused)
             how = f"  → remove {self.folder} to begin again: what it holds cannot be completed"
-            raise Failure(failure.end, *failure.lines, how, told=failure.told) from refused
+            raise Failure(failure.end, *failure.lines, how, payload=failure.payload) from refused
 
     def _keep(self, answer: httpx.Response) -> None:
         """Store a page, then that it is there."""
         self._write(f"page-{self.count}", answer.content)
         self.count, self.following = self.count + 1, answer.headers.get("Keyfold-Next-Page")
-        begun = {"asked": self.asked.as_json, "count": self.count, "following": self.following}
+        begun = {"asked": self.export.as_json, "count": self.count, "following": self.following}
         self._write(f"{_STATE}.new", json.dumps(begun).encode())
         (self.folder / f"{_STATE}.new").replace(self.folder / _STATE)
 
@@ -189,10 +189,10 @@ class Pages:
             os.fsync(file.fileno())
 
 
-def _pages_in_all(service: Service, asked: Asked) -> float | None:
+def _pages_in_all(service: Service, export: Export) -> float | None:
     """Return about how many pages there are; with filters it would take as long to know as to read them."""
-    if any(name == "filter" for name, _ in asked.params):
+    if any(name == "filter" for name, _ in export.params):
         return None
-    params = [one for one in asked.params if one[0] != "columns"]
-    count = service.json("GET", path_of(asked.table, "/rows:count"), params=params)["count"]
+    params = [one for one in export.params if one[0] != "columns"]
+    count = service.json("GET", path_of(export.table, "/rows:count"), params=params)["count"]
     return max(1.0, float(count) / PAGE_ROWS)

@@ -18,7 +18,7 @@ from app.cli.client.commands.tasks import LOOK_SECONDS
 from app.cli.client.endings import Exit, Failure, usage
 from app.cli.client.service import Service, path_of
 from app.cli.client.settings import AsJson, TokenFile, Url
-from app.cli.client.shown import say, say_json, tell
+from app.cli.client.shown import report, say, say_json
 
 commands = typer.Typer()
 _NUMBERS = re.compile(r"(TINYINT|SMALLINT|INT|INTEGER|FLOAT|DOUBLE|BOOLEAN)\b")
@@ -49,12 +49,12 @@ def forget(
         if not yes and not typer.confirm(f"Forget {len(wished)} keys of {table}? Nothing brings them back", err=True):
             raise Failure(Exit.REFUSED, "nothing is forgotten")
         body = {"keys": wished, **({} if reference is None else {"reference": reference})}
-        asked = service.json("POST", path_of(table, "/rows:forget"), json=body)
-        last = _waited(service, path_of(table, f"/forgettings/{asked['id']}")) if wait else asked
+        forgetting = service.json("POST", path_of(table, "/rows:forget"), json=body)
+        last = _waited(service, path_of(table, f"/forgettings/{forgetting['id']}")) if wait else forgetting
     if as_json:
         say_json(last)
     else:
-        tell(_line(last))
+        report(_line(last))
 
 
 @commands.command()

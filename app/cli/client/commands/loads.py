@@ -22,7 +22,7 @@ from app.cli.client.endings import Exit, Failure, exit_of, usage
 from app.cli.client.pieces import Piece, text_pieces
 from app.cli.client.service import Service, path_of
 from app.cli.client.settings import AsJson, TokenFile, Url
-from app.cli.client.shown import many, say_json, tell
+from app.cli.client.shown import many, report, say_json
 from keyfold_client import Refused
 from keyfold_client.errors import MOST_FAULTS
 
@@ -90,7 +90,7 @@ def load(
     table: TableName,
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="- for standard input, with --format")],
     form: Annotated[
-        FileFormat | None, typer.Option("--format", help="[default: told by the file's name]", show_default=False)
+        FileFormat | None, typer.Option("--format", help="[default: by the file's name]", show_default=False)
     ] = None,
     absent: Annotated[
         bool, typer.Option("--empty-absent", help="an empty field of CSV says nothing, instead of null")
@@ -121,7 +121,7 @@ def _form_of(file: Path) -> FileFormat:
     for form, entry in _ENTRIES.items():
         if file.suffix.lower() in entry.suffixes:
             return form
-    raise usage(f"{file}: its name does not tell its format", f"  → --format {'|'.join(FileFormat)}")
+    raise usage(f"{file}: its name does not give its format", f"  → --format {'|'.join(FileFormat)}")
 
 
 def _load(service: Service, table: str, file: Path, form: FileFormat, absent: bool, salt: str) -> _Loaded:
@@ -141,7 +141,7 @@ def _load(service: Service, table: str, file: Path, form: FileFormat, absent: bo
             show(opened, loaded)
     ignored = f", {loaded.ignored} ignored" if loaded.ignored else ""
     known = f" ({loaded.replayed} of them there already)" if loaded.replayed else ""
-    tell(f"{file}: {many(loaded.records, 'record')}{ignored} in {many(loaded.batches, 'batch')}{known}")
+    report(f"{file}: {many(loaded.records, 'record')}{ignored} in {many(loaded.batches, 'batch')}{known}")
     return loaded
 
 
@@ -152,7 +152,7 @@ def _count(loaded: _Loaded, batch: dict[str, Any], *, replayed: bool) -> None:
     loaded.replayed += replayed
     if replayed and batch["state"] in _SET_ASIDE:
         loaded.set_aside += 1
-        tell(f"warning: batch {batch['number']}, posted before, is {batch['state']}: its records are in no answer")
+        report(f"warning: batch {batch['number']}, posted before, is {batch['state']}: its records are in no answer")
 
 
 def _named(file: Path, pieces: Iterator[Piece]) -> Iterator[Piece]:
@@ -169,7 +169,7 @@ def _located(refused: Refused, file: Path, piece: Piece) -> Failure:
     """The refusal, with each fault where it is in the file."""
     end, faults = exit_of(refused.status), refused.faults
     if not faults:
-        return Failure(end, f"{file}: {refused.message}", told=refused.problem)
+        return Failure(end, f"{file}: {refused.message}", payload=refused.problem)
     lines = []
     for fault in faults[:MOST_FAULTS]:
         place = "" if fault.row is None else f", {piece.place(fault.row)}"
@@ -180,7 +180,7 @@ def _located(refused: Refused, file: Path, piece: Piece) -> Failure:
         lines.append(
             f"(a line that a message names is one of the batch: its line {named} is {piece.place(0)} of the file)"
         )
-    return Failure(end, *lines, _what_is_there(piece), told=refused.problem)
+    return Failure(end, *lines, _what_is_there(piece), payload=refused.problem)
 
 
 def _what_is_there(piece: Piece) -> str:
@@ -189,12 +189,12 @@ def _what_is_there(piece: Piece) -> str:
     first = f"the {piece.before} records before {piece.place(0)} are stored"
     if piece.lines:
         return f"{first}; correct the file from there on, run the command again, and they count once"
-    return f"{first}; write the rows from there on to a file of their own, correct them, and load that"
+    return f"{first}; write the rows from there on to a new file, correct them, and load that"
 
 
 @contextmanager
 def _opened(file: Path, *, seeks: bool) -> Iterator[IO[bytes]]:
-    """The file; a pipe, where the format is not read from its beginning to its end, as a file of its own."""
+    """Open the file. Copy a pipe to a file first where the format is not read from its beginning to its end."""
     try:
         whole = nullcontext(sys.stdin.buffer) if file == STDIN else file.open("rb")
     except OSError as error:

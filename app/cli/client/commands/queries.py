@@ -17,7 +17,7 @@ from app.cli.client.commands.scans import SHOWN_ROWS, Merged, ScanFormat
 from app.cli.client.endings import usage
 from app.cli.client.service import Service
 from app.cli.client.settings import TokenFile, Url
-from app.cli.client.shown import many, say_table, tell
+from app.cli.client.shown import many, report, say_table
 from keyfold_client.sync.table import Table
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _say(opened: DuckDBPyConnection, select: str, form: ScanFormat, limit: int) 
     if form is ScanFormat.TABLE:
         rows = found.fetchmany(limit + 1)
         say_table(columns, [[_shown(value) for value in row] for row in rows[:limit]])
-        tell(f"{many(len(rows[:limit]), 'row')}{'; there are more: --limit' if len(rows) > limit else ''}")
+        report(f"{many(len(rows[:limit]), 'row')}{'; there are more: --limit' if len(rows) > limit else ''}")
         return
     lines = csv.writer(sys.stdout, lineterminator="\n")
     if form is ScanFormat.CSV:

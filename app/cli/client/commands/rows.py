@@ -13,7 +13,7 @@ from app.cli.client.commands.tables import TableName
 from app.cli.client.endings import usage
 from app.cli.client.service import Service, path_of
 from app.cli.client.settings import AsJson, TokenFile, Url
-from app.cli.client.shown import say, say_pairs, tell
+from app.cli.client.shown import report, say, say_pairs
 
 commands = typer.Typer()
 Keys = Annotated[list[str], typer.Argument(metavar="KEY...", help="one value per key column, in primary-key order")]
@@ -53,11 +53,11 @@ def put(
     as_json: AsJson = False,
 ) -> None:
     """Post one record: the columns that it names, folded by the table's rules."""
-    told = sys.stdin.read() if record == "-" else record
-    _check_object(told)
+    text = sys.stdin.read() if record == "-" else record
+    _check_object(text)
     with Service.at(url, token_file) as service:
         # As it was written: no number is read here and written again.
-        body, headers = f'{{"records":[{told}]}}', {"Content-Type": "application/json", **_once(wait)}
+        body, headers = f'{{"records":[{text}]}}', {"Content-Type": "application/json", **_once(wait)}
         answer = service.ask("POST", path_of(table, "/batches"), content=body, headers=headers, again=True)
         _accepted(answer.text, service.read(answer), as_json)
 
@@ -67,7 +67,7 @@ def delete(
     table: TableName,
     key: Keys,
     columns: Annotated[
-        str | None, typer.Option("--with", help='JSON of what the record needs beside its key: {"edited": "…"}')
+        str | None, typer.Option("--with", help='JSON of what the record needs in addition to its key: {"edited": "…"}')
     ] = None,
     wait: Wait = False,
     url: Url = None,
@@ -92,10 +92,10 @@ def _once(wait: bool) -> dict[str, str]:
 
 def _check_object(text: str) -> None:
     try:
-        told = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise usage(f"{text[:100]!r} is no JSON: {error}") from error
-    if not isinstance(told, dict):
+    if not isinstance(value, dict):
         raise usage(f"{text[:100]!r} is no JSON object", '  → write {"id": 7, "status": "new"}')
 
 
@@ -103,4 +103,4 @@ def _accepted(text: str, batch: dict[str, Any], as_json: bool) -> None:
     if as_json:
         say(text)
     else:
-        tell(f"batch {batch['number']} is {batch['state']}")
+        report(f"batch {batch['number']} is {batch['state']}")

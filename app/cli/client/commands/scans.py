@@ -14,7 +14,7 @@ from app.cli.client.commands.tables import TableName
 from app.cli.client.endings import usage
 from app.cli.client.service import Service, path_of
 from app.cli.client.settings import AsJson, TokenFile, Url
-from app.cli.client.shown import many, say, say_json, say_table, tell
+from app.cli.client.shown import many, report, say, say_json, say_table
 
 commands = typer.Typer()
 SHOWN_ROWS: Final = 100  # of a table that people look at, unless they say how many
@@ -116,7 +116,7 @@ def _show(service: Service, path: str, params: Params, limit: int) -> None:
     if rows:
         say_table(list(rows[0]), [list(row.values()) for row in rows])
     more = "Keyfold-Next-Page" in answer.headers
-    tell(f"{many(len(rows), 'row')}{'; there are more: --limit' if more else ''}")
+    report(f"{many(len(rows), 'row')}{'; there are more: --limit' if more else ''}")
 
 
 def _rows(text: str) -> Iterator[dict[str, object]]:

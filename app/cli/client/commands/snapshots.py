@@ -11,7 +11,7 @@ from app.cli.client.commands.tables import TableName
 from app.cli.client.endings import Exit, Failure
 from app.cli.client.service import Service, path_of
 from app.cli.client.settings import AsJson, TokenFile, Url
-from app.cli.client.shown import moment, say_json, say_table, tell
+from app.cli.client.shown import moment, report, say_json, say_table
 
 commands = typer.Typer()
 tags = typer.Typer(help="Tags of a table: names that keep a snapshot.", no_args_is_help=True)
@@ -35,7 +35,7 @@ def list_newest(
         return
     say_table(_COLUMNS, [_line(one) for one in found["snapshots"]])
     if found["nextPageToken"] is not None:
-        tell("there are more: --limit")
+        report("there are more: --limit")
 
 
 def _line(one: dict[str, Any]) -> tuple[object, ...]:
@@ -59,7 +59,7 @@ def rollback(
         changes = service.json("GET", path, params={"since": str(current), "sample": "0"})
         about = "" if changes["exact"] else "about "
         counts = ", ".join(f"{about}{changes[kind]} {kind}" for kind in ("added", "changed", "removed"))
-        tell(f"{table} goes from snapshot {current} to what snapshot {to} showed: rows {counts}")
+        report(f"{table} goes from snapshot {current} to what snapshot {to} showed: rows {counts}")
         if not yes and not typer.confirm("Go back?", err=True):
             raise Failure(Exit.REFUSED, "nothing is changed")
         wanted = {"snapshot": int(to)} if to.isdigit() else {"tag": to}
@@ -67,7 +67,7 @@ def rollback(
     if as_json:
         say_json(made)
         return
-    tell(f"it is snapshot {made['snapshot']['id']} now; batches that are undone: {made['undoneBatches']}")
+    report(f"it is snapshot {made['snapshot']['id']} now; batches that are undone: {made['undoneBatches']}")
 
 
 @tags.command("create")
@@ -89,7 +89,7 @@ def create_tag(
         say_json(made)
         return
     until = "" if made["expiresAt"] is None else f" until {moment(made['expiresAt'])}"
-    tell(f"snapshot {made['snapshot']['id']} of {table} is kept as {name}{until}")
+    report(f"snapshot {made['snapshot']['id']} of {table} is kept as {name}{until}")
 
 
 @tags.command("list")
@@ -114,4 +114,4 @@ def delete_tag(table: TableName, name: TagName, url: Url = None, token_file: Tok
     """Forget a tag; its snapshot expires by the table's options again."""
     with Service.at(url, token_file) as service:
         service.ask("DELETE", path_of(table, f"/tags/{quote(name, safe='')}"))
-    tell(f"tag {name} of {table} is gone")
+    report(f"tag {name} of {table} is gone")

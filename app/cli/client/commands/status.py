@@ -32,7 +32,7 @@ def status(
 ) -> None:
     """Say whether the service is ready (status 6 if not), or what a table holds, keeps and waits for."""
     with Service.at(url, token_file) as service:
-        service.patience_seconds = 0.0  # what is asked is how it is now
+        service.patience_seconds = 0.0  # the question is how it is now
         if table is None:
             _of_service(service, as_json)
         else:
@@ -94,15 +94,15 @@ def _odd(stats: Stats, now: float) -> Iterator[tuple[str, str]]:
 
 
 def _of_service(service: Service, as_json: bool) -> None:
-    told = _readiness(service)
+    readiness = _readiness(service)
     if as_json:
-        say_json(told)
+        say_json(readiness)
     else:
-        parts = [(part, "ready" if told[part] else told["reasons"].get(part)) for part in _PARTS]
+        parts = [(part, "ready" if readiness[part] else readiness["reasons"].get(part)) for part in _PARTS]
         say_pairs([("url", service.url), *parts])
-    if told["status"] != "ok":
-        reasons = "; ".join(f"{part}: {reason}" for part, reason in told["reasons"].items())
-        raise Failure(Exit.BUSY, f"not ready: {reasons}", told=told)
+    if readiness["status"] != "ok":
+        reasons = "; ".join(f"{part}: {reason}" for part, reason in readiness["reasons"].items())
+        raise Failure(Exit.BUSY, f"not ready: {reasons}", payload=readiness)
 
 
 def _readiness(service: Service) -> Any:

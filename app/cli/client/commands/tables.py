@@ -13,7 +13,7 @@ import typer
 from app.cli.client.endings import Exit, Failure, usage
 from app.cli.client.service import CATALOG, Service, path_of
 from app.cli.client.settings import AsJson, TokenFile, Url
-from app.cli.client.shown import moment, say, say_json, say_pairs, say_table, tell
+from app.cli.client.shown import moment, report, say, say_json, say_pairs, say_table
 from app.core.access import pattern_of
 from app.core.types.dialects import Dialect
 
@@ -44,8 +44,10 @@ def create(
         str | None,
         typer.Option(metavar="DSN", help="make nothing; write the statement for change events of a table there"),
     ] = None,
-    dialect: Annotated[Dialect | None, typer.Option(help="whose SQL it is; told by its words if left out")] = None,
-    check: Annotated[bool, typer.Option("--check", help="make nothing; tell the faults and warnings")] = False,
+    dialect: Annotated[
+        Dialect | None, typer.Option(help="whose SQL it is; recognized by its words if left out")
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="make nothing; report the faults and warnings")] = False,
     url: Url = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,
@@ -55,7 +57,7 @@ def create(
     if from_postgres is not None and source is not None and not any(makes):
         from app.cli.client.postgres import source_table  # noqa: PLC0415  # the rules of tables take long to load
 
-        print(source_table(from_postgres, source).ddl, end="")  # noqa: T201  # it has lines of its own
+        print(source_table(from_postgres, source).ddl, end="")  # noqa: T201  # it has several lines
         return
     if file is None or database is None or source is not None or from_postgres is not None:
         raise usage("give --file and --database, or --from-postgres DSN and SCHEMA.TABLE alone")
@@ -69,13 +71,13 @@ def create(
         return
     for table in answer.get("tables", [answer]):
         for warning in table["warnings"]:
-            tell(f"warning: {warning['message']}")
-            tell(f"  → {warning['fix']}")
+            report(f"warning: {warning['message']}")
+            report(f"  → {warning['fix']}")
         if "created" in table:
             made = "is made" if table["created"] else "was there already"
-            tell(f"table {pattern_of(table['database'], table['name'])} {made}")
+            report(f"table {pattern_of(table['database'], table['name'])} {made}")
     if check:
-        tell("the statements can be carried out")
+        report("the statements can be carried out")
 
 
 @commands.command("list")
@@ -107,7 +109,7 @@ def _names(service: Service, database: str | None) -> Iterator[tuple[str, str]]:
 
 @commands.command("show")
 def show(table: TableName, url: Url = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
-    """Tell a table's columns and options."""
+    """Show a table's columns and options."""
     with Service.at(url, token_file) as service:
         details = service.json("GET", path_of(table))
     if as_json:
@@ -146,20 +148,22 @@ def _in_sql(data_type: str | Mapping[str, Any]) -> str:
 def rules(table: TableName, url: Url = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
     """Explain in words what becomes of the records: rules of columns, row kinds, what may surprise."""
     with Service.at(url, token_file) as service:
-        told = service.json("GET", path_of(table, "/rules"))
+        answer = service.json("GET", path_of(table, "/rules"))
     if as_json:
-        say_json(told)
+        say_json(answer)
         return
-    say(told["row"])
-    say(told["order"])
-    say("")
-    say_table(("column", "rule", "default"), [(one["column"], one["rule"], one["default"]) for one in told["columns"]])
+    say(answer["row"])
+    say(answer["order"])
     say("")
     say_table(
-        ("kind", "treatment", "because"), [(one["kind"], one["treatment"], one["reason"]) for one in told["kinds"]]
+        ("column", "rule", "default"), [(one["column"], one["rule"], one["default"]) for one in answer["columns"]]
     )
-    for warning in told["warnings"]:
-        tell(f"warning: {warning['message']}")
+    say("")
+    say_table(
+        ("kind", "treatment", "because"), [(one["kind"], one["treatment"], one["reason"]) for one in answer["kinds"]]
+    )
+    for warning in answer["warnings"]:
+        report(f"warning: {warning['message']}")
 
 
 @commands.command("ddl")
@@ -172,11 +176,11 @@ def ddl(
 ) -> None:
     """Write the CREATE TABLE statement that makes the table."""
     with Service.at(url, token_file) as service:
-        told = service.json("GET", path_of(table, "/ddl"), params={"dialect": dialect.value})
+        answer = service.json("GET", path_of(table, "/ddl"), params={"dialect": dialect.value})
     if as_json:
-        say_json(told)
+        say_json(answer)
     else:
-        print(told["ddl"])  # noqa: T201  # it has lines of its own
+        print(answer["ddl"])  # noqa: T201  # it has several lines
 
 
 @commands.command("drop")
@@ -188,8 +192,8 @@ def drop(
 ) -> None:
     """Drop a table, its rows, its history and its files."""
     with Service.at(url, token_file) as service:
-        service.ask("GET", path_of(table))  # one that is not there is told before anybody is asked
+        service.ask("GET", path_of(table))  # a missing table is reported before the question
         if not yes and not typer.confirm(f"Drop {table} with all of its rows? Nothing brings it back", err=True):
             raise Failure(Exit.REFUSED, "nothing is dropped")
         service.ask("DELETE", path_of(table))
-    tell(f"table {table} is dropped")
+    report(f"table {table} is dropped")

@@ -14,7 +14,7 @@ from app.cli.client.commands.tables import TableName
 from app.cli.client.endings import Exit, Failure
 from app.cli.client.service import Service, path_of
 from app.cli.client.settings import AsJson, TokenFile, Url
-from app.cli.client.shown import say_json, tell
+from app.cli.client.shown import report, say_json
 
 commands = typer.Typer()
 LOOK_SECONDS: Final = (0.1, 1.0)  # how often a task is looked at, at first and later
@@ -28,8 +28,8 @@ def merge(
 ) -> None:
     """Merge what is staged now, instead of when it is due."""
     with Service.at(url, token_file) as service:
-        asked = service.json("POST", path_of(table, "/merges"), again=True)
-        _end(service, table, asked, wait, as_json)
+        task = service.json("POST", path_of(table, "/merges"), again=True)
+        _end(service, table, task, wait, as_json)
 
 
 @commands.command()
@@ -43,22 +43,22 @@ def compact(
 ) -> None:
     """Combine the runs of a table."""
     with Service.at(url, token_file) as service:
-        asked = service.json("POST", path_of(table, "/compact"), json={"full": not due}, again=True)
-        _end(service, table, asked, wait, as_json)
+        task = service.json("POST", path_of(table, "/compact"), json={"full": not due}, again=True)
+        _end(service, table, task, wait, as_json)
 
 
 def _end(service: Service, table: str, task: dict[str, Any], wait: bool, as_json: bool) -> None:
     last = _waited(service, path_of(table, f"/merges/{task['id']}"), task) if wait else task
     if last["state"] not in (*_OPEN, "succeeded"):
         what = f"the {last['job']} of {table} {last['state']}: {last['error']}"
-        raise Failure(Exit.REFUSED, what, told=last)
+        raise Failure(Exit.REFUSED, what, payload=last)
     if as_json:
         say_json(last)
     elif wait:
         snapshot = f", snapshot {last['snapshotId']}" if last["snapshotId"] else ""
-        tell(f"{last['job']} {last['state']}: {last['records']} records, {last['rows']} rows{snapshot}")
+        report(f"{last['job']} {last['state']}: {last['records']} records, {last['rows']} rows{snapshot}")
     else:
-        tell(f"{last['job']} {last['id']} is {last['state']}")
+        report(f"{last['job']} {last['id']} is {last['state']}")
 
 
 def _waited(service: Service, path: str, task: dict[str, Any]) -> dict[str, Any]:
