@@ -76,7 +76,7 @@ def reader_of_batches(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> p
 
 def to_pandas(rows: pa.Table) -> Any:
     """Return the rows as a ``pandas.DataFrame``; whole numbers and booleans of types that know null."""
-    import pandas as pd  # noqa: PLC0415  # an extra of its own
+    import pandas as pd  # noqa: PLC0415  # another extra
 
     kinds = {
         pa.int8(): pd.Int8Dtype(),
@@ -90,7 +90,7 @@ def to_pandas(rows: pa.Table) -> Any:
 
 def to_polars(rows: pa.Table) -> Any:
     """Return the rows as a ``polars.DataFrame``."""
-    import polars as pl  # noqa: PLC0415  # an extra of its own
+    import polars as pl  # noqa: PLC0415  # another extra
 
     return pl.from_arrow(rows)
 

@@ -1,4 +1,4 @@
-"""What can go wrong, each kind a class of its own; every message says what to do next."""
+"""The client's errors, one class for each kind. Every message says what to do next."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Misuse(KeyfoldError, ValueError):
 
 
 class Unreachable(KeyfoldError):
-    """Nobody answers, or the answer broke off. ``sent``: the service may have had the request."""
+    """There is no answer, or it broke off. ``sent``: the service may have had the request."""
 
     def __init__(self, url: str, error: Exception, *, sent: bool) -> None:
         how = "the answer broke off" if sent else "nobody answers"
@@ -49,7 +49,7 @@ class Fault:
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Fault:
-        """Return the fault that an answer tells of."""
+        """Return the fault that an answer describes."""
         code, message, fix, pointer = (str(answer.get(name) or "") for name in ("code", "detail", "fix", "pointer"))
         return cls(code, message, fix, pointer, answer.get("row"), answer.get("column"), answer.get("table"))
 
@@ -111,7 +111,7 @@ class Conflict(Refused):
 
 
 class Busy(Refused):
-    """The service cannot do it now, and could not while it was asked again."""
+    """The service cannot do it now, and could not during the retries."""
 
 
 class ServiceFault(Refused):

@@ -23,7 +23,7 @@ class Batch:
 
     @classmethod
     def of(cls, answer: Mapping[str, Any], *, replayed: bool = False) -> Batch:
-        """Return the batch that an answer tells of."""
+        """Return the batch that an answer describes."""
         return cls(
             answer["id"],
             answer["number"],

@@ -164,8 +164,8 @@ _NULL: Final[Mapping[type[Filter], str]] = {IsNull: "is.null", IsNotNull: "is.no
 
 
 class _PushingReader(_Reader):
-    """One that is told the filters of a query. Spark takes it only where ``spark.sql.python.filterPushdown.enabled`` is
-    on, and refuses it else: so it is an option.
+    """A reader that gets the filters of a query. Spark takes it only where ``spark.sql.python.filterPushdown.enabled``
+    is on, and refuses it otherwise: so it is an option.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802  # Spark's name
@@ -178,20 +178,20 @@ class _PushingReader(_Reader):
         yield from filters
 
 
-def _text_of(asked: Filter, kinds: Mapping[str, str]) -> str | None:
+def _text_of(condition: Filter, kinds: Mapping[str, str]) -> str | None:
     """Return a filter as the service has it; None for one that it may see otherwise than Spark. ``kinds`` are the types
     of the table's columns: a TIME is a whole number for Spark alone.
     """
-    path: tuple[str, ...] = getattr(asked, "attribute", ())
+    path: tuple[str, ...] = getattr(condition, "attribute", ())
     kind = kinds.get(path[0]) if len(path) == 1 and "." not in path[0] else None
     if kind not in _ORDERED and kind != _TEXT:
         return None
-    if type(asked) in _NULL:
-        return f"{path[0]}.{_NULL[type(asked)]}"
-    operator = _COMPARED.get(type(asked))
+    if type(condition) in _NULL:
+        return f"{path[0]}.{_NULL[type(condition)]}"
+    operator = _COMPARED.get(type(condition))
     if operator is None or (kind == _TEXT and operator != "eq"):
         return None
-    return f"{path[0]}.{operator}.{to_text(getattr(asked, 'value', None))}"
+    return f"{path[0]}.{operator}.{to_text(getattr(condition, 'value', None))}"
 
 
 def _cast(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:

@@ -72,7 +72,7 @@ class Schema:
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Schema:
-        """Return the schema that the answer for a table tells of."""
+        """Return the schema in the answer for a table."""
         fields = answer["schema"]["fields"]
         return cls({one["name"]: decoder_of(one["type"]) for one in fields}, tuple(answer["schema"]["primaryKeys"]))
 

@@ -1,4 +1,4 @@
-"""Requests to a service: asked again while that may help and cannot harm, problems as errors."""
+"""Requests to a service: retried while that may help and cannot harm, problems as errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_bef
 
 from keyfold_client.errors import Misuse, NotKeyfold, Refused, Unreachable, refused
 
-PATIENCE_SECONDS: Final = 30.0  # that a request is asked again for
+PATIENCE_SECONDS: Final = 30.0  # for which a request is retried
 _TIMEOUT: Final = httpx.Timeout(120.0, connect=10.0)
 _ASKED_AGAIN: Final = (409, 429, 503)  # with Retry-After
 _BACKOFF: Final = wait_exponential_jitter(multiplier=0.2, max=5.0)
@@ -27,14 +27,14 @@ Paused = Callable[[Exception, float], None]
 
 
 def log_pause(error: Exception, seconds: float) -> None:
-    """Log what is asked again, and in how many seconds: no one waits without knowing what for."""
+    """Log what is retried, and in how many seconds: no one waits without knowing what for."""
     logger.warning("%s; asking again in %.0f s", str(error).partition("\n")[0], seconds)
 
 
 class AsyncTransport:
     """The service at ``url``. Every error is a ``KeyfoldError``.
 
-    ``patience_seconds``: how long what may pass is asked again. ``paused`` hears of each pause.
+    ``patience_seconds``: how long what may pass is retried. ``paused`` hears of each pause.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class AsyncTransport:
         self._answered = False
 
     def apart(self) -> Self:
-        """Return the same with connections of its own."""
+        """Return a copy with separate connections."""
         other = copy(self)
         other._http = httpx.AsyncClient(**self._settings)
         return other
@@ -108,8 +108,8 @@ class AsyncTransport:
 
     @asynccontextmanager
     async def streamed(self, path: str, **request: Any) -> AsyncIterator[httpx.Response]:
-        """Give an answer whose body has not been read yet; it is asked for again until it begins. What breaks off while
-        it is read raises ``Unreachable``.
+        """Give an answer whose body has not been read yet; the request is retried until it begins. What breaks off
+        while it is read raises ``Unreachable``.
         """
         response = await self.begun(path, **request)
         try:
@@ -176,10 +176,10 @@ class AsyncTransport:
 
 
 def _pause(state: RetryCallState) -> float:
-    """Return what the service asked for, else longer each time."""
+    """Return the pause that the service named, else a longer one each time."""
     error = None if state.outcome is None else state.outcome.exception()
-    asked = error.retry_seconds if isinstance(error, Refused) else None
-    return _BACKOFF(state) if asked is None else asked
+    named = error.retry_seconds if isinstance(error, Refused) else None
+    return _BACKOFF(state) if named is None else named
 
 
 def _checked(response: httpx.Response) -> httpx.Response:

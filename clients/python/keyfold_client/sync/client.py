@@ -14,7 +14,7 @@ from keyfold_client.sync.transport import PATIENCE_SECONDS, Paused, Transport, l
 class Client:
     """The service at ``url``, such as ``http://127.0.0.1:8080``. ``token`` is one that ``keyfold token create`` wrote.
 
-    What may pass (a restart, a full staging area) is asked again for ``patience_seconds``; ``paused`` hears of each
+    What may pass (a restart, a full staging area) is retried for ``patience_seconds``; ``paused`` hears of each
     pause, which else is logged. What is wrong with a request raises a ``KeyfoldError``.
     """
 
@@ -40,7 +40,7 @@ class Client:
         self.transport.close()
 
     def table(self, name: str) -> Table:
-        """Return the table ``db.table``; nothing is asked yet. Raise ``Misuse`` for what is no such name."""
+        """Return the table ``db.table``; nothing is sent yet. Raise ``Misuse`` for what is no such name."""
         return Table(self.transport, *named(name))
 
     def databases(self) -> list[str]:

@@ -23,7 +23,7 @@ MOST_KEYS: Final = 1000  # of one request
 _JSON: Final = {"Content-Type": "application/json"}
 _OPEN: Final = ("pending", "running")
 _LOOK_SECONDS: Final = (0.1, 1.0)  # how often a merge is looked at, at first and later
-_PAUSE_SECONDS: Final = 0.5  # before a stream of changes that ended is asked for again
+_PAUSE_SECONDS: Final = 0.5  # before a stream of changes that ended is requested again
 Columns = Sequence[str] | None
 
 
