@@ -24,7 +24,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Figure:
-    """What one benchmark found; ``about`` says what was done, so that a reader can tell what the seconds mean."""
+    """What one benchmark found; ``about`` says what was done, so that a reader knows what the seconds mean."""
 
     title: str
     about: str
@@ -40,7 +40,7 @@ def seconds(act: Callable[[], object]) -> float:
 
 
 def interleaved(steps: Mapping[str, Callable[[], T]], rounds: int, warm_ups: int = 2) -> Mapping[str, Sequence[T]]:
-    """Each round measures every step once, so that whatever else the machine does hits all alike.
+    """Each round measures every step once, so that other load of the machine hits all alike.
 
     Every second round goes backwards: each of a pair comes first as often as second. Steps return what they measured,
     mostly seconds; ``warm_ups`` rounds before the first are left out.

@@ -96,7 +96,7 @@ def measure_policies(sizes: Sizes) -> Iterator[Sequence[str]]:
         policy = CompactionPolicy.of(TableSchema.from_json(schema_json(changed)).parsed)
         for name, workload in WORKLOADS.items():
             costs = simulated(policy, workload, rows, records, MERGES)
-            cells.append((_told(changed), name, *_shown(costs)))
+            cells.append((_options(changed), name, *_shown(costs)))
     head = ("policy", "workload", "written", "runs", "at most", "stored", "compactions", "of all runs")
     yield [
         "### Compaction policies",
@@ -107,7 +107,7 @@ def measure_policies(sizes: Sizes) -> Iterator[Sequence[str]]:
     ]
 
 
-def _told(changed: Mapping[str, str]) -> str:
+def _options(changed: Mapping[str, str]) -> str:
     return ", ".join(f"`{name}` = {value}" for name, value in changed.items()) or "default"
 
 

@@ -44,7 +44,7 @@ def measure_publication(sizes: Sizes) -> Iterator[Sequence[str]]:
     ]
     about = (
         f"A version of a run with so many files of {ROWS:,} rows, of which a tenth is deleted: all of them are new to "
-        "the format, and then under one more column. Whatever the process knows of the files is forgotten before."
+        "the format, and then under one more column. The process forgets the files before."
     )
     head = ("format", "files", "all new, ms", "the same run again, ms", "all new, KiB")
     yield ["### Publication", "", about, "", *table(head, lines)]

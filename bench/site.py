@@ -138,7 +138,7 @@ class BenchSite:
 
 @contextmanager
 def bench_site() -> Iterator[BenchSite]:
-    """Open a site in a folder of its own, warmed up; it is gone afterwards."""
+    """Open a site in a new folder, warmed up; the folder is deleted afterwards."""
     with TemporaryDirectory(prefix="keyfold-bench-") as folder, bench_site_in(Path(folder)) as site:
         yield site
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 SESSION_CONFIGS: Final[Mapping[str, str]] = {
-    # Each row of a job's relation is a parcel of tasks. It becomes a partition of its own, which Spark schedules.
+    # Each row of a job's relation is a parcel of tasks. It becomes one partition, which Spark schedules.
     "spark.sql.leafNodeDefaultParallelism": "10000",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
     # A message that reaches a client of the service must not carry a page of Java.

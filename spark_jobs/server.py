@@ -29,8 +29,8 @@ _JVM_LINE = re.compile(r"keyfold-jvm (\d+)$")  # the supervisor's own
 _PORT_LINE = re.compile(r"server started at: .*:(\d+)\s*$")
 
 # The shell, not Python, owns the JVM: when this process is killed by SIGKILL nothing in it can run any more, but the
-# kernel closes its end of the pipe, and `read` sees that on every Unix. The last line ends the watcher and whatever
-# the JVM left in the process group (Python workers). With ``setpriv`` (util-linux) the JVM ends with its shell, too.
+# kernel closes its end of the pipe, and `read` sees that on every Unix. The last line ends the watcher and the
+# Python workers that the JVM left in the process group. With ``setpriv`` (util-linux) the JVM ends with its shell, too.
 _SUPERVISOR = """
 patience=$1; shift
 exec 3<&0
@@ -53,7 +53,7 @@ kill -TERM 0
 exit "$status"
 """
 
-# The one INFO line that goes to standard output tells the port that the system chose.
+# The one INFO line that goes to standard output names the port that the system chose.
 _LOGGING = """\
 status = error
 rootLogger.level = warn
@@ -115,7 +115,7 @@ class EmbeddedServer:
 
     Clients need ``remote``, which carries a random token; the token is given to the JVM in its environment, so it is
     neither in a command line nor in a log. The ports through which Spark's own processes talk (driver, block manager)
-    ask for a secret, which the JVM makes for itself and tells no one. All methods may be called from any thread. The
+    ask for a secret, which the JVM makes for itself and gives to no one. All methods may be called from any thread. The
     JVM ends when this process ends, however it ends.
     """
 
@@ -198,7 +198,7 @@ class EmbeddedServer:
 
     @property
     def log(self) -> Path:
-        """The server's log file; rolled files stand beside it with ``.1`` to ``.3``."""
+        """The server's log file; rolled files are in the same folder, with ``.1`` to ``.3``."""
         return self.folder / "spark.log"
 
     def start(self) -> None:
@@ -230,16 +230,16 @@ class EmbeddedServer:
         Raise ``Unavailable``, with the end of the JVM's own messages, when it ended or ``timeout_seconds`` passed.
         """
         began = time.monotonic()
-        tell = on_progress or (lambda _: None)
+        report = on_progress or (lambda _: None)
         while not self.ready:
             waited = time.monotonic() - began
             if not self.alive:
                 raise Unavailable(f"The embedded Spark server ended while it started. {self._last_words()}")
             if waited > timeout_seconds:
                 raise Unavailable(f"The embedded Spark server did not start in {waited:.0f} s. {self._last_words()}")
-            tell(f"Spark is starting ({waited:.0f} s)")
+            report(f"Spark is starting ({waited:.0f} s)")
             self._answered.wait(min(1.0, max(0.05, timeout_seconds - waited)))
-        tell(f"Spark is ready after {time.monotonic() - began:.0f} s")
+        report(f"Spark is ready after {time.monotonic() - began:.0f} s")
 
     def stop(self) -> None:
         """End the JVM, after ``stop_seconds`` by force; no process of it is left. Stopping twice does nothing."""
@@ -313,8 +313,8 @@ class EmbeddedServer:
         }
 
     def _authentication(self) -> dict[str, str]:
-        """With a local master the JVM makes the secret. Other masters need one that all of Spark's processes are told,
-        which is their operator's to do (docs/security.md).
+        """With a local master the JVM makes the secret. Other masters need one that all of Spark's processes
+        know, which their operator sets up (docs/security.md).
         """
         return {"spark.authenticate": "true"} if _LOCAL.fullmatch(self.master) else {}
 

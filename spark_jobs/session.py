@@ -39,7 +39,7 @@ _SILENT_CODES = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _LOST_CODES = (*_SILENT_CODES, grpc.StatusCode.UNAUTHENTICATED)
 
 
-class JobCancelled(Cancelled):  # it was asked for, it is no error
+class JobCancelled(Cancelled):  # by request, not an error
     """Raised out of ``SparkConnection.job`` when ``cancel`` was called for its tag."""
 
 
@@ -207,7 +207,7 @@ class _LiveSession:
         except grpc.RpcError as error:
             self.close()
             raise self._unanswered(error) from error
-        # Not by ``conf.set``: it warns of settings that Spark will drop, whatever they are set to.
+        # Not by ``conf.set``: it warns of settings that Spark will drop, with any value.
         pairs = [proto.KeyValue(key=key, value=value) for key, value in configs.items()]
         self.spark.client.config(proto.ConfigRequest.Operation(set=proto.ConfigRequest.Set(pairs=pairs)))
         if not embedded:

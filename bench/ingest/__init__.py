@@ -1,1 +1,1 @@
-"""Ingest over real sockets: bodies of every format, beside services that keep the same rows elsewhere."""
+"""Ingest over real sockets: bodies of every format, compared with services that keep the same rows elsewhere."""

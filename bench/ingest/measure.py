@@ -1,4 +1,4 @@
-"""Ingest by format, validated and durable, beside services that keep the rows elsewhere; then small batches at once."""
+"""Ingest by format, validated and durable, compared with services that keep the rows elsewhere; then small batches."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class _Posting:
 
 
 def measure_ingest(sizes: Sizes) -> Iterator[Sequence[str]]:
-    """Rows a second by format and beside others, then batches a second of one client and of many."""
+    """Yield rows a second by format and of other services, then batches a second of one client and of many."""
     records, seconds = sizes.rows(RECORDS), TURN_SECONDS * sizes.scale
     posting = _Posting(records, seconds, bodies(records))
     with TemporaryDirectory(prefix="keyfold-bench-") as made:
@@ -159,7 +159,7 @@ def _at_once(server: Server, seconds: float, rounds: int) -> Iterator[str]:
 
 
 def _events(server: Server, seconds: float, rounds: int) -> Iterator[str]:
-    """Change events of one table and of four, beside the same rows as NDJSON."""
+    """Yield change events of one table and of four, compared with the same rows as NDJSON."""
     events = {EVENTS_OF_ONE: FOUR_TABLES[:1], EVENTS_OF_FOUR: FOUR_TABLES}
     posts = {
         NDJSON_OF_ONE: bodies(EVENTS)["NDJSON"].post(BATCHES),

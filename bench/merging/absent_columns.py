@@ -92,8 +92,8 @@ def _lookups(ground: Ground, made: Table) -> Mapping[str, Callable[[], Cost]]:
         keys.append({key for path in paths for key in pq.read_table(path, columns=[KEY])[KEY].to_pylist()})
     view = View(made, plan, snapshot, {made.schema_id: made.schema})
 
-    def look_up(asked: Sequence[int]) -> None:
-        for key in asked:
+    def look_up(wanted: Sequence[int]) -> None:
+        for key in wanted:
             find(view, images, (key,), view.columns)
 
     first, second = keys

@@ -36,27 +36,27 @@ class Cost:
 
 @dataclass(frozen=True)
 class Goal:
-    """How many times as long as ``beside``, another step or so many seconds, a step may take.
+    """How many times as long as ``baseline``, another step or a number of seconds, a step may take.
 
     Without ``most`` the ratio is only shown. It is of seconds by the clock, or with ``cpu`` of CPU seconds.
     """
 
     step: str
-    beside: str | float
+    baseline: str | float
     most: float | None = None
     cpu: bool = False
 
     def ratio(self, medians: Mapping[str, Cost]) -> float:
         """Return the ratio that was measured."""
-        beside = self.beside if isinstance(self.beside, float) else self._seconds(medians[self.beside])
-        return self._seconds(medians[self.step]) / beside
+        baseline = self.baseline if isinstance(self.baseline, float) else self._seconds(medians[self.baseline])
+        return self._seconds(medians[self.step]) / baseline
 
     def _seconds(self, cost: Cost) -> float:
         return cost.cpu if self.cpu else cost.wall
 
     def __str__(self) -> str:
         kind = "CPU" if self.cpu else "wall"
-        return f"{kind}: {f'{self.beside} s' if isinstance(self.beside, float) else self.beside}"
+        return f"{kind}: {f'{self.baseline} s' if isinstance(self.baseline, float) else self.baseline}"
 
 
 class Meter:
@@ -98,9 +98,9 @@ def _cells(name: str, medians: Mapping[str, Cost], goals: Sequence[Goal]) -> Ite
     """Return a line for each ratio of a step; the first also has the seconds."""
     cost = medians[name]
     seconds = tuple(f"{one:.3g}" for one in (*astuple(cost), cost.cpu))
-    asked = [goal for goal in goals if goal.step == name]
-    for place, goal in enumerate(asked):
+    of_step = [goal for goal in goals if goal.step == name]
+    for place, goal in enumerate(of_step):
         most = "" if goal.most is None else f"≤ {goal.most:.2f}"
         yield (name, *(seconds if place == 0 else ("",) * len(seconds)), f"{goal.ratio(medians):.2f}", str(goal), most)
-    if not asked:
+    if not of_step:
         yield (name, *seconds, "1.00", "itself", "")

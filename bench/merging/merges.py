@@ -1,4 +1,4 @@
-"""Merges of a large batch and of a few records: in this process and on Spark, a large one beside its own sort."""
+"""Merges of a large batch and of a few records: in this process and on Spark, a large one compared with its sort."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules that go row by row, beside one that goes by columns: records a second of one core, merged and compacted."""
+"""Rules that go row by row, compared with one that goes by columns: records a second of one core, merged, compacted."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RuleKind:
 
     @property
     def schema(self) -> TableSchema:
-        """The table's schema, without compactions of its own accord."""
+        """The table's schema, without automatic compactions."""
         types = {"k": "BIGINT NOT NULL", "s": "BIGINT", "v": self.type}
         fields = [{"name": name, "type": kind} for name, kind in types.items()]
         options = {**self.options, **NO_COMPACTION}
@@ -127,9 +127,9 @@ def _order(name: str) -> bool:
 
 
 def _line(name: str, rates: Mapping[str, float], taken: Sequence[Cost]) -> Sequence[str]:
-    beside = f"{name.partition(':')[0]}: {COLUMNS}"
+    baseline = f"{name.partition(':')[0]}: {COLUMNS}"
     seconds = float(np.median([one.here for one in taken]))
-    return name, f"{rates[name]:,.0f}", f"{seconds:.3f}", f"{rates[beside] / rates[name]:.1f}", beside
+    return name, f"{rates[name]:,.0f}", f"{seconds:.3f}", f"{rates[baseline] / rates[name]:.1f}", baseline
 
 
 def records_of(made: Table, rule: RuleKind, batch: int, records: int) -> pa.Table:

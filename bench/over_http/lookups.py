@@ -1,4 +1,4 @@
-"""Lookups on one process: beside constant routes and stores, with staged records, in three runs, many at once."""
+"""Lookups on one process: compared with constant routes and stores, with staged records, in three runs, concurrent."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KEYS_AT_ONCE, CONNECTIONS_AT_ONCE = 1000, 4
 SPELLED_ALIKE = ("id", "customer", "quantity", "paid", "status", "city", "note", "day")  # by every store
 MEDIA_TYPES = {"JSON": "application/json", "Arrow": "application/vnd.apache.arrow.stream"}
 
-BESIDE = (
+GOALS = (
     Goal("CPU, hit : constant, same application", cpu, HIT, SAME, f"≤ {1 / 0.85:.2f}"),
     Goal("p99, hit : constant, same application", p99, HIT, SAME, "≤ 1.50"),
     Goal("CPU, hit : constant, bare FastAPI", cpu, HIT, BARE),
@@ -54,8 +54,8 @@ STAGED = (Goal("CPU, latest : merged, 100,000 staged", cpu, LATEST, MERGED, "≤
 RUNS = (Goal("CPU, 3 of 3 runs : one run", cpu, THREE, "hit, string key", "≤ 2.00"),)
 
 
-def beside(ground: Ground, service: Service, rounds: int) -> Iterator[str]:
-    """Lookups of every kind beside constant routes and the stores that are there."""
+def compared(ground: Ground, service: Service, rounds: int) -> Iterator[str]:
+    """Yield lookups of every kind, compared with constant routes and the stores that are installed."""
     with ExitStack() as exits:
         contenders = _lookups(ground, service) | _constants(ground.folder, exits)
         absent = []
@@ -68,7 +68,7 @@ def beside(ground: Ground, service: Service, rounds: int) -> Iterator[str]:
             drawn = asking.plain(ground.rows)
             contenders[store.name] = Contender(backed.route, drawn, store=backed.store)
         turns = take_turns(contenders, rounds)
-    yield from ("### Lookups on one process", "", *absent, *turns_table(turns), *goals_table(turns, BESIDE))
+    yield from ("### Lookups on one process", "", *absent, *turns_table(turns), *goals_table(turns, GOALS))
 
 
 def _lookups(ground: Ground, service: Service) -> dict[str, Contender]:
@@ -83,10 +83,10 @@ def _lookups(ground: Ground, service: Service) -> dict[str, Contender]:
 
 
 def _consistencies(ground: Ground, service: Service) -> dict[str, Contender]:
-    asked = {MERGED: "&consistency=merged", LATEST: "&consistency=latest"}
+    queries = {MERGED: "&consistency=merged", LATEST: "&consistency=latest"}
     return {
         name: Contender(service.server, asking.lookups(BIGINT_ROWS, BIGINT, ground.rows, query))
-        for name, query in asked.items()
+        for name, query in queries.items()
     }
 
 
@@ -123,7 +123,7 @@ def staged(ground: Ground, service: Service, rounds: int) -> Iterator[str]:
 
 
 def three_runs(ground: Ground, service: Service, rounds: int) -> Iterator[str]:
-    """Keys that three runs have, beside string keys that one run has."""
+    """Yield lookups of keys in three runs, compared with string keys in one run."""
     for _ in range(2):
         ground.commit("bigint")
     ground.image(service.client, "bigint")
@@ -136,11 +136,11 @@ def three_runs(ground: Ground, service: Service, rounds: int) -> Iterator[str]:
 def many_at_once(ground: Ground, service: Service, rounds: int) -> Iterator[str]:
     """``rows:batchGet`` on one process."""
 
-    def asked(media_type: str) -> Contender:
+    def contender(media_type: str) -> Contender:
         drawn = asking.many(BIGINT_ROWS, BIGINT, ground.rows, KEYS_AT_ONCE, media_type)
         return Contender(service.server, drawn, connections=CONNECTIONS_AT_ONCE)
 
-    turns = take_turns({name: asked(media_type) for name, media_type in MEDIA_TYPES.items()}, rounds)
+    turns = take_turns({name: contender(media_type) for name, media_type in MEDIA_TYPES.items()}, rounds)
     head = ("format", "rows/s", "target", "CPU µs a row", "rows a second of CPU", "p50 ms", "p99 ms")
     yield from (f"### rows:batchGet of {KEYS_AT_ONCE:,} keys", "", *table(head, list(_rows_at_once(turns))))
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from bench.over_http.client import CONNECTIONS
 from bench.over_http.ground import KINDS, Ground
-from bench.over_http.lookups import beside, many_at_once, staged, three_runs
+from bench.over_http.lookups import compared, many_at_once, staged, three_runs
 from bench.over_http.standing import idle, memory, two_processes
 from bench.over_http.turns import TURN_SECONDS
 from bench.reads.orders import COLUMNS
@@ -24,7 +24,7 @@ def measure_http(sizes: Sizes) -> Iterator[Sequence[str]]:
         with ground.served("one", ("--processes", "1")) as one:
             for name in KINDS:
                 ground.image(one.client, name)
-            yield [*_heading(ground.rows), *beside(ground, one, sizes.rounds)]
+            yield [*_heading(ground.rows), *compared(ground, one, sizes.rounds)]
             yield list(two_processes(ground, one, sizes.rounds))
             yield list(many_at_once(ground, one, sizes.rounds))
             yield list(staged(ground, one, sizes.rounds))

@@ -1,4 +1,4 @@
-"""What a service takes beside answers: memory, processor while nobody asks; and what a second process gives."""
+"""What a service takes apart from answers: memory, and processor time while idle; and what a second process gives."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _sizes(process: psutil.Process) -> Iterator[str]:
 
 
 def idle(ground: Ground) -> Iterator[str]:
-    """The processor that a service with its Spark takes while nobody asks, by process."""
+    """Yield the processor time that an idle service with its Spark takes, by process."""
     with ground.served("idle", (), {}) as service:
         time.sleep(SETTLE_SECONDS)
         family = service.server.family
@@ -98,6 +98,6 @@ def _idle_line(name: str, spans: Sequence[float]) -> tuple[str, str, str, str]:
 
 
 def _roles(log: Path, family: Sequence[psutil.Process]) -> list[str]:
-    """What the service's log calls its processes, or else what the system does."""
-    told = dict(re.findall(r"process (\d+) is (.+)", log.read_text()))
-    return [told.get(str(one.pid), one.name()) for one in family]
+    """Return the names of the processes in the service's log, or else those of the system."""
+    names = dict(re.findall(r"process (\d+) is (.+)", log.read_text()))
+    return [names.get(str(one.pid), one.name()) for one in family]

@@ -29,7 +29,7 @@ SQL_TYPES = {"DOUBLE": "DOUBLE PRECISION", "STRING": "TEXT"}
 
 @dataclass(frozen=True)
 class Backed:
-    """A route and the store behind it, where that is a process of its own."""
+    """A route and the store behind it, where that is a separate process."""
 
     route: Server
     store: Server | None = None

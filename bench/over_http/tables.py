@@ -33,7 +33,7 @@ class CommittedTables:
             return repository.tables.create(DATABASE, name, orders.schema(NO_COMPACTION))
 
     def commit(self, table: Table, orders: Orders, rows: int) -> Snapshot:
-        """One more run, with the same keys as the others, and the snapshot that has it; readers are told."""
+        """One more run, with the same keys as the others, and the snapshot that has it; notify the readers."""
         with self.database.reading() as repository:
             base = repository.snapshots.current(table.id)
         before = base.runs if base else ()

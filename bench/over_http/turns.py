@@ -130,7 +130,7 @@ def _medians(taken: Sequence[Turn]) -> Iterator[str]:
 
 
 def goals_table(turns: Turns, goals: Sequence[Goal]) -> Iterator[str]:
-    """Targets beside what was measured; those whose contenders were not measured are left out."""
-    there = [goal.line(turns) for goal in goals if goal.of in turns and goal.to in turns]
-    if there:
-        yield from ("", *table(("ratio of medians", "measured", "target"), there))
+    """Yield a table of the targets and the measured ratios, without those whose contenders were not measured."""
+    lines = [goal.line(turns) for goal in goals if goal.of in turns and goal.to in turns]
+    if lines:
+        yield from ("", *table(("ratio of medians", "measured", "target"), lines))

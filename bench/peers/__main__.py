@@ -174,8 +174,8 @@ def _print(outcomes: Sequence[Outcome], batches: int) -> None:
         "as long as Keyfold at the same size; below 1 Keyfold loses.\n"
     )
     ours = {outcome.rows: outcome for outcome in outcomes if outcome.peer.name == OURS}
-    told = [_times(outcome, ours[outcome.rows], batches) for outcome in outcomes]
-    print(*table(HEAD, told), sep="\n")
+    lines = [_times(outcome, ours[outcome.rows], batches) for outcome in outcomes]
+    print(*table(HEAD, lines), sep="\n")
     print("\nThe answers, on a sample of keys, compared with Keyfold's:\n")
     rows = [_parts(outcome, ours[outcome.rows]) for outcome in outcomes if outcome.answer]
     print(*table(("system", "at rows", "rows in the end", *PARTS), rows), sep="\n")
@@ -195,8 +195,8 @@ def _times(outcome: Outcome, ours: Outcome, batches: int) -> tuple[str, ...]:
     size = f"{outcome.rows:,} + {outcome.records:,}"
     answer = outcome.answer
     if answer is None:
-        told = (outcome.peer.name, outcome.peer.how, size, outcome.why_not)
-        return (*told, *[""] * (len(HEAD) - len(told)))
+        cells = (outcome.peer.name, outcome.peer.how, size, outcome.why_not)
+        return (*cells, *[""] * (len(HEAD) - len(cells)))
     compared = ours.answer is not None
     return (
         answer.version,
@@ -220,11 +220,11 @@ def _times(outcome: Outcome, ours: Outcome, batches: int) -> tuple[str, ...]:
 def _parts(outcome: Outcome, ours: Outcome) -> tuple[str, ...]:
     answer, expected = outcome.answer, ours.answer
     assert answer is not None
-    told = [_told(outcome.peer, part, answer, expected) for part in PARTS]
-    return answer.version, f"{outcome.rows:,}", f"{answer.rows:,}", *told
+    compared = [_compared(outcome.peer, part, answer, expected) for part in PARTS]
+    return answer.version, f"{outcome.rows:,}", f"{answer.rows:,}", *compared
 
 
-def _told(peer: Peer, part: str, answer: Answer, expected: Answer | None) -> str:
+def _compared(peer: Peer, part: str, answer: Answer, expected: Answer | None) -> str:
     if expected is None:
         return "not compared: Keyfold failed"
     if answer.digests[part] == expected.digests[part]:

@@ -1,4 +1,4 @@
-"""DuckDB over Parquet: every batch joins the whole file and writes it anew."""
+"""DuckDB over Parquet: every batch joins the whole file and writes it again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keyfold as its clients meet it: a ``keyfold serve`` of its own, batches posted in Arrow."""
+"""Keyfold as its clients meet it: a separate ``keyfold serve``, batches posted in Arrow."""
 
 from __future__ import annotations
 
@@ -72,16 +72,16 @@ class KeyfoldHttp(System):
             writer.write_table(rows)
         headers = {"Content-Type": ARROW, **({"Prefer": "wait=60"} if wait else {})}
         answer = self._client.post(f"{TABLE}/batches", content=body.getvalue(), headers=headers)
-        told: dict[str, str] = answer.raise_for_status().json()
-        return told
+        batch: dict[str, str] = answer.raise_for_status().json()
+        return batch
 
-    def _wait(self, kind: str, told: dict[str, str], state: str) -> None:
+    def _wait(self, kind: str, task: dict[str, str], state: str) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while told["state"] != state:
-            if time.monotonic() > deadline or told["state"] in ("failed", "poisoned"):
-                raise TimeoutError(f"{kind} {told['id']} is {told['state']}")
+        while task["state"] != state:
+            if time.monotonic() > deadline or task["state"] in ("failed", "poisoned"):
+                raise TimeoutError(f"{kind} {task['id']} is {task['state']}")
             time.sleep(0.02)
-            told = self._client.get(f"{TABLE}/{kind}/{told['id']}").raise_for_status().json()
+            task = self._client.get(f"{TABLE}/{kind}/{task['id']}").raise_for_status().json()
 
 
 if __name__ == "__main__":

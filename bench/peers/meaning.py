@@ -1,4 +1,4 @@
-"""What a partial update means, as SQL for systems that have none of their own, and how their answers are compared."""
+"""What a partial update means, as SQL for systems without partial updates, and how their answers are compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One system in its own process: reads the same Parquet files as the others, tells its seconds as one line of JSON."""
+"""One system in its own process: reads the same Parquet files as the others, prints its seconds as one line of JSON."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class System(ABC):
         """Fold one batch of partial updates into the table, durably."""
 
     def settle(self) -> None:  # noqa: B027  # most systems have nothing to do
-        """Whatever is left to do before others can read the table."""
+        """Do what is left to do before others can read the table."""
 
     @abstractmethod
     def read(self) -> pa.Table:
@@ -71,7 +71,7 @@ class System(ABC):
         return {}
 
     def close(self) -> None:  # noqa: B027  # the same
-        """End whatever runs."""
+        """End the system's processes."""
 
 
 def run(system: Callable[[Path], System]) -> None:
@@ -114,5 +114,5 @@ def _cpu_seconds() -> float:
 
 
 def parse_answer(printed: str) -> Answer:
-    """The answer that ``run`` printed, last of whatever else the system printed."""
+    """Return the answer that ``run`` printed, after everything that the system printed."""
     return Answer(**json.loads(printed.strip().splitlines()[-1]))

@@ -1,1 +1,1 @@
-"""Benchmarks of a whole ``keyfold serve``, asked over HTTP."""
+"""Benchmarks of a whole ``keyfold serve``, called over HTTP."""

@@ -91,23 +91,23 @@ def _cpu(cluster: Cluster) -> Mapping[int, float]:
 
 
 def _pages(cluster: Cluster) -> str:
-    """The URL below which Spark tells of its application."""
+    """Return the URL below which Spark describes its application."""
     port = cluster.server.wait_for(r"Successfully started service 'SparkUI' on port (\d+)")
     url = f"http://127.0.0.1:{port}/api/v1/applications"
-    return f"{url}/{_told(url)[0]['id']}"
+    return f"{url}/{_fetched(url)[0]['id']}"
 
 
-def _told(url: str) -> Any:
+def _fetched(url: str) -> Any:
     return httpx.get(url, trust_env=False, timeout=60).raise_for_status().json()
 
 
 def _stages(pages: str) -> list[dict[str, Any]]:
-    return list(_told(f"{pages}/stages?status=complete"))
+    return list(_fetched(f"{pages}/stages?status=complete"))
 
 
 def _tasks(pages: str) -> Mapping[str, int]:
     """The tasks that each executor has completed."""
-    return {one["id"]: one["completedTasks"] for one in _told(f"{pages}/executors") if one["id"] != "driver"}
+    return {one["id"]: one["completedTasks"] for one in _fetched(f"{pages}/executors") if one["id"] != "driver"}
 
 
 def _heading(rows: int, records: int) -> Iterator[str]:
@@ -115,7 +115,7 @@ def _heading(rows: int, records: int) -> Iterator[str]:
     yield (
         f"A full compaction of {rows:,} rows × 20 columns and a run of {records:,} records in files of at most "
         f"{FILES['target-file-size']}, by a `keyfold serve` on a standalone Spark cluster: executors of one core, each "
-        "a JVM that compiles with Java's first compiler alone. All on this machine, so CPU tells, not the clock."
+        "a JVM that compiles with Java's first compiler alone. All on this machine, so CPU time counts, not the clock."
     )
     yield ""
 

@@ -47,7 +47,7 @@ def measure_fairness(sizes: Sizes) -> Iterator[Sequence[str]]:
             merged(client, rows, 1, sizes.records)
             with ThreadPoolExecutor(1) as other, client_of(server.url) as poster:
                 compaction = other.submit(compacted, client)
-                beside = list(_until(compaction.done, poster))
+                during = list(_until(compaction.done, poster))
             task = compaction.result()
     tasks, seconds = task["progressDetail"].get("tasks", 1), (task["finishedAt"] - task["startedAt"]) / 1000
     about = (
@@ -55,7 +55,7 @@ def measure_fairness(sizes: Sizes) -> Iterator[Sequence[str]]:
         f"{seconds * (psutil.cpu_count() or 1) / tasks:.1f} s each. Meanwhile a client posts one record after another "
         "to a small table, with `Prefer: wait`."
     )
-    rows_shown = [_row("alone", alone), _row("while the compaction runs", beside)]
+    rows_shown = [_row("alone", alone), _row("while the compaction runs", during)]
     yield ["### A small merge behind a large compaction", "", about, "", *table(HEAD, rows_shown)]
 
 

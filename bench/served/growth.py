@@ -139,9 +139,9 @@ def merged(client: httpx.Client, rows: int, number: int, records: int) -> Mappin
 
 
 def compacted(client: httpx.Client) -> Mapping[str, Any]:
-    """A compaction of all runs, asked for here."""
-    asked = client.post(f"{TABLE}/compact", json={"full": True}).raise_for_status().json()["id"]
-    return _finished(client, lambda: asked)
+    """Request a compaction of all runs, and return it once it has ended."""
+    task = client.post(f"{TABLE}/compact", json={"full": True}).raise_for_status().json()["id"]
+    return _finished(client, lambda: task)
 
 
 def _finished(client: httpx.Client, id_of: Callable[[], str | None]) -> Mapping[str, Any]:
@@ -154,7 +154,7 @@ def _finished(client: httpx.Client, id_of: Callable[[], str | None]) -> Mapping[
             return dict(task)
         if task["state"] not in ("pending", "running"):
             raise RuntimeError(f"{task['state']}: {task['error']}")
-        time.sleep(0.5)  # who asks more often measures the asking
+        time.sleep(0.5)  # shorter pauses would measure the requests
     raise TimeoutError("the merge or compaction did not end")
 
 
@@ -216,12 +216,12 @@ def _asked(folder: Path, rows: int, way: str, image_bytes: int) -> Figures:
         if image_bytes:
             figures["making images, s"] = seconds(lambda: _wait_for_images(client, rows))
         several = request("POST", f"{TABLE}/rows:batchGet", "Content-Type: application/json\r\n", _body(rows))
-        asked = {
+        contenders = {
             "lookup": Contender(server, lambda: present, connections=1),
             "lookup of a missing key": Contender(server, lambda: missing, 404, connections=1),
             f"batchGet of {KEYS_AT_ONCE:,} keys": Contender(server, lambda: [several], connections=1),
         }
-        for name, contender in asked.items():
+        for name, contender in contenders.items():
             contender.turn()
             figures |= _shown(f"{name}, {way}", contender.turn())
         held = [status_mib(one, "RssAnon") for one in server.family]

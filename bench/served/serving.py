@@ -40,7 +40,7 @@ def wait_ok(client: httpx.Client, path: str, patience_seconds: float = PATIENCE_
 
 
 def wait_for_merges(client: httpx.Client, database: str) -> None:
-    """Return once the service has merged a record of a table of its own: it answers long before Spark does."""
+    """Return once the service has merged a record of a new table: it answers long before Spark does."""
     tables = f"/v1/catalog/databases/{database}/tables"
     schema = {"fields": [{"name": "id", "type": "BIGINT NOT NULL"}], "primaryKeys": ["id"], "options": {}}
     body = {"identifier": {"database": database, "object": "warm_up"}, "schema": schema}

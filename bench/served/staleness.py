@@ -1,4 +1,4 @@
-"""How long records wait for their merges while many tables get some every second, beside loads of other kinds."""
+"""How long records wait for their merges while many tables get some every second, with loads of other kinds."""
 
 from __future__ import annotations
 
@@ -111,11 +111,11 @@ def _measured(title: str, loads: Sequence[Load], seconds: float) -> Iterator[str
         _create(client, Path(folder) / "data", loads)
         wait_for_merges(client, "many")
         posted, taken = _posted(server, loads, seconds)
-        told = _told(client)
+        overdue = _overdue(client)
         yield from (f"### Staleness: {title}", "", _about(seconds, posted, taken), "")
         with _catalog(Path(folder) / "data") as repository:
             yield from table(HEAD, [_row(repository, load) for load in loads])
-        yield from ("", "What the service says of them at the end:", "", "```", *told, "```")
+        yield from ("", "What the service says of them at the end:", "", "```", *overdue, "```")
 
 
 def _create(client: httpx.Client, data: Path, loads: Sequence[Load]) -> None:
@@ -171,7 +171,7 @@ def _about(seconds: float, posted: int, cpu: CpuByKind) -> str:
     )
 
 
-def _told(client: httpx.Client) -> list[str]:
+def _overdue(client: httpx.Client) -> list[str]:
     lines = client.get("/metrics").raise_for_status().text.splitlines()
     return [line for line in lines if line.startswith("keyfold_overdue_tables")]
 

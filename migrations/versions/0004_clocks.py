@@ -18,7 +18,7 @@ TIME = sa.DateTime(timezone=True)
 
 
 def upgrade() -> None:
-    """Add the columns; a table whose merges fail now begins to count anew."""
+    """Add the columns; a table whose merges fail now begins to count again from 0."""
     op.add_column("tables", sa.Column("failed_merges", sa.Integer(), nullable=False, server_default="0"))
     op.add_column("tables", sa.Column("merge_failed_at", TIME))
     op.add_column("merges", sa.Column("leased_at", TIME))

@@ -16,7 +16,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Of the runs that are there nobody knows."""
+    """Add the column; of the present runs the number is unknown."""
     op.add_column("runs", sa.Column("live_rows", sa.BigInteger()))
 
 

@@ -23,7 +23,7 @@ def upgrade() -> None:
     op.add_column("tokens", sa.Column("scope", sa.Text(), nullable=False, server_default='["*"]'))
     op.add_column("tokens", sa.Column("expires_at", TIME))
     op.add_column("tokens", sa.Column("last_used_at", TIME))
-    for table in ("databases", "tables"):  # of those that are there nobody knows
+    for table in ("databases", "tables"):  # unknown of the present ones
         for name in ("created_by", "updated_by"):
             op.add_column(table, sa.Column(name, sa.String(), nullable=False, server_default=""))
 

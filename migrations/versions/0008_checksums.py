@@ -18,7 +18,7 @@ _IN_BLOCKS = ("data_files", "changelog_files")
 
 
 def upgrade() -> None:
-    """Of the files that are there nobody has computed it: they are checked by their size and pages."""
+    """Add the columns. The present files have no digest: they are checked by their size and pages."""
     for table in ("batches", *_IN_BLOCKS):
         op.add_column(table, sa.Column("digest", sa.String()))
     for table in _IN_BLOCKS:

@@ -1,4 +1,4 @@
-"""Who sent a batch, and what rewrote a table: what explanations of a value tell.
+"""The sender of a batch, and what rewrote a table: parts of the explanation of a value.
 
 Revision ID: 0011
 Revises: 0010
@@ -18,7 +18,7 @@ TIME = sa.DateTime(timezone=True)
 
 
 def upgrade() -> None:
-    """Of what came before nobody knows the sender, and which snapshot a rollback restored."""
+    """Of earlier batches the sender is unknown; of earlier rollbacks, the snapshot that they restored."""
     op.add_column("batches", sa.Column("accepted_by", sa.String(), nullable=False, server_default=""))
     op.create_table(
         "rewrites",

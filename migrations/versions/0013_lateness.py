@@ -16,7 +16,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Of earlier merges nobody counted it."""
+    """Add the table; of earlier merges nothing was counted."""
     op.create_table(
         "late_merges",
         sa.Column("merge_id", sa.String(), nullable=False),

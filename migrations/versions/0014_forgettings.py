@@ -53,6 +53,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """What was forgotten stays so; nobody can tell any more."""
+    """Drop the record of forgettings. What was forgotten stays so."""
     op.drop_table("forgettings")
     op.drop_column("snapshots", "rewritten")

@@ -21,6 +21,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Tokens that sign open nothing any more: without their secrets nobody can tell their signatures."""
+    """Delete the tokens that sign: without their secrets no signature can be checked."""
     op.execute(sa.text("DELETE FROM tokens WHERE secret IS NOT NULL"))
     op.drop_column("tokens", "secret")
