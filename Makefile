@@ -57,6 +57,7 @@ check: $(VENV)/.installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.language
+	$(BIN)/python -m tests.code_language
 
 # Whether a locked package has a known vulnerability. It asks PyPI.
 audit: $(AUDIT)/.installed

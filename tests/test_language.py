@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.code_language import code_faults, code_files
 from tests.language import ROOT, Sentence, checked_pages, excess, faults, sentences, user_pages, words_of
 
 
@@ -61,3 +62,15 @@ def test_a_code_span_is_one_word_and_ends_no_sentence() -> None:
 def test_a_cell_of_a_table_and_an_item_of_a_list_are_sentences_with_their_lines() -> None:
     found = of("| a b | c |\n|---|---|\n| d | e f g |\n\n- h\n- i j\n")
     assert [(one.line, one.words) for one in found] == [(1, 2), (1, 1), (3, 1), (3, 3), (5, 1), (6, 2)]
+
+
+def test_names_docstrings_and_comments_of_code_have_no_banned_word_and_texts_of_users_are_not_looked_at() -> None:
+    code = 'def told(fresh_anew: int) -> None:\n    """What `tells` tells of it."""\n    # nobody\n    x = "told"\n'
+    assert sorted(code_faults("x.py", code)) == [
+        "x.py:1: banned in names: anew",
+        "x.py:1: banned in names: told",
+        "x.py:2: banned: tells",
+        "x.py:3: banned: nobody",
+    ]
+    paths = {str(path.relative_to(ROOT)) for path in code_files()}
+    assert {"app/main.py", "spark_jobs/server.py"} <= paths

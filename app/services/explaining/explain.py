@@ -209,8 +209,8 @@ class _Explanation:
             found = [place for place, one in enumerate(records) if _named(one) == self.question.before]
             if not found:
                 raise Invalid(
-                    f"before={self.question.before!r} is no record that can be told: ask anew without it, for what is"
-                    " older may have expired meanwhile"
+                    f"no record of this row is kept for before={self.question.before!r}: repeat the request without it,"
+                    " for older records may have expired since"
                 )
             until = found[0]
         return StepPage(max(until - self.question.steps, 0), until)
