@@ -21,14 +21,16 @@ CATALOG ?= sqlite
 
 .PHONY: serve test quick check audit sbom check-mutants flips fuzz soak debezium bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock client openapi reference docs screenshots
 
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Python compiles what it imports, not what it never does.
+INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
+PIP := $(BIN)/python $(INSTALL)
 
 # What serving needs, and nothing else.
 $(VENV)/.serving: requirements-serve.lock pyproject.toml
 	@echo "Installing what serving needs into $(VENV): $$(grep -c == requirements-serve.lock) packages, 1.1 GB with Spark and a JRE"
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --no-compile -r requirements-serve.lock
-	$(PIP) --no-compile --no-deps --editable .
+	$(PIP) -r requirements-serve.lock
+	$(PIP) --no-deps --editable .
 	touch $@
 
 $(VENV)/.installed: $(VENV)/.serving requirements.lock
@@ -69,7 +71,7 @@ sbom: $(VENV)/.serving $(AUDIT)/.installed
 
 $(AUDIT)/.installed:
 	$(PYTHON) -m venv $(AUDIT)
-	$(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1 cyclonedx-bom==7.5.0
+	$(AUDIT)/bin/python $(INSTALL) pip-audit==2.10.1 cyclonedx-bom==7.5.0
 	touch $@
 
 # A sample of single entries removed or swapped: does a test notice? Minutes; see docs/mutants.md.
@@ -124,26 +126,26 @@ bench-peers: $(VENV)/.installed $(PEERS)/.installed $(SPARK_READERS)/.installed
 
 $(PEERS)/.installed: bench/requirements-peers.txt
 	$(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r bench/requirements-peers.txt
+	$(PEERS)/bin/python $(INSTALL) -r bench/requirements-peers.txt
 	touch $@
 
 # Paimon's client for tests/acceptance/test_pypaimon.py, which asks for it by itself.
 $(PAIMON)/.installed: tests/acceptance/paimon_client/requirements.txt
 	$(PYTHON) -m venv $(PAIMON)
-	$(PAIMON)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	$(PAIMON)/bin/python $(INSTALL) -r $<
 	touch $@
 
 # Spark for Delta's and Iceberg's packages: for tests/acceptance/test_spark_readers.py, which asks for it by itself, and
 # for bench-peers.
 $(SPARK_READERS)/.installed: tests/acceptance/spark_readers/requirements.txt
 	$(PYTHON) -m venv $(SPARK_READERS)
-	$(SPARK_READERS)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	$(SPARK_READERS)/bin/python $(INSTALL) -r $<
 	touch $@
 
 # The schemas of Kubernetes' objects, and Helm, which Go builds: tests/test_rendered_chart.py asks for both.
 $(HELM)/.installed:
 	$(PYTHON) -m venv $(HELM)
-	$(HELM)/bin/python -m pip install --quiet --disable-pip-version-check kubernetes-validate==1.37.0
+	$(HELM)/bin/python $(INSTALL) kubernetes-validate==1.37.0
 	touch $@
 
 $(HELM)/bin/helm: $(HELM)/.installed

@@ -44,7 +44,7 @@ def installing(venv: Path) -> list[str | Path]:
     """The command that installs into ``venv``: uv where it is, for it is ten times as fast."""
     if shutil.which("uv"):
         return ["uv", "pip", "install", "--quiet", "--python", venv / "bin" / "python"]
-    return [venv / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    return [venv / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
 
 
 def files_of_packages() -> set[str]:
