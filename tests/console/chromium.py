@@ -108,6 +108,7 @@ def faults_of(browser: Browser, url: str, path: str) -> list[str]:
             found.append(f"it weighs {window.weight} bytes")
         window.page.set_viewport_size({"width": WIDTHS["phone"], "height": 900})
         window.page.emulate_media(color_scheme="dark", reduced_motion="reduce")  # at once, without a transition
+        window.open(path)  # the current tab is scrolled into sight where a page begins
         found += _faults_shown(window, "phone")
         found += [one for one in window.complaints if "404" not in one]
         return found + [f"it asks {host}" for host in window.hosts - {urlsplit(url).netloc}]
