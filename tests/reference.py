@@ -15,7 +15,7 @@ from typing import Any, Final
 from typer.main import get_command
 
 from app.api.shared.needs import NEEDS
-from app.cli.program import cli
+from app.cli.program import program_for
 from app.core.types.datatype import ENTRIES
 from app.core.types.kinds import Kind
 from app.core.types.parser import parse_type
@@ -118,7 +118,7 @@ def of_command(path: str, command: Any) -> str:
 
 def cli_page() -> str:
     """Every command with its arguments, as ``--help`` tells them."""
-    program: Any = get_command(cli)
+    program: Any = get_command(program_for([]))
     sections = [of_command(path, command) for path, command in commands(program, "keyfold")]
     intro = (
         "What `--help` says of each. How they are used, and what they exit with: [`keyfold` at a terminal](../cli.md)."

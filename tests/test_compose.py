@@ -15,7 +15,7 @@ import typer
 import yaml
 
 from app.api.middleware.auth import OPEN_PATHS
-from app.cli.program import cli
+from app.cli.program import program_for
 from app.settings import Settings
 from tests import cluster
 
@@ -27,7 +27,7 @@ OWN = sorted(name for name, one in SERVICES.items() if one["image"] == "keyfold"
 SPARK = sorted(name for name, one in SERVICES.items() if one["image"] == "keyfold-spark")
 CADDY = (DEPLOY / "Caddyfile").read_text()
 DEPLOYMENT = (ROOT / "docs" / "deployment.md").read_text()
-COMMANDS: Any = typer.main.get_command(cli)
+COMMANDS: Any = typer.main.get_command(program_for([]))
 
 
 def filled(text: str) -> str:

@@ -16,7 +16,7 @@ import pytest
 from typer.main import get_command
 
 from app.cli.client.settings import ClientSettings
-from app.cli.program import cli
+from app.cli.program import program_for
 from app.main import create_app
 from app.settings import Settings
 from tests.service import Client, TableClient, serving
@@ -227,7 +227,7 @@ def test_the_readme_is_short() -> None:
 
 def command_paths() -> set[str]:
     """Every command of the program: ``serve``, ``token create``, …"""
-    program = get_command(cli)
+    program = get_command(program_for([]))
     paths = set()
     for name, command in program.commands.items():
         paths |= {f"{name} {inner}" for inner in getattr(command, "commands", {})} or {name}

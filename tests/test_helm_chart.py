@@ -14,7 +14,7 @@ from typing import Any
 import typer
 import yaml
 
-from app.cli.program import cli
+from app.cli.program import program_for
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "deploy" / "helm" / "keyfold"
@@ -23,7 +23,7 @@ VALUES: dict[str, Any] = yaml.safe_load((FOLDER / "values.yaml").read_text())
 TEMPLATES = "".join(path.read_text() for path in sorted((FOLDER / "templates").iterdir()))
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())["services"]
 SECTION = (ROOT / "docs" / "deployment.md").read_text().partition("## Kubernetes")[2].partition("\n## ")[0]
-COMMANDS: Any = typer.main.get_command(cli)
+COMMANDS: Any = typer.main.get_command(program_for([]))
 USED = {*re.findall(r"\.Values\.([\w.]+)", TEMPLATES)}
 
 

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 import typer
 
-from app.cli.program import cli
+from app.cli.program import program_for
 from app.server.serving import END_SECONDS
 from app.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 UNIT = ROOT / "deploy" / "keyfold.service"
 SECTION = (ROOT / "docs" / "deployment.md").read_text().partition("## systemd")[2].partition("\n## ")[0]
-COMMANDS: Any = typer.main.get_command(cli)
+COMMANDS: Any = typer.main.get_command(program_for([]))
 
 
 def service() -> dict[str, str]:

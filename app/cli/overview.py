@@ -22,6 +22,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "check-spark": (
         "Merge and compact a small table on the Spark that is configured: status 1 and what is missing, if anything is."
     ),
+    "token": "API tokens: made, listed, revoked.",
     "load": (
         "Post the records of files, in their order. Run the same command again after a break: what was "
         "posted is known by its content, and counts once."
@@ -58,7 +59,6 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "database": "Databases of a service: made, listed, dropped.",
     "table": "Tables of a service: made of SQL, shown, explained, dropped.",
     "tag": "Tags of a table: names that keep a snapshot.",
-    "token": "API tokens: made, listed, revoked.",
 }
 
 

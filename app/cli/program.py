@@ -1,27 +1,49 @@
-"""The program ``keyfold``: all commands, and how it ends."""
+"""The program ``keyfold``: its commands, and how it ends."""
 
 from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Final
 
 import typer
 from pydantic import ValidationError
 
-from app.cli import backups, catalog, damage, service, spark, tokens
 from app.cli.client import program as client
 from app.cli.client.endings import settings_faults
 from app.cli.overview import options
 from app.core.errors import KeyfoldError
 
-cli = typer.Typer(no_args_is_help=True, callback=options)
-for noun in (service, catalog, damage, backups, spark):
-    cli.add_typer(noun.commands)
-cli.add_typer(client.commands)
-cli.add_typer(tokens.commands, name="token")
+# Which module of this package has the commands of operators. Loading one takes up to a second: most need no other.
+MODULES: Final[Mapping[str, str]] = {
+    "serve": "service",
+    "worker": "service",
+    "migrate": "catalog",
+    "verify": "damage",
+    "backup": "backups",
+    "restore": "backups",
+    "check-spark": "spark",
+    "token": "tokens",
+}
+
+
+def program_for(words: Sequence[str]) -> typer.Typer:
+    """Return the program as far as a command line needs it: all of it where that names no command of operators."""
+    needed = MODULES.get(words[0]) if words else None
+    program = typer.Typer(no_args_is_help=True, callback=options)
+    for name in dict.fromkeys(MODULES.values()):
+        if needed in (None, name):
+            group = "token" if name == "tokens" else None
+            program.add_typer(import_module(f"app.cli.{name}").commands, name=group)
+    program.add_typer(client.commands)
+    return program
 
 
 def run() -> None:
     """What the caller must know is one line, not a traceback."""
     try:
-        client.carry_out(cli)
+        client.carry_out(program_for(sys.argv[1:]))
     except KeyfoldError as error:
         typer.echo(f"keyfold: {error.message}", err=True)
         raise SystemExit(1) from error
