@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 
 
 def main() -> None:
@@ -31,4 +32,4 @@ def _of(words: Sequence[str]) -> Callable[[], None]:
     keep_memory_flat()
     from app.cli import program  # noqa: PLC0415  # the same
 
-    return program.run
+    return partial(program.run, program.program_for(words))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Final
@@ -40,10 +39,10 @@ def program_for(words: Sequence[str]) -> typer.Typer:
     return program
 
 
-def run() -> None:
-    """What the caller must know is one line, not a traceback."""
+def run(program: typer.Typer) -> None:
+    """Carry out the command line. What the caller must know is one line, not a traceback."""
     try:
-        client.carry_out(program_for(sys.argv[1:]))
+        client.carry_out(program)
     except KeyfoldError as error:
         typer.echo(f"keyfold: {error.message}", err=True)
         raise SystemExit(1) from error
