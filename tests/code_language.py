@@ -37,8 +37,8 @@ def code_faults(page: str, text: str) -> Iterator[str]:
             words = {word.lower() for word in _WORDS.findall(token.string)}
             yield from (f"{page}:{line}: banned in names: {word}" for word in sorted(words & BANNED_IN_NAMES))
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node):
-            yield from _banned(page, node.body[0].lineno, ast.get_docstring(node) or "")
+        if isinstance(node, _DOCUMENTED) and (prose := ast.get_docstring(node)):
+            yield from _banned(page, node.body[0].lineno, prose)
 
 
 def _banned(page: str, line: int, prose: str) -> Iterator[str]:

@@ -33,8 +33,7 @@ def program_for(words: Sequence[str]) -> typer.Typer:
     program = typer.Typer(no_args_is_help=True, callback=options)
     for name in dict.fromkeys(MODULES.values()):
         if needed in (None, name):
-            group = "token" if name == "tokens" else None
-            program.add_typer(import_module(f"app.cli.{name}").commands, name=group)
+            program.add_typer(import_module(f"app.cli.{name}").commands)
     program.add_typer(client.commands)
     return program
 

@@ -23,7 +23,7 @@ from app.services.operating.audit_log import AuditLog
 Url = Annotated[
     str | None, typer.Option("--url", help="of a service elsewhere, over HTTP, with a token whose role is admin")
 ]
-commands = typer.Typer(help="API tokens: made, listed, revoked.", no_args_is_help=True)
+commands = typer.Typer(name="token", help="API tokens: made, listed, revoked.", no_args_is_help=True)
 
 
 @commands.command("create")

@@ -305,10 +305,12 @@ def _failures_as_damage(warehouse: Warehouse, file: NamedFile) -> Iterator[None]
 def missing(warehouse: Warehouse, file: NamedFile) -> KeyfoldError:
     """Return the failure for a ``file`` that is not found: that it is damaged, or that there is no warehouse at all."""
     try:
-        taken = is_claimed(warehouse) if warehouse.is_store or (warehouse.local and warehouse.marked) else True
+        claimed = is_claimed(warehouse) if warehouse.is_store or (warehouse.local and warehouse.marked) else True
     except OSError as error:
         return not_now(file, reason_of(error))
-    return DamagedFile(file, DamageReason.MISSING, "no file") if taken else not_now(file, "the warehouse is not there")
+    return (
+        DamagedFile(file, DamageReason.MISSING, "no file") if claimed else not_now(file, "the warehouse is not there")
+    )
 
 
 def not_now(file: NamedFile, reason: str) -> Unavailable:

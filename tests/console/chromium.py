@@ -17,7 +17,9 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 EXECUTABLE = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 MISSING = "there is no Chromium on this machine (Debian: apt install chromium); tests over HTTP run all the same"
 WIDTHS = {"desk": 1280, "phone": 390}
-SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+Scheme = Literal["light", "dark"]
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
+_OTHER: dict[Scheme, Scheme] = {"light": "dark", "dark": "light"}
 MOST_WEIGHT = 150_000
 NEEDS_CHROMIUM = (
     pytest.mark.skipif(EXECUTABLE is None, reason=MISSING),
@@ -52,6 +54,7 @@ class Person:
     """One person's browser window: what its console said, and which hosts it asked."""
 
     page: Page
+    scheme: Scheme = "light"
     complaints: list[str] = field(default_factory=list)
     hosts: set[str] = field(default_factory=set)
     weight: int = 0
@@ -63,11 +66,18 @@ class Person:
         self.page.wait_for_load_state("load")
 
     def axe(self) -> list[str]:
-        """What axe finds on the page that is shown."""
+        """Return what axe finds on the page that is shown, and of its contrast in the other color scheme, too."""
         self.page.evaluate(AXE_SCRIPT)
-        asked = json.dumps({"runOnly": _TAGS, "resultTypes": ["violations"]})
-        found = self.page.evaluate(f"axe.run({asked}).then(found => found.violations)")  # the rest is most of a second
+        found = self._violations(_TAGS)
+        for scheme in (_OTHER[self.scheme], self.scheme):
+            self.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # at once, without a transition
+            if scheme != self.scheme:
+                found += self._violations(["color-contrast"])
         return [f"{one['id']}: {[node['html'][:200] for node in one['nodes']]}" for one in found]
+
+    def _violations(self, rules: list[str]) -> list[Any]:
+        options = json.dumps({"runOnly": rules, "resultTypes": ["violations"]})  # the rest is most of a second
+        return list(self.page.evaluate(f"axe.run({options}).then(found => found.violations)"))
 
     def wider_than_window(self) -> bool:
         """Whether the page itself, not a part of it, has to be scrolled sideways."""
@@ -75,7 +85,7 @@ class Person:
 
 
 @contextmanager
-def person(browser: Browser, url: str, width: str = "desk", scheme: str = "light", **more: Any) -> Iterator[Person]:
+def person(browser: Browser, url: str, width: str = "desk", scheme: Scheme = "light", **more: Any) -> Iterator[Person]:
     """A window of some width on the service at ``url``."""
     context: BrowserContext = browser.new_context(
         base_url=url,
@@ -83,7 +93,7 @@ def person(browser: Browser, url: str, width: str = "desk", scheme: str = "light
         color_scheme=scheme,
         **more,
     )
-    opened = Person(context.new_page())
+    opened = Person(context.new_page(), scheme)
     opened.page.on("console", lambda told: opened.complaints.append(told.text) if told.type != "log" else None)
     opened.page.on("pageerror", lambda error: opened.complaints.append(str(error)))
     opened.page.on("request", lambda asked: opened.hosts.add(urlsplit(asked.url).netloc))
@@ -107,7 +117,8 @@ def faults_of(browser: Browser, url: str, path: str) -> list[str]:
         if window.weight >= MOST_WEIGHT:
             found.append(f"it weighs {window.weight} bytes")
         window.page.set_viewport_size({"width": WIDTHS["phone"], "height": 900})
-        window.page.emulate_media(color_scheme="dark", reduced_motion="reduce")  # at once, without a transition
+        window.scheme = "dark"
+        window.page.emulate_media(color_scheme=window.scheme)
         window.open(path)  # the current tab is scrolled into sight where a page begins
         found += _faults_shown(window, "phone")
         found += [one for one in window.complaints if "404" not in one]

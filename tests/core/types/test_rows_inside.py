@@ -42,6 +42,11 @@ def test_many_rows_of_fields_that_are_left_out_are_refused(
     assert refused.value.fix
 
 
+def test_the_bound_is_64_mib() -> None:
+    with pytest.raises(ValueFault, match="left out"):
+        parse_type(f"ARRAY<{LONG}>").decoder([{}] * (2**26 // 263 + 1))
+
+
 def test_as_many_as_fit_are_taken() -> None:
     assert len(parse_type(f"ARRAY<{WIDE}>").decoder([{}] * 1000)) == 1000
     assert len(parse_type("ARRAY<ROW<a INT>>").decoder([{}] * 300_000)) == 300_000
