@@ -2,63 +2,146 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Final
+from collections.abc import Mapping
+from typing import Annotated, Final, NamedTuple
 
 import typer
 
 from app import __version__
 
-# A test compares them with the commands' own.
-SUMMARIES: Final[Mapping[str, str]] = {
-    "serve": ("Serve the API, with a merge worker and, unless configured otherwise, embedded Spark and SQLite."),
-    "worker": "Run merges only, with any number of other workers and servers on one PostgreSQL catalog.",
-    "migrate": "Create or upgrade the catalog database.",
-    "verify": (
-        "Check the catalog, read every file that it names, list what is damaged or missing; status 1 if anything is."
+
+class Command(NamedTuple):
+    """A word of the command line."""
+
+    module: str  # of ``app.cli``: what has the command in its ``commands``
+    summary: str
+
+
+# The one list of commands; a test compares the summaries with the commands' own.
+COMMANDS: Final[Mapping[str, Command]] = {
+    "serve": Command(
+        "service",
+        "Serve the API, with a merge worker and, unless configured otherwise, embedded Spark and SQLite.",
     ),
-    "backup": ("Back up catalog and files while the service runs; what an earlier backup has is not copied again."),
-    "restore": "Put a backup back, into a data folder (or database and warehouse) that holds nothing yet.",
-    "check-spark": (
-        "Merge and compact a small table on the Spark that is configured: status 1 and what is missing, if anything is."
+    "worker": Command(
+        "service",
+        "Run merges only, with any number of other workers and servers on one PostgreSQL catalog.",
     ),
-    "token": "API tokens: made, listed, revoked.",
-    "load": (
+    "migrate": Command(
+        "catalog",
+        "Create or upgrade the catalog database.",
+    ),
+    "verify": Command(
+        "damage",
+        "Check the catalog, read every file that it names, list what is damaged or missing; status 1 if anything is.",
+    ),
+    "backup": Command(
+        "backups",
+        "Back up catalog and files while the service runs; what an earlier backup has is not copied again.",
+    ),
+    "restore": Command(
+        "backups",
+        "Put a backup back, into a data folder (or database and warehouse) that holds nothing yet.",
+    ),
+    "check-spark": Command(
+        "spark",
+        "Merge and compact a small table on the Spark that is configured: status 1 and what is missing, "
+        "if anything is.",
+    ),
+    "token": Command(
+        "tokens",
+        "API tokens: made, listed, revoked.",
+    ),
+    "load": Command(
+        "client.commands.loads",
         "Post the records of files, in their order. Run the same command again after a break: what was "
-        "posted is known by its content, and counts once."
+        "posted is known by its content, and counts once.",
     ),
-    "get": "Show the row of a key.",
-    "put": "Post one record: the columns that it names, folded by the table's rules.",
-    "delete": "Post a -D record for the row of a key.",
-    "explain": (
-        "Say why a row shows what it shows: its records, what each did to each column, where each value came from."
+    "get": Command(
+        "client.commands.rows",
+        "Show the row of a key.",
     ),
-    "simulate": "Fold records without storing them: each row before and after, and what every record did.",
-    "forget": "Take keys out of rows, snapshots, history and changelogs, for good.",
-    "forgettings": "List what was forgotten of a table and what is to be, newest first.",
-    "scan": "Write the rows of a table, all of one moment.",
-    "count": "Count the rows of a table.",
-    "export": (
-        "Write the rows of a table to a file, all of one moment. Run the same command again after a break: it goes on."
+    "put": Command(
+        "client.commands.rows",
+        "Post one record: the columns that it names, folded by the table's rules.",
     ),
-    "sql": (
-        "Query tables with DuckDB, on this machine: each table is read once, whole, as it is now. Nothing is written."
+    "delete": Command(
+        "client.commands.rows",
+        "Post a -D record for the row of a key.",
     ),
-    "snapshots": "List the snapshots of a table, newest first.",
-    "rollback": (
-        "Show what going back to a snapshot changes, ask, and go back. The snapshots between stay: it can be undone."
+    "explain": Command(
+        "client.commands.explain",
+        "Say why a row shows what it shows: its records, what each did to each column, where each value came from.",
     ),
-    "merge": "Merge what is staged now, instead of when it is due.",
-    "compact": "Combine the runs of a table.",
-    "status": ("Say whether the service is ready (status 6 if not), or what a table holds, keeps and waits for."),
-    "tail": (
+    "simulate": Command(
+        "client.commands.explain",
+        "Fold records without storing them: each row before and after, and what every record did.",
+    ),
+    "forget": Command(
+        "client.commands.forget",
+        "Take keys out of rows, snapshots, history and changelogs, for good.",
+    ),
+    "forgettings": Command(
+        "client.commands.forget",
+        "List what was forgotten of a table and what is to be, newest first.",
+    ),
+    "scan": Command(
+        "client.commands.scans",
+        "Write the rows of a table, all of one moment.",
+    ),
+    "count": Command(
+        "client.commands.scans",
+        "Count the rows of a table.",
+    ),
+    "export": Command(
+        "client.commands.exports",
+        "Write the rows of a table to a file, all of one moment. Run the same command again after a break: it goes on.",
+    ),
+    "sql": Command(
+        "client.commands.queries",
+        "Query tables with DuckDB, on this machine: each table is read once, whole, as it is now. Nothing is written.",
+    ),
+    "snapshots": Command(
+        "client.commands.snapshots",
+        "List the snapshots of a table, newest first.",
+    ),
+    "rollback": Command(
+        "client.commands.snapshots",
+        "Show what going back to a snapshot changes, ask, and go back. The snapshots between stay: it can be undone.",
+    ),
+    "merge": Command(
+        "client.commands.tasks",
+        "Merge what is staged now, instead of when it is due.",
+    ),
+    "compact": Command(
+        "client.commands.tasks",
+        "Combine the runs of a table.",
+    ),
+    "status": Command(
+        "client.commands.status",
+        "Say whether the service is ready (status 6 if not), or what a table holds, keeps and waits for.",
+    ),
+    "tail": Command(
+        "client.commands.changelog",
         "Write the changes of a table as they are merged, a line of JSON each. A connection that breaks "
-        "is made again, and nothing is missing or twice."
+        "is made again, and nothing is missing or twice.",
     ),
-    "open": "Open the console in a browser: its home, the page of a table, or of a row.",
-    "database": "Databases of a service: made, listed, dropped.",
-    "table": "Tables of a service: made of SQL, shown, explained, dropped.",
-    "tag": "Tags of a table: names that keep a snapshot.",
+    "open": Command(
+        "client.commands.pages",
+        "Open the console in a browser: its home, the page of a table, or of a row.",
+    ),
+    "database": Command(
+        "client.commands.databases",
+        "Databases of a service: made, listed, dropped.",
+    ),
+    "table": Command(
+        "client.commands.tables",
+        "Tables of a service: made of SQL, shown, explained, dropped.",
+    ),
+    "tag": Command(
+        "client.commands.snapshots",
+        "Tags of a table: names that keep a snapshot.",
+    ),
 }
 
 
@@ -76,16 +159,11 @@ def options(
     """Primary-key tables assembled from partial, late, repeated and out-of-order updates."""
 
 
-def suffices(words: Sequence[str]) -> bool:
-    """Return whether a command line names no command."""
-    return all(word in ("--help", "--version") for word in words)
-
-
 def run() -> None:
-    """Say what the command line asks for."""
+    """Carry out a command line that names no command: help, the version, or that there is no such command."""
     shown = typer.Typer(no_args_is_help=True, callback=options)
-    for name, summary in SUMMARIES.items():
-        shown.command(name, help=summary)(_nothing)
+    for name, command in COMMANDS.items():
+        shown.command(name, help=command.summary)(_nothing)
     shown(prog_name="keyfold")
 
 

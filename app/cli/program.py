@@ -1,47 +1,46 @@
-"""The program ``keyfold``: its commands, and how it ends."""
+"""The program ``keyfold``: its commands, and how those of operators end."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
-from typing import Final
 
 import typer
 from pydantic import ValidationError
 
-from app.cli.client import program as client
-from app.cli.client.endings import settings_faults
-from app.cli.overview import options
+from app.cli.client.endings import Failure, end, settings_faults
+from app.cli.overview import COMMANDS, options
 from app.core.errors import KeyfoldError
 
-# Which module of this package has the commands of operators. Loading one takes up to a second: most need no other.
-MODULES: Final[Mapping[str, str]] = {
-    "serve": "service",
-    "worker": "service",
-    "migrate": "catalog",
-    "verify": "damage",
-    "backup": "backups",
-    "restore": "backups",
-    "check-spark": "spark",
-    "token": "tokens",
-}
+_CLIENT = "client."
 
 
 def program_for(words: Sequence[str]) -> typer.Typer:
-    """Return the program as far as a command line needs it: all of it where that names no command of operators."""
-    needed = MODULES.get(words[0]) if words else None
+    """Return the program as far as a command line needs it: with all commands where that names none."""
+    named = COMMANDS.get(words[0]) if words else None
     program = typer.Typer(no_args_is_help=True, callback=options)
-    for name in dict.fromkeys(MODULES.values()):
-        if needed in (None, name):
-            program.add_typer(import_module(f"app.cli.{name}").commands)
-    program.add_typer(client.commands)
+    for module in [named.module] if named else dict.fromkeys(command.module for command in COMMANDS.values()):
+        program.add_typer(import_module(f"app.cli.{module}").commands)
     return program
 
 
-def run(program: typer.Typer) -> None:
-    """Carry out the command line. What the caller must know is one line, not a traceback."""
+def command_of(words: Sequence[str]) -> Callable[[], None]:
+    """Return what carries out a command line that names a command, with all loaded that it needs."""
+    if COMMANDS[words[0]].module.startswith(_CLIENT):
+        carry_out = import_module("app.cli.client.failures").carry_out
+    else:
+        import_module("app.cli.memory").keep_memory_flat()
+        carry_out = _carry_out
+    return partial(carry_out, program_for(words))
+
+
+def _carry_out(program: typer.Typer) -> None:
+    """What the caller must know is one line, not a traceback."""
     try:
-        client.carry_out(program)
+        program(prog_name="keyfold")
+    except Failure as failure:  # of a service elsewhere
+        end(failure)
     except KeyfoldError as error:
         typer.echo(f"keyfold: {error.message}", err=True)
         raise SystemExit(1) from error

@@ -19,7 +19,7 @@ import pytest
 import typer
 
 from app.cli.client.endings import Exit
-from app.cli.client.program import commands
+from app.cli.program import program_for
 from tests.answering import answering, told
 from tests.cli.terminal import COMMAND, DATABASE, SUMS, Terminal
 from tests.service import Service
@@ -207,9 +207,8 @@ def commands_of(group: Any) -> Iterator[Any]:
 
 
 def test_no_option_takes_a_token_for_every_user_sees_the_arguments_of_a_process() -> None:
-    options = {
-        name for command in commands_of(typer.main.get_command(commands)) for one in command.params for name in one.opts
-    }
+    whole = typer.main.get_command(program_for([]))
+    options = {name for command in commands_of(whole) for one in command.params for name in one.opts}
     assert "--token-file" in options
     assert "--token" not in options
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from enum import IntEnum
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
-from keyfold_client import KeyfoldError, Misuse, Refused, Unreachable
+from app.cli.client.shown import as_line, report
 
 
 class Exit(IntEnum):
@@ -51,17 +52,6 @@ class Failure(Exception):
         self.payload = payload if payload is not None else {"message": " ".join(lines)}
 
 
-def failure_of(error: KeyfoldError) -> Failure:
-    """How a command ends that met ``error``."""
-    if isinstance(error, Refused):
-        return Failure(exit_of(error.status), *error.lines, payload=error.problem)
-    if isinstance(error, Unreachable):
-        fix = "is it running (keyfold serve), and is --url or KEYFOLD_URL right?"
-        return Failure(Exit.UNREACHABLE, f"{error.what}; {fix}")
-    message = str(error).replace("is the URL right?", "is --url or KEYFOLD_URL right?")
-    return Failure(Exit.USAGE if isinstance(error, Misuse) else Exit.REFUSED, message)
-
-
 def usage(*lines: str) -> Failure:
     """The end of a command that cannot be understood."""
     return Failure(Exit.USAGE, *lines)
@@ -72,3 +62,14 @@ def settings_faults(error: ValidationError) -> list[str]:
     faults = error.errors(include_url=False, include_input=False)
     names = [".".join(str(part) for part in fault["loc"]).removeprefix("KEYFOLD_").upper() for fault in faults]
     return [f"KEYFOLD_{name}: {fault['msg']}" for name, fault in zip(names, faults, strict=True)]
+
+
+def end(failure: Failure) -> NoReturn:
+    """Report the failure, and end."""
+    if "--json" in sys.argv:
+        report(as_line(failure.payload))
+    else:
+        first, *others = failure.lines
+        for line in (f"keyfold: {first}", *others):
+            report(line)
+    raise SystemExit(failure.end) from failure

@@ -8,7 +8,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from app import __version__
-from app.cli.client.endings import failure_of, usage
+from app.cli.client.endings import usage
+from app.cli.client.failures import failure_of
 from app.cli.client.settings import client_settings
 from app.cli.client.shown import report
 from keyfold_client import KeyfoldError, Misuse

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from app.cli.client.failures import failure_of
 from app.cli.client.service import Service
 from app.cli.client.shown import moment, report, say, say_json, say_table
+from keyfold_client import KeyfoldError
 
 _TOKENS = "/v1/tokens"
 
 
+@contextmanager
+def _service(url: str, token_file: Path | None) -> Iterator[Service]:
+    """Raise ``Failure``."""
+    try:
+        with Service.at(url, token_file) as service:
+            yield service
+    except KeyfoldError as error:
+        raise failure_of(error) from error
+
+
 def make(url: str, token_file: Path | None, wish: Mapping[str, Any]) -> None:
     """Make a token; it is shown only now."""
-    with Service.at(url, token_file) as service:
+    with _service(url, token_file) as service:
         say(service.json("POST", _TOKENS, json=dict(wish))["token"])
 
 
 def listed(url: str, token_file: Path | None) -> list[Mapping[str, Any]]:
     """Return the tokens by name, each as the API answers it."""
-    with Service.at(url, token_file) as service:
+    with _service(url, token_file) as service:
         return list(service.listed(_TOKENS, "tokens"))
 
 
@@ -40,6 +53,6 @@ def _line(token: Mapping[str, Any]) -> tuple[object, ...]:
 
 def revoke(url: str, token_file: Path | None, name: str) -> None:
     """Take a token back."""
-    with Service.at(url, token_file) as service:
+    with _service(url, token_file) as service:
         service.ask("DELETE", f"{_TOKENS}/{quote(name, safe='')}")
     report(f"token {name} is revoked")

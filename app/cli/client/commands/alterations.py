@@ -6,10 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.client.commands.tables import TableName
 from app.cli.client.endings import usage
 from app.cli.client.service import Service, named, path_of
-from app.cli.client.settings import AsJson, TokenFile, Url
+from app.cli.client.settings import AsJson, TableName, TokenFile, Url
 from app.cli.client.shown import many, report, say_json
 from keyfold_client.names import QUOTED, leading_names
 from keyfold_client.sync.table import Table

@@ -6,9 +6,8 @@ from typing import Annotated, Final
 
 import typer
 
-from app.cli.client.commands.tables import TableName
 from app.cli.client.service import Service, named
-from app.cli.client.settings import TokenFile, Url
+from app.cli.client.settings import TableName, TokenFile, Url
 from app.cli.client.shown import say
 from keyfold_client import Table
 

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.client.commands.rows import Keys
-from app.cli.client.commands.tables import TableName, read_text
+from app.cli.client.commands.tables import read_text
 from app.cli.client.endings import usage
 from app.cli.client.service import CATALOG, Service, path_of
-from app.cli.client.settings import AsJson, TokenFile, Url
+from app.cli.client.settings import AsJson, TableName, TokenFile, Url
 from app.cli.client.shown import moment, plain, say, say_table
 
 commands = typer.Typer()

@@ -18,10 +18,10 @@ from rich.console import Console
 from rich.progress import Progress
 
 from app.cli.client.commands.scans import PAGE_ROWS, Filters, Merged, Params, Version, asked_params
-from app.cli.client.commands.tables import TableName
-from app.cli.client.endings import Failure, failure_of, usage
+from app.cli.client.endings import Failure, usage
+from app.cli.client.failures import failure_of
 from app.cli.client.service import Service, path_of
-from app.cli.client.settings import TokenFile, Url
+from app.cli.client.settings import TableName, TokenFile, Url
 from app.cli.client.shown import report
 from app.core.quantities import sized
 from keyfold_client import Refused

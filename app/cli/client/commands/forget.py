@@ -13,11 +13,10 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.client.commands.tables import TableName
 from app.cli.client.commands.tasks import LOOK_SECONDS
 from app.cli.client.endings import Exit, Failure, usage
 from app.cli.client.service import Service, path_of
-from app.cli.client.settings import AsJson, TokenFile, Url
+from app.cli.client.settings import AsJson, TableName, TokenFile, Url
 from app.cli.client.shown import report, say, say_json
 
 commands = typer.Typer()

@@ -17,11 +17,10 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from app.cli.client.commands.tables import TableName
 from app.cli.client.endings import Exit, Failure, exit_of, usage
 from app.cli.client.pieces import Piece, text_pieces
 from app.cli.client.service import Service, path_of
-from app.cli.client.settings import AsJson, TokenFile, Url
+from app.cli.client.settings import AsJson, TableName, TokenFile, Url
 from app.cli.client.shown import many, report, say_json
 from keyfold_client import Refused
 from keyfold_client.errors import MOST_FAULTS

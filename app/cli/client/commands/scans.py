@@ -10,10 +10,9 @@ from typing import Annotated, Final
 
 import typer
 
-from app.cli.client.commands.tables import TableName
 from app.cli.client.endings import usage
 from app.cli.client.service import Service, path_of
-from app.cli.client.settings import AsJson, TokenFile, Url
+from app.cli.client.settings import AsJson, TableName, TokenFile, Url
 from app.cli.client.shown import many, report, say, say_json, say_table
 
 commands = typer.Typer()

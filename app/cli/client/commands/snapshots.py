@@ -7,14 +7,14 @@ from urllib.parse import quote
 
 import typer
 
-from app.cli.client.commands.tables import TableName
 from app.cli.client.endings import Exit, Failure
 from app.cli.client.service import Service, path_of
-from app.cli.client.settings import AsJson, TokenFile, Url
+from app.cli.client.settings import AsJson, TableName, TokenFile, Url
 from app.cli.client.shown import moment, report, say_json, say_table
 
 commands = typer.Typer()
-tags = typer.Typer(help="Tags of a table: names that keep a snapshot.", no_args_is_help=True)
+tags = typer.Typer(name="tag", help="Tags of a table: names that keep a snapshot.", no_args_is_help=True)
+commands.add_typer(tags)
 TagName = Annotated[str, typer.Argument(metavar="NAME", help="of the tag")]
 _COLUMNS = ("snapshot", "made by", "committed", "rows", "bytes", "tags")
 

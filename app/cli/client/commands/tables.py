@@ -10,15 +10,19 @@ from urllib.parse import quote
 
 import typer
 
+from app.cli.client.commands import alterations
 from app.cli.client.endings import Exit, Failure, usage
 from app.cli.client.service import CATALOG, Service, path_of
-from app.cli.client.settings import AsJson, TokenFile, Url
+from app.cli.client.settings import AsJson, TableName, TokenFile, Url
 from app.cli.client.shown import moment, report, say, say_json, say_pairs, say_table
 from app.core.access import pattern_of
 from app.core.types.dialects import Dialect
 
-commands = typer.Typer(help="Tables of a service: made of SQL, shown, explained, dropped.", no_args_is_help=True)
-TableName = Annotated[str, typer.Argument(metavar="DATABASE.TABLE", help="names that are not plain in backticks")]
+commands = typer.Typer(
+    name="table", help="Tables of a service: made of SQL, shown, explained, dropped.", no_args_is_help=True
+)
+commands.command("alter")(alterations.alter)
+commands.command("copy")(alterations.copy)
 
 
 def read_text(file: Path) -> str:

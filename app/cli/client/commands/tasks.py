@@ -10,10 +10,9 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from app.cli.client.commands.tables import TableName
 from app.cli.client.endings import Exit, Failure
 from app.cli.client.service import Service, path_of
-from app.cli.client.settings import AsJson, TokenFile, Url
+from app.cli.client.settings import AsJson, TableName, TokenFile, Url
 from app.cli.client.shown import report, say_json
 
 commands = typer.Typer()

@@ -1,0 +1,37 @@
+"""What a failure of the client means for a command that asks a service, and how the command ends then."""
+
+from __future__ import annotations
+
+import typer
+from pydantic import ValidationError
+
+from app.cli.client.endings import Exit, Failure, end, exit_of, settings_faults
+from app.cli.client.shown import report
+from keyfold_client import KeyfoldError, Misuse, Refused, Unreachable
+
+
+def failure_of(error: KeyfoldError) -> Failure:
+    """How a command ends that met ``error``."""
+    if isinstance(error, Refused):
+        return Failure(exit_of(error.status), *error.lines, payload=error.problem)
+    if isinstance(error, Unreachable):
+        fix = "is it running (keyfold serve), and is --url or KEYFOLD_URL right?"
+        return Failure(Exit.UNREACHABLE, f"{error.what}; {fix}")
+    message = str(error).replace("is the URL right?", "is --url or KEYFOLD_URL right?")
+    return Failure(Exit.USAGE if isinstance(error, Misuse) else Exit.REFUSED, message)
+
+
+def carry_out(program: typer.Typer) -> None:
+    """Carry out the command line. What went wrong with the service is reported in lines, with ``--json`` in JSON, on
+    standard error, and by the exit status: an ``Exit``.
+    """
+    try:
+        program(prog_name="keyfold")
+    except Failure as failure:
+        end(failure)
+    except KeyfoldError as error:
+        end(failure_of(error))
+    except ValidationError as error:  # of the settings, the only thing that is read so
+        for line in settings_faults(error):
+            report(f"keyfold: {line}")
+        raise SystemExit(Exit.USAGE) from error
