@@ -16,14 +16,13 @@ from app.api.document.docs_page import install_docs
 from app.api.document.document import ABOUT, install_document
 from app.api.middleware.audit import Audited
 from app.api.middleware.auth import Gate
-from app.api.middleware.checks import OnlyChecked
 from app.api.middleware.compressed import Compressed
 from app.api.middleware.conditions import Revalidated
 from app.api.middleware.digested import Digested
 from app.api.middleware.limits import BodyLimit
 from app.api.middleware.observed import Observed, operations_of
 from app.api.middleware.permits import Permits
-from app.api.middleware.routing import find_routes_by_path
+from app.api.middleware.routing import add_routes, find_routes_by_path
 from app.api.middleware.signed import SignedRequests
 from app.api.routes.batches import batches, batches_of_tables, forgettings, row_changes, set_aside_events
 from app.api.routes.explaining import explain, lateness, simulations
@@ -80,35 +79,42 @@ SCRAPE_SECONDS = 1.0  # how old what a scrape says of catalog and disk may be
 PATIENCE_SECONDS = 2.0  # how long the caller waits for either
 _MIB = 2**20
 
-ROUTERS = (
-    catalog_config,
-    databases,
-    tables,
-    ddl,
-    table_document,
-    batches,
-    batches_of_tables,
-    set_aside_events,
-    merges,
-    compactions,
-    partitions,
-    row_changes,
-    explain,  # before rows: its paths end in what a key may end in
-    forgettings,
-    rows,
-    scans,
-    snapshots,
-    comparisons,
-    files,
-    publications,
-    damage,
-    tags,
-    stats,
-    lateness,
-    changelog,
-    rules,
-    simulations,
-    tokens,
+ROUTERS = tuple(
+    module.router
+    for module in (
+        catalog_config,
+        databases,
+        tables,
+        ddl,
+        table_document,
+        batches,
+        batches_of_tables,
+        set_aside_events,
+        merges,
+        compactions,
+        partitions,
+        row_changes,
+        explain,  # before rows: its paths end in what a key may end in
+        forgettings,
+        rows,
+        scans,
+        snapshots,
+        comparisons,
+        files,
+        publications,
+        damage,
+        tags,
+        stats,
+        lateness,
+        changelog,
+        rules,
+        simulations,
+        tokens,
+        health,
+        metrics,
+        signing_in,
+        iceberg,
+    )
 )
 
 
@@ -134,18 +140,14 @@ def create_app(settings: Settings | None = None, processes: Sequence[str] | None
         lifespan=lifespan,
         # It makes the spans of requests where OpenTelemetry is set up; metrics and logs are our own.
         telemetry={"metrics": False, "logs": False, "auto_configure": False, "operation_spans": False},
-        # Paimon's clients send JSON without a Content-Type.
-        strict_content_type=False,
         separate_input_output_schemas=False,
         # A page of our own, without what a CDN would bring.
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        dependencies=[OnlyChecked],
     )
     install_problems(app)
-    for module in (*ROUTERS, health, metrics, signing_in, iceberg):
-        app.include_router(module.router)
+    add_routes(app, ROUTERS)
     install_document(app)
     install_docs(app)
     if chosen.console:
@@ -153,7 +155,7 @@ def create_app(settings: Settings | None = None, processes: Sequence[str] | None
     app.state.metrics = Metrics(operations_of(app), (*(processes or (SERVICE,)), SPARK))
     app.state.hour = Hour(app.state.metrics)
     accept_trailing_slashes(app)
-    find_routes_by_path(app)
+    find_routes_by_path(app, ROUTERS)
     app.add_middleware(Revalidated)
     app.add_middleware(HeadAsGet)
     app.add_middleware(BodyLimit, settings=chosen)

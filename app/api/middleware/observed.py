@@ -12,7 +12,6 @@ from itertools import count
 from typing import Final
 
 from fastapi import FastAPI
-from fastapi.routing import iter_route_contexts
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -105,5 +104,5 @@ def operation_of(scope: Scope) -> str:
 
 def operations_of(app: FastAPI) -> list[str]:
     """Return the operation ids of all routes."""
-    found = (getattr(route, "operation_id", None) for route in iter_route_contexts(app.routes))
+    found = (getattr(route, "operation_id", None) for route in app.routes)
     return [one for one in found if one is not None]

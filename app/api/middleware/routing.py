@@ -1,33 +1,47 @@
-"""Routes found by their path: a request is matched by the routes of one module, not by those of all before it, which
-took more than half of the time of a small answer.
+"""The routers, and how a request finds its route: it is matched by the routes of one module, not by those of all before
+it, which took more than half of the time of a small answer.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from fastapi import APIRouter, FastAPI
-from fastapi.routing import iter_route_contexts
 from starlette._utils import get_route_path
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
+from app.api.middleware.checks import OnlyChecked
+
+# What all routes share is a router's, for then FastAPI builds them once: what is an application's makes it build each
+# again for every application. Paimon's clients send JSON without a Content-Type.
+Router: Final = partial(APIRouter, dependencies=[OnlyChecked], strict_content_type=False)
 _NAMED_GROUP: Final = re.compile(r"\(\?P<\w+>")
 
 
-def find_routes_by_path(app: FastAPI) -> None:
-    """Let a request go to the included router that alone has its path; where several or none have it, to all as before.
-    Routes that are added later are not found.
+def add_routes(app: FastAPI, routers: Iterable[APIRouter]) -> None:
+    """Let ``app`` answer the routes."""
+    for router in routers:
+        app.router.routes.extend(router.routes)
+
+
+def find_routes_by_path(app: FastAPI, routers: Iterable[APIRouter]) -> None:
+    """Let a request go to the router that alone has its path; where several or none have it, to all as before. Routes
+    that are added later are not found.
     """
     every = app.router.app
-    routers = [(_paths_of(route), _alone(app, route)) for route in app.router.routes]
+    grouped = [router.routes for router in routers]
+    others = [[route] for route in app.routes if all(route not in routes for routes in grouped)]
+    alone = [(_paths_of(routes), _alone(app, routes)) for routes in (*grouped, *others)]
 
     async def by_path(scope: Scope, receive: Receive, send: Send) -> None:
         found = []
         if scope["type"] == "http":
             path = get_route_path(scope)
-            found = [router for paths, router in routers if paths.match(path)]
+            found = [router for paths, router in alone if paths.match(path)]
         if len(found) == 1:
             scope["router"] = app.router
             await found[0].app(scope, receive, send)
@@ -37,13 +51,12 @@ def find_routes_by_path(app: FastAPI) -> None:
     app.router.middleware_stack = by_path
 
 
-def _paths_of(route: BaseRoute) -> re.Pattern[str]:
-    """Return what matches the paths of a route, or of an included router."""
-    patterns = [one.path_regex.pattern for one in iter_route_contexts([route])]
+def _paths_of(routes: Sequence[BaseRoute]) -> re.Pattern[str]:
+    patterns: list[str] = [route.path_regex.pattern for route in routes]  # type: ignore[attr-defined]  # all have one
     return re.compile("|".join(_NAMED_GROUP.sub("(?:", pattern) for pattern in patterns))
 
 
-def _alone(app: FastAPI, route: BaseRoute) -> APIRouter:
+def _alone(app: FastAPI, routes: Sequence[BaseRoute]) -> APIRouter:
     router = APIRouter(redirect_slashes=False, default=app.router.default)
-    router.routes.append(route)
+    router.routes.extend(routes)
     return router

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from fastapi import Request
-from fastapi.routing import iter_route_contexts
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 def allowed_methods(request: Request) -> list[str]:
     """Return every method that some route has for the request's path, in alphabetical order."""
-    every = iter_route_contexts(request.app.routes)
-    routes = [route for route in every if route.matches(request.scope)[0] is not Match.NONE]
+    routes = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
     found = {method for route in routes for method in route.methods or ()}
     return sorted(found | {"HEAD"} if "GET" in found else found)
 

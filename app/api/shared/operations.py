@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fastapi.routing import APIRoute, iter_route_contexts
+from fastapi.routing import APIRoute
 from starlette.types import Scope
 
 from app.api.shared.needs import NEEDS, Need
@@ -40,9 +40,10 @@ class Operations:
     def __init__(self, routes: Iterable[Any]) -> None:
         """Raise ``LookupError`` for a route whose operation is not in ``NEEDS``."""
         self._of: dict[str, list[Operation]] = {}
-        for route in iter_route_contexts([*routes]):
-            if isinstance(route.original_route, APIRoute):
-                operation = Operation(route.operation_id, _need_of(route.operation_id), route.path_regex)
+        for route in routes:
+            if isinstance(route, APIRoute):
+                name = str(route.operation_id)
+                operation = Operation(name, _need_of(name), route.path_regex)
                 for method in route.methods or ():
                     self._of.setdefault(method, []).append(operation)
 

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from starlette.routing import Match
 from starlette.types import Scope
 
-from app.api.middleware.routing import find_routes_by_path
+from app.api.middleware.routing import add_routes, find_routes_by_path
 from app.api.shared.slashes import accept_trailing_slashes, register_convertors
 
 
@@ -37,20 +37,19 @@ def answering(name: str) -> Callable[[Request], Any]:
 def client() -> TestClient:
     register_convertors()
     app = FastAPI(redirect_slashes=False)
-    for number in range(5):
-        router = APIRouter(prefix=f"/r{number}/{{table}}", route_class=CountedRoute)
+    routers = [APIRouter(prefix=f"/r{number}/{{table}}", route_class=CountedRoute) for number in range(5)]
+    for number, router in enumerate(routers):
         for place in range(5):
             router.add_api_route(f"/{place}", answering(f"{number}/{place}"), methods=["GET"])
-        app.include_router(router)
     rows = APIRouter(prefix="/t/{table}")
     rows.add_api_route("/rows/{key:key}", answering("row"), methods=["GET"])
-    app.include_router(rows)
     explained = APIRouter(prefix="/t/{table}")
     explained.add_api_route("/rows/{key:key}:explain", answering("explained"), methods=["POST"])
     explained.add_api_route("/last", answering("last"), name="last")
-    app.include_router(explained)
+    routers += [rows, explained]
+    add_routes(app, routers)
     accept_trailing_slashes(app)
-    find_routes_by_path(app)
+    find_routes_by_path(app, routers)
     return TestClient(app, "http://localhost")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import Field
 
@@ -17,6 +17,7 @@ from app.api.document.components import headers
 from app.api.document.payloads import described_as
 from app.api.middleware.audit import NotesDep
 from app.api.middleware.limits import SpooledBody
+from app.api.middleware.routing import Router
 from app.api.middleware.signed import SIGNED_ID
 from app.api.routes.batches.patience import stored
 from app.api.routes.tables.schema_changes import SchemaChange
@@ -52,7 +53,7 @@ from app.services.shared.unavailable import UNAVAILABLE
 
 logger = logging.getLogger(__name__)
 register_convertors()
-router = APIRouter(prefix=f"{TABLE_PATH}/batches", tags=["batches"], responses=PROBLEM_RESPONSES)
+router = Router(prefix=f"{TABLE_PATH}/batches", tags=["batches"], responses=PROBLEM_RESPONSES)
 MAX_WAIT_SECONDS = 60.0
 LOOK_AGAIN_SECONDS = "1"  # what a 202 says in Retry-After: when to ask what became of it
 REPLAYED_HEADER = "Idempotency-Replayed"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 from pydantic import Field
 
 from app.api.document.components import headers
+from app.api.middleware.routing import Router
 from app.api.routes.batches.batches import (
     REPLAYED_HEADER,
     Batch,
@@ -26,7 +27,7 @@ from app.http.uploads import stage_tables
 from app.services.batches.batches_of_tables import UnknownTables, UploadOfTables
 from app.services.bodies.formats import CLOUDEVENTS, CLOUDEVENTS_BATCH, FORMATS, JSON, NDJSON
 
-router = APIRouter(prefix=TABLES_BATCHES_PATH, tags=["batches"], responses=PROBLEM_RESPONSES)
+router = Router(prefix=TABLES_BATCHES_PATH, tags=["batches"], responses=PROBLEM_RESPONSES)
 
 
 class BatchOfTable(Batch):

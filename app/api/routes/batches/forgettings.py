@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import Field
 
 from app.api.document.components import Key, headers
 from app.api.middleware.audit import NotesDep
+from app.api.middleware.routing import Router
 from app.api.routes.batches.batches import LOOK_AGAIN_SECONDS
 from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken, OwnBody
 from app.api.shared.deps import GrantDep, Reading, ReadTable, Writing, WrittenTable
@@ -21,7 +22,7 @@ from app.core.table.upkeep.forgetting import MOST_KEYS, ForgettingState, Remnant
 from app.services.upkeep import forgettings as service
 
 register_convertors()
-router = APIRouter(route_class=JsonRoute, prefix=TABLE_PATH, tags=["forgettings"], responses=PROBLEM_RESPONSES)
+router = Router(route_class=JsonRoute, prefix=TABLE_PATH, tags=["forgettings"], responses=PROBLEM_RESPONSES)
 
 
 class KeysToForget(OwnBody):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import Depends, Header, Query, Request, Response
 
 from app.api.document.components import schema as component
+from app.api.middleware.routing import Router
 from app.api.routes.batches.batches import ACCEPTED, Batch, IdempotencyKey, accepted, whole_body
 from app.api.shared.deps import GRANT, Parts, PartsDep, inline
 from app.api.shared.paths import TABLE_PATH, FullName
@@ -17,7 +18,7 @@ from app.services.batches.row_changes import RowChange, RowMethod
 from app.services.bodies.formats import JSON
 
 register_convertors()
-router = APIRouter(prefix=f"{TABLE_PATH}/rows", tags=["rows"], responses=PROBLEM_RESPONSES)
+router = Router(prefix=f"{TABLE_PATH}/rows", tags=["rows"], responses=PROBLEM_RESPONSES)
 
 Body = Annotated[bytes, Depends(whole_body)]
 Keys = Annotated[list[str], Query(alias="key", description="one value per primary-key column, in primary-key order")]

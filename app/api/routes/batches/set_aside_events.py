@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 from pydantic import Field
 
 from app.api.document.components import headers
 from app.api.middleware.audit import NotesDep
+from app.api.middleware.routing import Router
 from app.api.routes.batches.batches import Batch, IdempotencyKey, batch_answer
 from app.api.routes.batches.patience import stored
 from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken
@@ -28,7 +29,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
     202: {"headers": _HEADERS, "description": "durable"},
     **problems(409, 422),
 }
-router = APIRouter(prefix=TABLE_PATH, tags=["batches"], responses=PROBLEM_RESPONSES)
+router = Router(prefix=TABLE_PATH, tags=["batches"], responses=PROBLEM_RESPONSES)
 
 
 class FaultOfEvent(Answer):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from pydantic import Field
 
 from app.api.document.components import SPELLED, Key, Row, RowKind
+from app.api.middleware.routing import Router
 from app.api.routes.rows.rows import Keys
 from app.api.shared.answers import Answer, EpochMillis
 from app.api.shared.deps import PartsDep
@@ -19,7 +20,7 @@ from app.core.table.history import BatchState
 from app.services.explaining import explain as service
 from app.services.explaining.explained import StepKind
 
-router = APIRouter(prefix=TABLE_PATH, tags=["explanations"], responses=PROBLEM_RESPONSES)
+router = Router(prefix=TABLE_PATH, tags=["explanations"], responses=PROBLEM_RESPONSES)
 
 Columns = Annotated[
     list[str] | None, Query(alias="column", description="a column to explain; once for each, all without it")

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import Field
 
+from app.api.middleware.routing import Router
 from app.api.shared.answers import Answer, EpochMillis, From
 from app.api.shared.deps import Reading, ReadTable
 from app.api.shared.paths import TABLE_PATH
 from app.api.shared.problems import PROBLEM_RESPONSES
 from app.services.explaining.lateness import LateLane, LateSender, late_report, parsed_since
 
-router = APIRouter(prefix=TABLE_PATH, tags=["stats"], responses=PROBLEM_RESPONSES)
+router = Router(prefix=TABLE_PATH, tags=["stats"], responses=PROBLEM_RESPONSES)
 
 
 class LateStep(Answer):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import Depends, Response
 
 from app.api.document.components import SPELLED, Key, Row, RowKind, schema
+from app.api.middleware.routing import Router
 from app.api.routes.batches.batches import whole_body
 from app.api.shared.answers import Answer, From
 from app.api.shared.deps import BoundsDep, ImagesDep, Reading, ReadTable
@@ -15,7 +16,7 @@ from app.api.shared.preferences import SpellingDep
 from app.api.shared.problems import PROBLEM_RESPONSES
 from app.services.explaining.simulations import simulate_merge, simulate_rows
 
-router = APIRouter(tags=["simulations"], responses=PROBLEM_RESPONSES)
+router = Router(tags=["simulations"], responses=PROBLEM_RESPONSES)
 Body = Annotated[bytes, Depends(whole_body)]
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import Field
 
 from app.api.document.components import headers
+from app.api.middleware.routing import Router
 from app.api.routes.batches.batches import LOOK_AGAIN_SECONDS
 from app.api.routes.merging.merges import Merge
 from app.api.shared.answers import OwnBody
@@ -17,7 +18,7 @@ from app.api.shared.paths import TABLE_PATH, location
 from app.api.shared.problems import PROBLEM_RESPONSES
 from app.services.merging.compactions import ask_for_compaction
 
-router = APIRouter(route_class=JsonRoute, prefix=TABLE_PATH, tags=["merges"], responses=PROBLEM_RESPONSES)
+router = Router(route_class=JsonRoute, prefix=TABLE_PATH, tags=["merges"], responses=PROBLEM_RESPONSES)
 
 
 class CompactionWish(OwnBody):

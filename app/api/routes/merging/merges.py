@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from app.api.document.components import headers
+from app.api.middleware.routing import Router
 from app.api.routes.batches.batches import LOOK_AGAIN_SECONDS
 from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken
 from app.api.shared.deps import Reading, ReadTable, Writing, WrittenTable
@@ -18,7 +19,7 @@ from app.core.table.history import TaskKind, TaskState, TaskTrigger
 from app.services.merging.merges import ask_for_merge, list_merges
 
 register_convertors()
-router = APIRouter(prefix=f"{TABLE_PATH}/merges", tags=["merges"], responses=PROBLEM_RESPONSES)
+router = Router(prefix=f"{TABLE_PATH}/merges", tags=["merges"], responses=PROBLEM_RESPONSES)
 
 
 class Merge(Answer):

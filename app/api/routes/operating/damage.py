@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter
 from pydantic import Field
 
+from app.api.middleware.routing import Router
 from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken
 from app.api.shared.deps import Reading, ReadTable
 from app.api.shared.paging import WantedPage
@@ -15,7 +15,7 @@ from app.api.shared.problems import PROBLEM_RESPONSES
 from app.core.table.upkeep.damage import DamageReason, FileKind
 from app.services.shared import damage as service
 
-router = APIRouter(prefix=TABLE_PATH, tags=["health"], responses=PROBLEM_RESPONSES)
+router = Router(prefix=TABLE_PATH, tags=["health"], responses=PROBLEM_RESPONSES)
 
 
 class Damage(Answer):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from app.api.document.payloads import Health, Readiness
+from app.api.middleware.routing import Router
 from app.api.shared.deps import PartsDep
 
-router = APIRouter(tags=["health"])
+router = Router(tags=["health"])
 
 
 @router.get("/healthz", operation_id="getHealth")

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Header, Response
+from fastapi import Header, Response
 
 from app.api.middleware.auth import METRICS_PATH
+from app.api.middleware.routing import Router
 from app.api.shared.deps import PartsDep
 from app.telemetry.entries import Asked
 from app.telemetry.exposition import Reading, exposed
 
-router = APIRouter()
+router = Router()
 _NOT_IN_TIME: Final = (Reading(Asked.CATALOG_UP, (), 0.0),)
 
 

@@ -11,10 +11,11 @@ import binascii
 from typing import Annotated, Final
 from urllib.parse import parse_qs, unquote_plus
 
-from fastapi import APIRouter, Depends, Header, Request
+from fastapi import Depends, Header, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from app.api.middleware.routing import Router
 from app.api.routes.batches.batches import whole_body
 from app.api.shared.deps import PartsDep
 from app.core.access import EVERYBODY
@@ -25,7 +26,7 @@ from app.http.iceberg_clients import ICEBERG_TOKENS
 from app.http.parts import Parts
 from app.services.access.sessions import check_no_session
 
-router = APIRouter()
+router = Router()
 _LONGEST_MINUTES: Final = 525_600  # a year: later it asks again
 _DEFAULT_SECONDS: Final = 3600.0
 _NO_STORE: Final = {"Cache-Control": "no-store", "Pragma": "no-cache"}  # RFC 6749 §5.1

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Annotated
 
-from fastapi import APIRouter
 from pydantic import Field
 
+from app.api.middleware.routing import Router
 from app.api.routes.batches.batches import IgnoredColumn, ignored_columns
 from app.api.routes.snapshots.snapshots import LIVE_ROWS, STORED_ROWS
 from app.api.shared.answers import Answer, EpochMillis, From, epoch_millis
@@ -19,7 +19,7 @@ from app.core.table.history import Task
 from app.core.table.upkeep.overdue import OverdueReason
 from app.services.operating.stats import TableStats, image_progress, table_stats
 
-router = APIRouter(prefix=TABLE_PATH, tags=["stats"], responses=PROBLEM_RESPONSES)
+router = Router(prefix=TABLE_PATH, tags=["stats"], responses=PROBLEM_RESPONSES)
 
 
 class Staged(Answer):

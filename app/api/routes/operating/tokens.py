@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from pydantic import Field
 
 from app.api.document.payloads import Names
 from app.api.middleware.audit import NotesDep
+from app.api.middleware.routing import Router
 from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken, OwnBody
 from app.api.shared.deps import Reading, Writing
 from app.api.shared.json_bodies import JsonRoute
@@ -17,7 +18,7 @@ from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.core.access import Role
 from app.services.access.tokens import Wish, audit_members, list_tokens, make_token
 
-router = APIRouter(route_class=JsonRoute, prefix="/v1/tokens", tags=["tokens"], responses=PROBLEM_RESPONSES)
+router = Router(route_class=JsonRoute, prefix="/v1/tokens", tags=["tokens"], responses=PROBLEM_RESPONSES)
 
 
 class NewToken(OwnBody):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from pydantic import Field
 
 from app.api.document.components import SPELLED
+from app.api.middleware.routing import Router
 from app.api.routes.rows.rows import Version
 from app.api.shared.answers import Answer, From, NextPageToken
 from app.api.shared.deps import Reading, ReadTable, WarehouseDep
@@ -19,7 +20,7 @@ from app.core.plan.records.integers import integers_of
 from app.core.table.options.entries import Integers
 from app.services.publishing.files import list_files
 
-router = APIRouter(prefix=TABLE_PATH, tags=["snapshots"], responses=PROBLEM_RESPONSES)
+router = Router(prefix=TABLE_PATH, tags=["snapshots"], responses=PROBLEM_RESPONSES)
 
 
 class DataFile(Answer):

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
+from app.api.middleware.routing import Router
 from app.api.shared.deps import GrantDep, Reading, ReadTable, WarehouseDep
 from app.api.shared.paging import LARGEST_PAGE, page_size
 from app.api.shared.paths import DatabaseName
@@ -18,7 +19,7 @@ from app.services.publishing.iceberg_catalog import list_published, load_table
 from app.services.shared.pages import Page, PageRequest
 from app.services.tables import databases
 
-router = APIRouter(prefix=ICEBERG_PATH, include_in_schema=False)
+router = Router(prefix=ICEBERG_PATH, include_in_schema=False)
 _NAMESPACES: Final = "/namespaces"
 _NAMESPACE: Final = "/namespaces/{database}"
 _TABLES: Final = "/namespaces/{database}/tables"

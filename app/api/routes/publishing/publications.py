@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 from pydantic import Field
 
+from app.api.middleware.routing import Router
 from app.api.shared.answers import Answer, EpochMillis, From
 from app.api.shared.deps import GrantDep, Reading, ReadTable, WarehouseDep
 from app.api.shared.paths import TABLE_PATH
@@ -15,7 +16,7 @@ from app.core.access import EVERYBODY
 from app.core.table.published import Format
 from app.services.publishing.publication_state import Asked, PublicationState, publication_state
 
-router = APIRouter(prefix=TABLE_PATH, tags=["snapshots"], responses=PROBLEM_RESPONSES)
+router = Router(prefix=TABLE_PATH, tags=["snapshots"], responses=PROBLEM_RESPONSES)
 
 
 class DeltaLines(Answer):

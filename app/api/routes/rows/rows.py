@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
 
 from app.api.document.components import Key, Row, headers
 from app.api.document.payloads import Names, first_fault_of
 from app.api.middleware.negotiation import JSON, chosen
+from app.api.middleware.routing import Router
 from app.api.routes.rows.lookups import (
     BATCH_HEADER,
     SET_ASIDE_HEADER,
@@ -34,7 +35,7 @@ from app.services.rows.lookups import Consistency, Images
 from app.services.rows.many_lookups import AskedKeys, found_as_arrow, found_as_json, read_keys
 
 register_convertors()
-router = APIRouter(route_class=JsonRoute, prefix=TABLE_PATH, tags=["rows"], responses=PROBLEM_RESPONSES)
+router = Router(route_class=JsonRoute, prefix=TABLE_PATH, tags=["rows"], responses=PROBLEM_RESPONSES)
 
 Keys = Annotated[list[str], Query(alias="key", description="one value per primary-key column, in primary-key order")]
 Columns = Annotated[str | None, Query(description="comma-separated columns to answer")]

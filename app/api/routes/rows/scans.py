@@ -6,11 +6,12 @@ from contextlib import ExitStack
 from typing import Annotated
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 from pydantic import Field
 
 from app.api.document.components import headers
 from app.api.middleware.negotiation import chosen
+from app.api.middleware.routing import Router
 from app.api.routes.rows.lookups import Lookup, names_in, seen_headers, view_now
 from app.api.routes.rows.rows import SEEN, Columns, Version, Wanted
 from app.api.shared.answers import Answer, From
@@ -35,7 +36,7 @@ from app.services.rows.scans import (
 from app.services.rows.views import View
 from app.services.shared.damage import read_again
 
-router = APIRouter(prefix=TABLE_PATH, tags=["rows"], responses=PROBLEM_RESPONSES)
+router = Router(prefix=TABLE_PATH, tags=["rows"], responses=PROBLEM_RESPONSES)
 NEXT_PAGE_HEADER = "Keyfold-Next-Page"
 _TYPES = (NDJSON, *(name for name in WRITERS if name != NDJSON))
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Annotated
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import EventSourceResponse
 from pydantic import WithJsonSchema
@@ -18,6 +18,7 @@ from pydantic import WithJsonSchema
 from app.api.document.components import headers
 from app.api.middleware.auth import check_again
 from app.api.middleware.negotiation import chosen
+from app.api.middleware.routing import Router
 from app.api.routes.snapshots.following import Following, Lines, events
 from app.api.shared.deps import DatabaseDep, HeadsDep, WarehouseDep
 from app.api.shared.paging import is_of_64_bits, page_size, size_words
@@ -29,7 +30,7 @@ from app.core.plan.records.integers import encoder_of, integers_of
 from app.core.table.options.entries import Integers
 from app.services.snapshots.changelogs import Changes, Page, Position, as_arrow, check_range, follow_from, read_page
 
-router = APIRouter(prefix=TABLE_PATH, tags=["changelog"], responses=PROBLEM_RESPONSES)
+router = Router(prefix=TABLE_PATH, tags=["changelog"], responses=PROBLEM_RESPONSES)
 NDJSON, ARROW, EVENTS = "application/x-ndjson", "application/vnd.apache.arrow.stream", "text/event-stream"
 _TYPES = (NDJSON, ARROW, EVENTS)
 _PAGE = (1000, 10_000)  # changes: without maxResults, and at most

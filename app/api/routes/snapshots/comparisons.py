@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from pydantic import Field
 
 from app.api.document.components import SPELLED, Key, Row
+from app.api.middleware.routing import Router
 from app.api.routes.rows.lookups import names_in
 from app.api.shared.answers import Answer
 from app.api.shared.deps import Parts, PartsDep, Reading
@@ -21,7 +22,7 @@ from app.core.table.history import Table
 from app.services.explaining.comparisons import MOST_SAMPLE, Became, Compared, compare_named, of_merge, of_snapshots
 
 register_convertors()
-router = APIRouter(prefix=TABLE_PATH, responses=PROBLEM_RESPONSES)
+router = Router(prefix=TABLE_PATH, responses=PROBLEM_RESPONSES)
 
 Sample = Annotated[
     int,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter
 from pydantic import Field
 
 from app.api.middleware.audit import NotesDep
+from app.api.middleware.routing import Router
 from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken, Payload
 from app.api.shared.deps import Reading, ReadTable, Writing, WrittenTable
 from app.api.shared.json_bodies import JsonRoute
@@ -19,7 +19,7 @@ from app.core.errors import FaultCode, Invalid, Violation
 from app.core.table.history import SnapshotKind
 from app.services.snapshots import snapshots as service
 
-router = APIRouter(route_class=JsonRoute, prefix=TABLE_PATH, tags=["snapshots"], responses=PROBLEM_RESPONSES)
+router = Router(route_class=JsonRoute, prefix=TABLE_PATH, tags=["snapshots"], responses=PROBLEM_RESPONSES)
 # Paimon's clients know four kinds only.
 COMMIT_KINDS: Mapping[SnapshotKind, str] = {
     SnapshotKind.MERGE: "APPEND",

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from pydantic import Field
 
 from app.api.middleware.audit import NotesDep
+from app.api.middleware.routing import Router
 from app.api.routes.snapshots.snapshots import Number, Snapshot
 from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken, Payload, names_of
 from app.api.shared.deps import Reading, ReadTable, Writing, WrittenTable
@@ -19,7 +20,7 @@ from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.core.table import history
 from app.services.snapshots import tags as service
 
-router = APIRouter(route_class=JsonRoute, prefix=f"{TABLE_PATH}/tags", tags=["tags"], responses=PROBLEM_RESPONSES)
+router = Router(route_class=JsonRoute, prefix=f"{TABLE_PATH}/tags", tags=["tags"], responses=PROBLEM_RESPONSES)
 
 
 class NewTag(Payload):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from app.api.document.payloads import CatalogConfig
+from app.api.middleware.routing import Router
 from app.api.shared.deps import SettingsDep
 from app.api.shared.paimon_clients import CONFIG_OVERRIDES
 from app.api.shared.problems import PROBLEM_RESPONSES
 
-router = APIRouter(tags=["catalog"], responses=PROBLEM_RESPONSES)
+router = Router(tags=["catalog"], responses=PROBLEM_RESPONSES)
 
 
 @router.get("/v1/config", operation_id="getConfig")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from app.api.document.payloads import ChangedDatabase, DatabaseChanges, DatabaseDetails, DatabaseNames, NewDatabase
 from app.api.middleware.audit import NotesDep
+from app.api.middleware.routing import Router
 from app.api.shared.deps import BoundsDep, GrantDep, PartsDep, Reading, WarehouseDep, Writing, in_writers_thread
 from app.api.shared.json_bodies import JsonRoute
 from app.api.shared.paging import WantedPage, name_pattern
@@ -19,7 +20,7 @@ from app.services.tables import databases as service
 from app.services.tables import drops
 
 # Paimon's clients send POST bodies without a Content-Type, which FastAPI would not read otherwise.
-router = APIRouter(
+router = Router(
     route_class=JsonRoute,
     prefix=DATABASES_PATH,
     tags=["databases"],

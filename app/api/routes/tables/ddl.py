@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import Field
 
 from app.api.document.payloads import StoredTable, Validated
+from app.api.middleware.routing import Router
 from app.api.routes.tables.tables import Asking, in_place_of, validated
 from app.api.shared.answers import Answer, OwnBody
 from app.api.shared.deps import BoundsDep, GrantDep, Parts, PartsDep, ReadTable, in_writers_thread
@@ -24,7 +25,7 @@ from app.core.types.dialects import Dialect
 from app.services.tables.ddl import DeclaredTable, FoundTable, create_declared, declared_tables
 from app.services.tables.tables import location_of
 
-router = APIRouter(route_class=JsonRoute, tags=["tables"], responses=PROBLEM_RESPONSES)
+router = Router(route_class=JsonRoute, tags=["tables"], responses=PROBLEM_RESPONSES)
 
 
 class NewTables(OwnBody):

@@ -6,11 +6,12 @@ import json
 from dataclasses import replace
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from pydantic import Field
 
 from app.api.document.components import SPELLED, Spec
 from app.api.middleware.audit import NotesDep
+from app.api.middleware.routing import Router
 from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken, Payload
 from app.api.shared.deps import PartsDep, Reading, ReadTable, in_writers_thread
 from app.api.shared.json_bodies import JsonRoute
@@ -22,7 +23,7 @@ from app.core.plan.records.integers import integers_of, row_as_text
 from app.core.table.options.entries import Integers
 from app.services.tables.partitions import drop_partitions, list_partitions
 
-router = APIRouter(
+router = Router(
     route_class=JsonRoute, prefix=f"{TABLE_PATH}/partitions", tags=["partitions"], responses=PROBLEM_RESPONSES
 )
 

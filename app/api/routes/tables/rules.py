@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
 from pydantic import Field
 
 from app.api.document.components import RowKind, Treatment
 from app.api.document.payloads import TableWarning
+from app.api.middleware.routing import Router
 from app.api.shared.answers import Answer
 from app.api.shared.deps import Reading, ReadTable
 from app.api.shared.paths import TABLE_PATH
@@ -14,7 +14,7 @@ from app.api.shared.problems import PROBLEM_RESPONSES
 from app.core.table.options.entries import MergeEngine
 from app.services.tables.rules import table_rules
 
-router = APIRouter(prefix=f"{TABLE_PATH}/rules", tags=["rules"], responses=PROBLEM_RESPONSES)
+router = Router(prefix=f"{TABLE_PATH}/rules", tags=["rules"], responses=PROBLEM_RESPONSES)
 
 
 class KindRule(Answer):

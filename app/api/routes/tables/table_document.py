@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import JSONResponse
 
 from app.api.document.components import schema
 from app.api.document.document import objects_in
+from app.api.middleware.routing import Router
 from app.api.shared.deps import Reading, ReadTable
 from app.api.shared.paths import TABLE_PATH
 from app.api.shared.problems import PROBLEM_RESPONSES
@@ -23,7 +24,7 @@ from app.core.table.records import RowKind
 from app.http.typed_columns import columns_schema, example_of
 from app.services.tables.rules import table_rules
 
-router = APIRouter(prefix=TABLE_PATH, tags=["tables"], responses=PROBLEM_RESPONSES)
+router = Router(prefix=TABLE_PATH, tags=["tables"], responses=PROBLEM_RESPONSES)
 Json = dict[str, Any]
 _NAMES: Final = ("database", "table")
 _BY_PATH: Final = "/rows/{key}"  # for a single key column

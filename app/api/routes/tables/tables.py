@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 from fastapi.concurrency import run_in_threadpool
 
 from app.api.document.payloads import (
@@ -19,6 +19,7 @@ from app.api.document.payloads import (
 )
 from app.api.middleware.audit import NotesDep
 from app.api.middleware.conditions import IfMatch, table_etag, unchanged
+from app.api.middleware.routing import Router
 from app.api.routes.tables.schema_changes import AlterTable
 from app.api.shared.deps import (
     BoundsDep,
@@ -46,7 +47,7 @@ from app.services.tables import drops
 from app.services.tables import tables as service
 
 # Paimon's clients send POST bodies without a Content-Type, which FastAPI would not read otherwise.
-router = APIRouter(
+router = Router(
     route_class=JsonRoute, prefix=CATALOG_PATH, tags=["tables"], responses=PROBLEM_RESPONSES, strict_content_type=False
 )
 

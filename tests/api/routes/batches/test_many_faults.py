@@ -7,7 +7,6 @@ from typing import Any, get_args
 
 import pytest
 from fastapi import FastAPI
-from fastapi.routing import iter_route_contexts
 from fastapi.testclient import TestClient
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -35,8 +34,7 @@ def models(kind: Any) -> Iterator[type[BaseModel]]:
 
 def bodies(app: FastAPI) -> set[type[BaseModel]]:
     """The models that the routes read from bodies."""
-    routes = iter_route_contexts(app.routes)
-    read = [field.field_info.annotation for route in routes if (field := getattr(route, "body_field", None))]
+    read = [field.field_info.annotation for route in app.routes if (field := getattr(route, "body_field", None))]
     return {model for kind in read for model in models(kind)}
 
 
