@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from xxhash import xxh3_128_hexdigest
 
-from app.api.shared.declarations import Declared
+from app.api.middleware.declarations import Declared
 from app.core.errors import FaultCode, Invalid, PreconditionFailed, Violation
 from app.core.table.history import Table
 from app.services.tables.tables import version_of

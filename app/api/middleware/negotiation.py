@@ -11,7 +11,7 @@ from fastapi import Request
 from fastapi.datastructures import DefaultPlaceholder
 from fastapi.routing import APIRoute
 
-from app.api.shared.declarations import Declared
+from app.api.middleware.declarations import Declared
 from app.core.errors import FaultCode, NotAcceptable, Violation
 
 JSON: Final = "application/json"

@@ -9,7 +9,7 @@ from fastapi.dependencies.utils import get_flat_params
 from fastapi.params import ParamTypes
 from fastapi.routing import APIRoute
 
-from app.api.shared.declarations import Declared
+from app.api.middleware.declarations import Declared
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.hints import nearest
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fastapi import Request, Response
-from fastapi.routing import APIRoute
 
+from app.api.shared.transactions import TransactionRoute
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.hints import cut
 
@@ -29,7 +29,7 @@ def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-class JsonRoute(APIRoute):
+class JsonRoute(TransactionRoute):
     """A route whose body is JSON."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

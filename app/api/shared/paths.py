@@ -35,18 +35,18 @@ def sent_name(scope: Scope, noun: str, routed: str) -> str:
     return unquote_plus(sent) if sent is not None and unquote(sent) == routed else routed
 
 
-_Segment = Annotated[str, Path(description="A `+` means a space.")]
+Segment = Annotated[str, Path(description="A `+` means a space.")]
 
 
-async def _database(request: Request, database: _Segment) -> str:
+async def _database(request: Request, database: Segment) -> str:
     return sent_name(request.scope, "database", database)
 
 
-async def _table(request: Request, table: _Segment) -> str:
+async def _table(request: Request, table: Segment) -> str:
     return sent_name(request.scope, "table", table)
 
 
-async def _tag(request: Request, tag: _Segment) -> str:
+async def _tag(request: Request, tag: Segment) -> str:
     return sent_name(request.scope, "version", tag)
 
 

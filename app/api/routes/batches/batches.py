@@ -22,12 +22,13 @@ from app.api.middleware.signed import SIGNED_ID
 from app.api.routes.batches.patience import stored
 from app.api.routes.tables.schema_changes import SchemaChange
 from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken, Payload
-from app.api.shared.deps import GRANT, Parts, PartsDep, Reading, ReadTable, in_writers_thread
+from app.api.shared.deps import GRANT, Parts, PartsDep, in_writers_thread
 from app.api.shared.paging import WantedPage
 from app.api.shared.paths import TABLE_PATH, FullName, batch_location
 from app.api.shared.preferences import preference
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.api.shared.slashes import register_convertors
+from app.api.shared.transactions import Reading, TableDep
 from app.core.access import Role
 from app.core.errors import DamagedCatalog, Unavailable
 from app.core.plan.records.faulty_events import OnFault
@@ -298,7 +299,7 @@ async def preferred(
 
 @router.get("", operation_id="listBatches")
 def get_batches(
-    table: ReadTable,
+    table: TableDep,
     repository: Reading,
     wanted: WantedPage,
     state: Annotated[history.BatchState | None, Query(description="only batches that stand there")] = None,
@@ -309,7 +310,7 @@ def get_batches(
 
 
 @router.get("/{batch_id:id}", operation_id="getBatch")
-def get_batch(table: ReadTable, batch_id: str, repository: Reading) -> Batch:
+def get_batch(table: TableDep, batch_id: str, repository: Reading) -> Batch:
     """One batch."""
     return Batch.of(repository.batches.get(table.id, batch_id))
 

@@ -12,12 +12,13 @@ from app.api.middleware.audit import NotesDep
 from app.api.middleware.routing import Router
 from app.api.routes.batches.batches import LOOK_AGAIN_SECONDS
 from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken, OwnBody
-from app.api.shared.deps import GrantDep, Reading, ReadTable, Writing, WrittenTable
+from app.api.shared.deps import GrantDep
 from app.api.shared.json_bodies import JsonRoute
 from app.api.shared.paging import WantedPage
 from app.api.shared.paths import TABLE_PATH, location
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.api.shared.slashes import register_convertors
+from app.api.shared.transactions import Reading, TableDep, Writing
 from app.core.table.upkeep.forgetting import MOST_KEYS, ForgettingState, RemnantKind
 from app.services.upkeep import forgettings as service
 
@@ -76,7 +77,7 @@ class ForgettingList(Answer):
     responses={202: {"headers": headers("Location")}, **problems(409)},
 )
 def forget_rows(
-    table: WrittenTable,
+    table: TableDep,
     body: KeysToForget,
     repository: Writing,
     grant: GrantDep,
@@ -97,12 +98,12 @@ def forget_rows(
 
 
 @router.get("/forgettings", operation_id="listForgettings")
-def get_forgettings(table: ReadTable, repository: Reading, wanted: WantedPage) -> ForgettingList:
+def get_forgettings(table: TableDep, repository: Reading, wanted: WantedPage) -> ForgettingList:
     """What was forgotten of the table, and what is to be, newest first; they stay listed as long as the table."""
     return ForgettingList.of(service.list_forgettings(repository, table, wanted))
 
 
 @router.get("/forgettings/{forgetting_id:id}", operation_id="getForgetting")
-def get_forgetting(table: ReadTable, forgetting_id: str, repository: Reading) -> Forgetting:
+def get_forgetting(table: TableDep, forgetting_id: str, repository: Reading) -> Forgetting:
     """How far a forgetting is, and what may still hold its keys."""
     return Forgetting.of(repository.forgettings.get(table.id, forgetting_id))

@@ -13,11 +13,12 @@ from app.api.middleware.routing import Router
 from app.api.routes.batches.batches import Batch, IdempotencyKey, batch_answer
 from app.api.routes.batches.patience import stored
 from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken
-from app.api.shared.deps import GRANT, PartsDep, Reading, ReadTable, Writing, WrittenTable
+from app.api.shared.deps import GRANT, PartsDep
 from app.api.shared.paging import WantedPage
 from app.api.shared.paths import TABLE_PATH, FullName
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.api.shared.slashes import register_convertors
+from app.api.shared.transactions import Reading, TableDep, Writing
 from app.core.errors import FaultCode
 from app.http.uploads import stage_retried
 from app.services.batches import set_aside_events as service
@@ -64,20 +65,20 @@ class SetAsideEventList(Answer):
 
 
 @router.get("/set-aside-events", operation_id="listSetAsideEvents")
-def get_set_aside_events(table: ReadTable, repository: Reading, wanted: WantedPage) -> SetAsideEventList:
+def get_set_aside_events(table: TableDep, repository: Reading, wanted: WantedPage) -> SetAsideEventList:
     """The change events that are set aside because of their faults (``onFault=set-aside``), oldest first."""
     return SetAsideEventList.of(service.list_events(repository, table, wanted))
 
 
 @router.get("/set-aside-events/{event_id:id}", operation_id="getSetAsideEvent")
-def get_set_aside_event(table: ReadTable, event_id: str, repository: Reading) -> SetAsideEvent:
+def get_set_aside_event(table: TableDep, event_id: str, repository: Reading) -> SetAsideEvent:
     """One event that is set aside."""
     [event] = repository.set_aside_events.some(table.id, [event_id])
     return SetAsideEvent.of(event)
 
 
 @router.delete("/set-aside-events/{event_id:id}", operation_id="withdrawSetAsideEvent")
-def delete_set_aside_event(table: WrittenTable, event_id: str, repository: Writing, notes: NotesDep) -> SetAsideEvent:
+def delete_set_aside_event(table: TableDep, event_id: str, repository: Writing, notes: NotesDep) -> SetAsideEvent:
     """Keep an event no longer; it is stored nowhere then."""
     notes.add(event=event_id)
     return SetAsideEvent.of(service.withdraw_event(repository, table, event_id))

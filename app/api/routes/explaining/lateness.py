@@ -10,9 +10,9 @@ from pydantic import Field
 
 from app.api.middleware.routing import Router
 from app.api.shared.answers import Answer, EpochMillis, From
-from app.api.shared.deps import Reading, ReadTable
 from app.api.shared.paths import TABLE_PATH
 from app.api.shared.problems import PROBLEM_RESPONSES
+from app.api.shared.transactions import Reading, TableDep
 from app.services.explaining.lateness import LateLane, LateSender, late_report, parsed_since
 
 router = Router(prefix=TABLE_PATH, tags=["stats"], responses=PROBLEM_RESPONSES)
@@ -82,7 +82,7 @@ class Lateness(Answer):
 
 @router.get("/lateness", operation_id="getLateness")
 def get_lateness(
-    table: ReadTable,
+    table: TableDep,
     repository: Reading,
     since: Annotated[
         str | None, Query(description="a date and time with its offset: merges that ended then or later")

@@ -10,10 +10,11 @@ from app.api.document.components import SPELLED, Key, Row, RowKind, schema
 from app.api.middleware.routing import Router
 from app.api.routes.batches.batches import whole_body
 from app.api.shared.answers import Answer, From
-from app.api.shared.deps import BoundsDep, ImagesDep, Reading, ReadTable
+from app.api.shared.deps import BoundsDep, ImagesDep
 from app.api.shared.paths import CATALOG_PATH, TABLE_PATH
 from app.api.shared.preferences import SpellingDep
 from app.api.shared.problems import PROBLEM_RESPONSES
+from app.api.shared.transactions import Reading, TableDep
 from app.services.explaining.simulations import simulate_merge, simulate_rows
 
 router = Router(tags=["simulations"], responses=PROBLEM_RESPONSES)
@@ -69,7 +70,7 @@ def _request_body(name: str) -> dict[str, Any]:
     responses=_ANSWERS,
 )
 def post_rows_simulate(
-    table: ReadTable,
+    table: TableDep,
     body: Body,
     repository: Reading,
     images: ImagesDep,

@@ -12,10 +12,10 @@ from app.api.middleware.routing import Router
 from app.api.routes.batches.batches import LOOK_AGAIN_SECONDS
 from app.api.routes.merging.merges import Merge
 from app.api.shared.answers import OwnBody
-from app.api.shared.deps import Writing, WrittenTable
 from app.api.shared.json_bodies import JsonRoute
 from app.api.shared.paths import TABLE_PATH, location
 from app.api.shared.problems import PROBLEM_RESPONSES
+from app.api.shared.transactions import TableDep, Writing
 from app.services.merging.compactions import ask_for_compaction
 
 router = Router(route_class=JsonRoute, prefix=TABLE_PATH, tags=["merges"], responses=PROBLEM_RESPONSES)
@@ -31,7 +31,7 @@ class CompactionWish(OwnBody):
     "/compact", status_code=202, operation_id="postCompaction", responses={202: {"headers": headers("Location")}}
 )
 def post_compaction(
-    table: WrittenTable, repository: Writing, request: Request, response: Response, body: CompactionWish | None = None
+    table: TableDep, repository: Writing, request: Request, response: Response, body: CompactionWish | None = None
 ) -> Merge:
     """Combine the table's runs while merges go on. If a compaction already waits, the answer is that one."""
     wish = body or CompactionWish()

@@ -10,11 +10,11 @@ from app.api.document.components import headers
 from app.api.middleware.routing import Router
 from app.api.routes.batches.batches import LOOK_AGAIN_SECONDS
 from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken
-from app.api.shared.deps import Reading, ReadTable, Writing, WrittenTable
 from app.api.shared.paging import WantedPage
 from app.api.shared.paths import TABLE_PATH, location
 from app.api.shared.problems import PROBLEM_RESPONSES
 from app.api.shared.slashes import register_convertors
+from app.api.shared.transactions import Reading, TableDep, Writing
 from app.core.table.history import TaskKind, TaskState, TaskTrigger
 from app.services.merging.merges import ask_for_merge, list_merges
 
@@ -50,7 +50,7 @@ class MergeList(Answer):
 
 
 @router.post("", status_code=202, operation_id="postMerge", responses={202: {"headers": headers("Location")}})
-def post_merge(table: WrittenTable, repository: Writing, request: Request, response: Response) -> Merge:
+def post_merge(table: TableDep, repository: Writing, request: Request, response: Response) -> Merge:
     """Merge everything that is staged now; a merge that already waits is answered again."""
     merge = ask_for_merge(repository, table.id)
     response.headers["Location"] = location(request, merge.id)
@@ -60,7 +60,7 @@ def post_merge(table: WrittenTable, repository: Writing, request: Request, respo
 
 @router.get("", operation_id="listMerges")
 def get_merges(
-    table: ReadTable,
+    table: TableDep,
     repository: Reading,
     wanted: WantedPage,
     state: Annotated[TaskState | None, Query(description="only those that stand there")] = None,
@@ -71,12 +71,12 @@ def get_merges(
 
 
 @router.get("/{merge_id:id}", operation_id="getMerge")
-def get_merge(table: ReadTable, merge_id: str, repository: Reading) -> Merge:
+def get_merge(table: TableDep, merge_id: str, repository: Reading) -> Merge:
     """One merge: state, progress, and its outcome or error."""
     return Merge.of(repository.tasks.get(table.id, merge_id))
 
 
 @router.post("/{merge_id:id}:cancel", operation_id="cancelMerge")
-def cancel_merge(table: WrittenTable, merge_id: str, repository: Writing) -> Merge:
+def cancel_merge(table: TableDep, merge_id: str, repository: Writing) -> Merge:
     """Stop a merge; its batches stay staged. A merge that is over is left as it is."""
     return Merge.of(repository.tasks.request_cancel(table.id, merge_id))

@@ -8,10 +8,10 @@ from pydantic import Field
 
 from app.api.middleware.routing import Router
 from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken
-from app.api.shared.deps import Reading, ReadTable
 from app.api.shared.paging import WantedPage
 from app.api.shared.paths import TABLE_PATH
 from app.api.shared.problems import PROBLEM_RESPONSES
+from app.api.shared.transactions import Reading, TableDep
 from app.core.table.upkeep.damage import DamageReason, FileKind
 from app.services.shared import damage as service
 
@@ -41,7 +41,7 @@ class DamageList(Answer):
 
 
 @router.get("/damage", operation_id="listDamage")
-def get_damage(table: ReadTable, repository: Reading, wanted: WantedPage) -> DamageList:
+def get_damage(table: TableDep, repository: Reading, wanted: WantedPage) -> DamageList:
     """The files of the table that a merge, a read, a scrub or `keyfold verify` found damaged or missing.
 
     A file leaves the list when it is found well again, within minutes after it was restored.

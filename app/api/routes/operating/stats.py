@@ -12,9 +12,10 @@ from app.api.middleware.routing import Router
 from app.api.routes.batches.batches import IgnoredColumn, ignored_columns
 from app.api.routes.snapshots.snapshots import LIVE_ROWS, STORED_ROWS
 from app.api.shared.answers import Answer, EpochMillis, From, epoch_millis
-from app.api.shared.deps import ImagesDep, PartsDep, Reading, ReadTable
+from app.api.shared.deps import ImagesDep, PartsDep
 from app.api.shared.paths import TABLE_PATH
 from app.api.shared.problems import PROBLEM_RESPONSES
+from app.api.shared.transactions import Reading, TableDep
 from app.core.table.history import Task
 from app.core.table.upkeep.overdue import OverdueReason
 from app.services.operating.stats import TableStats, image_progress, table_stats
@@ -182,7 +183,7 @@ class Stats(Answer):
 
 
 @router.get("/stats", operation_id="getTableStats")
-def get_stats(table: ReadTable, repository: Reading, images: ImagesDep, parts: PartsDep) -> Stats:
+def get_stats(table: TableDep, repository: Reading, images: ImagesDep, parts: PartsDep) -> Stats:
     """What the table holds, keeps and waits for, its write, read and space amplification, and its images."""
     stats = table_stats(repository, table, spark_answers=parts.spark_ready())
     made = image_progress(images, table, stats.snapshot)

@@ -11,10 +11,10 @@ from app.api.document.payloads import Names
 from app.api.middleware.audit import NotesDep
 from app.api.middleware.routing import Router
 from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken, OwnBody
-from app.api.shared.deps import Reading, Writing
 from app.api.shared.json_bodies import JsonRoute
 from app.api.shared.paging import WantedPage
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
+from app.api.shared.transactions import Reading, Writing
 from app.core.access import Role
 from app.services.access.tokens import Wish, audit_members, list_tokens, make_token
 

@@ -11,11 +11,12 @@ from app.api.document.components import SPELLED
 from app.api.middleware.routing import Router
 from app.api.routes.rows.rows import Version
 from app.api.shared.answers import Answer, From, NextPageToken
-from app.api.shared.deps import Reading, ReadTable, WarehouseDep
+from app.api.shared.deps import WarehouseDep
 from app.api.shared.paging import WantedPage
 from app.api.shared.paths import TABLE_PATH
 from app.api.shared.preferences import SpellingDep
 from app.api.shared.problems import PROBLEM_RESPONSES
+from app.api.shared.transactions import Reading, TableDep
 from app.core.plan.records.integers import integers_of
 from app.core.table.options.entries import Integers
 from app.services.publishing.files import list_files
@@ -58,7 +59,7 @@ class FileList(Answer):
 
 @router.get("/files", operation_id="listFiles", responses={200: {"headers": SPELLED}})
 def get_files(
-    table: ReadTable,
+    table: TableDep,
     repository: Reading,
     warehouse: WarehouseDep,
     request: WantedPage,

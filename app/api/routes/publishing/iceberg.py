@@ -11,9 +11,10 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import Query, Response
 
 from app.api.middleware.routing import Router
-from app.api.shared.deps import GrantDep, Reading, ReadTable, WarehouseDep
+from app.api.shared.deps import GrantDep, WarehouseDep
 from app.api.shared.paging import LARGEST_PAGE, page_size
 from app.api.shared.paths import DatabaseName
+from app.api.shared.transactions import Reading, TableDep
 from app.http.iceberg_clients import ICEBERG_PATH
 from app.services.publishing.iceberg_catalog import list_published, load_table
 from app.services.shared.pages import Page, PageRequest
@@ -85,15 +86,13 @@ def list_tables(
 
 
 @router.get(_TABLE, operation_id="loadIcebergTable")
-def load(
-    table: ReadTable, repository: Reading, warehouse: WarehouseDep, snapshots: Snapshots = "all"
-) -> dict[str, Any]:
+def load(table: TableDep, repository: Reading, warehouse: WarehouseDep, snapshots: Snapshots = "all") -> dict[str, Any]:
     """The metadata of a table; with ``snapshots=refs`` of its newest snapshot only."""
     loaded = load_table(repository, warehouse, table, all_snapshots=snapshots != "refs")
     return {"metadata-location": loaded.location, "metadata": loaded.metadata, "config": {}}
 
 
 @router.post(f"{_TABLE}/metrics", operation_id="reportIcebergMetrics", status_code=204)
-def report_metrics(table: ReadTable) -> Response:  # noqa: ARG001  # 404 where there is none
+def report_metrics(table: TableDep) -> Response:  # noqa: ARG001  # 404 where there is none
     """What a client says of its scan is not kept."""
     return Response(status_code=204)

@@ -9,9 +9,10 @@ from pydantic import Field
 
 from app.api.middleware.routing import Router
 from app.api.shared.answers import Answer, EpochMillis, From
-from app.api.shared.deps import GrantDep, Reading, ReadTable, WarehouseDep
+from app.api.shared.deps import GrantDep, WarehouseDep
 from app.api.shared.paths import TABLE_PATH
 from app.api.shared.problems import PROBLEM_RESPONSES
+from app.api.shared.transactions import Reading, TableDep
 from app.core.access import EVERYBODY
 from app.core.table.published import Format
 from app.services.publishing.publication_state import Asked, PublicationState, publication_state
@@ -86,7 +87,7 @@ class IcebergAnswer(_PublicationAnswer):
 
 @router.get("/delta", operation_id="getTableDelta", response_model=DeltaAnswer)
 def get_delta(
-    table: ReadTable, repository: Reading, warehouse: WarehouseDep, asked: AskedDep, response: Response
+    table: TableDep, repository: Reading, warehouse: WarehouseDep, asked: AskedDep, response: Response
 ) -> DeltaAnswer:
     """What of the table is published as Delta, how far behind that is, and how other engines read it."""
     response.headers["Cache-Control"] = "no-store"  # it changes by the moment
@@ -97,7 +98,7 @@ def get_delta(
 
 @router.get("/iceberg", operation_id="getTableIceberg", response_model=IcebergAnswer)
 def get_iceberg(
-    table: ReadTable, repository: Reading, warehouse: WarehouseDep, asked: AskedDep, response: Response
+    table: TableDep, repository: Reading, warehouse: WarehouseDep, asked: AskedDep, response: Response
 ) -> IcebergAnswer:
     """What of the table is published as Iceberg, how far behind that is, and how other engines read it."""
     response.headers["Cache-Control"] = "no-store"  # it changes by the moment

@@ -12,11 +12,12 @@ from app.api.document.components import SPELLED, Key, Row
 from app.api.middleware.routing import Router
 from app.api.routes.rows.lookups import names_in
 from app.api.shared.answers import Answer
-from app.api.shared.deps import Parts, PartsDep, Reading
+from app.api.shared.deps import Parts, PartsDep
 from app.api.shared.paths import TABLE_PATH, FullName, VersionName
 from app.api.shared.preferences import Spelling, SpellingDep
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.api.shared.slashes import register_convertors
+from app.api.shared.transactions import Reading
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.table.history import Table
 from app.services.explaining.comparisons import MOST_SAMPLE, Became, Compared, compare_named, of_merge, of_snapshots

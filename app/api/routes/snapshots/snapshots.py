@@ -10,11 +10,11 @@ from pydantic import Field
 from app.api.middleware.audit import NotesDep
 from app.api.middleware.routing import Router
 from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken, Payload
-from app.api.shared.deps import Reading, ReadTable, Writing, WrittenTable
 from app.api.shared.json_bodies import JsonRoute
 from app.api.shared.paging import WantedPage
 from app.api.shared.paths import TABLE_PATH, VersionName
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
+from app.api.shared.transactions import Reading, TableDep, Writing
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.table.history import SnapshotKind
 from app.services.snapshots import snapshots as service
@@ -144,7 +144,7 @@ class Rollback(Payload):
 
 @router.get("/snapshots", operation_id="listSnapshots")
 def list_snapshots(
-    table: ReadTable,
+    table: TableDep,
     repository: Reading,
     wanted: WantedPage,
 ) -> SnapshotList:
@@ -153,7 +153,7 @@ def list_snapshots(
 
 
 @router.get("/snapshots/{version}", operation_id="getVersionSnapshot")
-def get_snapshot(table: ReadTable, version: VersionName, repository: Reading) -> SnapshotAnswer:
+def get_snapshot(table: TableDep, version: VersionName, repository: Reading) -> SnapshotAnswer:
     """One snapshot, by number, tag, EARLIEST or LATEST."""
     found = service.find_snapshot(repository, table, version)
     [described] = service.describe(repository, table, [found])
@@ -161,14 +161,14 @@ def get_snapshot(table: ReadTable, version: VersionName, repository: Reading) ->
 
 
 @router.get("/snapshot", operation_id="getTableSnapshot")
-def get_table_snapshot(table: ReadTable, repository: Reading) -> TableSnapshotAnswer:
+def get_table_snapshot(table: TableDep, repository: Reading) -> TableSnapshotAnswer:
     """The current snapshot and its size; 404 before the first merge."""
     current = service.current_snapshot(repository, table)
     return TableSnapshotAnswer(snapshot=TableSnapshot.of(current))
 
 
 @router.post("/rollback", operation_id="rollbackTable", responses=problems(409))
-def post_rollback(table: WrittenTable, body: Rollback, repository: Writing, notes: NotesDep) -> RollbackAnswer:
+def post_rollback(table: TableDep, body: Rollback, repository: Writing, notes: NotesDep) -> RollbackAnswer:
     """Go back to a snapshot or tag: a new snapshot shows what that one showed, and is answered.
 
     Numbers go on, and nothing is lost: the snapshots between stay until they expire, so a rollback can be rolled back.

@@ -12,11 +12,11 @@ from app.api.middleware.audit import NotesDep
 from app.api.middleware.routing import Router
 from app.api.routes.snapshots.snapshots import Number, Snapshot
 from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken, Payload, names_of
-from app.api.shared.deps import Reading, ReadTable, Writing, WrittenTable
 from app.api.shared.json_bodies import JsonRoute
 from app.api.shared.paging import WantedPage
 from app.api.shared.paths import TABLE_PATH, TagName
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
+from app.api.shared.transactions import Reading, TableDep, Writing
 from app.core.table import history
 from app.services.snapshots import tags as service
 
@@ -69,7 +69,7 @@ def iso_duration(duration: timedelta) -> str:
 
 
 @router.post("", operation_id="createTag", responses=problems(409))
-def create_tag(table: WrittenTable, body: NewTag, repository: Writing, notes: NotesDep) -> Tag:
+def create_tag(table: TableDep, body: NewTag, repository: Writing, notes: NotesDep) -> Tag:
     """Name a snapshot, which keeps it and all its files from expiring while the tag is there.
 
     409 when there is a tag of this name already, also on the same snapshot.
@@ -88,7 +88,7 @@ def create_tag(table: WrittenTable, body: NewTag, repository: Writing, notes: No
 
 @router.get("", operation_id="listTags")
 def list_tags(
-    table: ReadTable,
+    table: TableDep,
     repository: Reading,
     wanted: WantedPage,
     prefix: Prefix = "",
@@ -98,13 +98,13 @@ def list_tags(
 
 
 @router.get("/{tag}", operation_id="getTag")
-def get_tag(table: ReadTable, tag: TagName, repository: Reading) -> Tag:
+def get_tag(table: TableDep, tag: TagName, repository: Reading) -> Tag:
     """A tag and its snapshot."""
     return Tag.of(service.get_tag(repository, table, tag))
 
 
 @router.delete("/{tag}", operation_id="deleteTag", response_class=Response)
-def delete_tag(table: WrittenTable, tag: TagName, repository: Writing, notes: NotesDep) -> Response:
+def delete_tag(table: TableDep, tag: TagName, repository: Writing, notes: NotesDep) -> Response:
     """Forget a tag; its snapshot expires by the table's options again."""
     notes.add(tag=tag)
     repository.tags.delete(table.id, tag)

@@ -9,12 +9,13 @@ from fastapi import Query, Response
 from app.api.document.payloads import ChangedDatabase, DatabaseChanges, DatabaseDetails, DatabaseNames, NewDatabase
 from app.api.middleware.audit import NotesDep
 from app.api.middleware.routing import Router
-from app.api.shared.deps import BoundsDep, GrantDep, PartsDep, Reading, WarehouseDep, Writing, in_writers_thread
+from app.api.shared.deps import BoundsDep, GrantDep, PartsDep, WarehouseDep, in_writers_thread
 from app.api.shared.json_bodies import JsonRoute
 from app.api.shared.paging import WantedPage, name_pattern
 from app.api.shared.paimon_clients import PaimonClient
 from app.api.shared.paths import DATABASES_PATH, DatabaseName
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
+from app.api.shared.transactions import Reading, Writing
 from app.core.access import Role
 from app.services.tables import databases as service
 from app.services.tables import drops

@@ -12,10 +12,11 @@ from app.api.document.payloads import StoredTable, Validated
 from app.api.middleware.routing import Router
 from app.api.routes.tables.tables import Asking, in_place_of, validated
 from app.api.shared.answers import Answer, OwnBody
-from app.api.shared.deps import BoundsDep, GrantDep, Parts, PartsDep, ReadTable, in_writers_thread
+from app.api.shared.deps import BoundsDep, GrantDep, Parts, PartsDep, in_writers_thread
 from app.api.shared.json_bodies import JsonRoute
 from app.api.shared.paths import CATALOG_PATH, TABLE_PATH, DatabaseName
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
+from app.api.shared.transactions import TableDep
 from app.core.access import Grant, Role
 from app.core.ddl.writer import table_ddl
 from app.core.errors import Violation
@@ -115,7 +116,7 @@ def _described(parts: Parts, found: FoundTable) -> TableOfDdl:
 
 @router.get(f"{TABLE_PATH}/ddl", operation_id="getTableDdl")
 def get_table_ddl(
-    table: ReadTable, dialect: Annotated[Dialect, Query(description="whose SQL")] = Dialect.FLINK
+    table: TableDep, dialect: Annotated[Dialect, Query(description="whose SQL")] = Dialect.FLINK
 ) -> TableDdl:
     """The CREATE TABLE statement that makes a table with this schema; 400 where Spark's SQL has no words for it."""
     return TableDdl.of(None, dialect=dialect, ddl=table_ddl(table.name, table.schema, dialect))

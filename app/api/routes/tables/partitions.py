@@ -13,12 +13,13 @@ from app.api.document.components import SPELLED, Spec
 from app.api.middleware.audit import NotesDep
 from app.api.middleware.routing import Router
 from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken, Payload
-from app.api.shared.deps import PartsDep, Reading, ReadTable, in_writers_thread
+from app.api.shared.deps import PartsDep, in_writers_thread
 from app.api.shared.json_bodies import JsonRoute
 from app.api.shared.paging import WantedPage
 from app.api.shared.paths import TABLE_PATH, FullName
 from app.api.shared.preferences import SpellingDep
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
+from app.api.shared.transactions import Reading, TableDep
 from app.core.plan.records.integers import integers_of, row_as_text
 from app.core.table.options.entries import Integers
 from app.services.tables.partitions import drop_partitions, list_partitions
@@ -71,7 +72,7 @@ class DroppedPartitions(Payload):
 
 @router.get("", operation_id="listPartitions", responses={200: {"headers": SPELLED}})
 def get_partitions(
-    table: ReadTable,
+    table: TableDep,
     repository: Reading,
     wanted: WantedPage,
     response: Response,

@@ -8,9 +8,9 @@ from app.api.document.components import RowKind, Treatment
 from app.api.document.payloads import TableWarning
 from app.api.middleware.routing import Router
 from app.api.shared.answers import Answer
-from app.api.shared.deps import Reading, ReadTable
 from app.api.shared.paths import TABLE_PATH
 from app.api.shared.problems import PROBLEM_RESPONSES
+from app.api.shared.transactions import Reading, TableDep
 from app.core.table.options.entries import MergeEngine
 from app.services.tables.rules import table_rules
 
@@ -51,6 +51,6 @@ class Rules(Answer):
 
 
 @router.get("", operation_id="getRules")
-def get_rules(table: ReadTable, repository: Reading) -> Rules:
+def get_rules(table: TableDep, repository: Reading) -> Rules:
     """What each column's rule is, which row kinds are taken, and what may surprise."""
     return Rules.of(table_rules(table.schema, repository.set_aside.count(table.id)))

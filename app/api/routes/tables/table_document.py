@@ -13,9 +13,9 @@ from fastapi.responses import JSONResponse
 from app.api.document.components import schema
 from app.api.document.document import objects_in
 from app.api.middleware.routing import Router
-from app.api.shared.deps import Reading, ReadTable
 from app.api.shared.paths import TABLE_PATH
 from app.api.shared.problems import PROBLEM_RESPONSES
+from app.api.shared.transactions import Reading, TableDep
 from app.core.plan.records.integers import integers_of
 from app.core.plan.records.record_decoder import KIND_MEMBER
 from app.core.table.history import Table
@@ -40,7 +40,7 @@ _DOCUMENT: Final = {"application/json": {"schema": schema("Document")}}
     responses={200: {"description": "an OpenAPI document", "content": _DOCUMENT}},
 )
 def get_table_document(
-    table: ReadTable,
+    table: TableDep,
     repository: Reading,  # noqa: ARG001  # the transaction in which the table is read
     request: Request,
     integers: Annotated[Integers | None, Query(description=_WORDS)] = None,

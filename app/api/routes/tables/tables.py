@@ -21,23 +21,13 @@ from app.api.middleware.audit import NotesDep
 from app.api.middleware.conditions import IfMatch, table_etag, unchanged
 from app.api.middleware.routing import Router
 from app.api.routes.tables.schema_changes import AlterTable
-from app.api.shared.deps import (
-    BoundsDep,
-    GrantDep,
-    Parts,
-    PartsDep,
-    Reading,
-    ReadTable,
-    WarehouseDep,
-    Writing,
-    in_writers_thread,
-    inline,
-)
+from app.api.shared.deps import BoundsDep, GrantDep, Parts, PartsDep, WarehouseDep, in_writers_thread, inline
 from app.api.shared.json_bodies import JsonRoute
 from app.api.shared.paging import WantedPage, name_pattern
 from app.api.shared.paimon_clients import TABLE_OPTIONS, PaimonClient
 from app.api.shared.paths import CATALOG_PATH, DatabaseName, FullName
 from app.api.shared.problems import PROBLEM_RESPONSES, problems
+from app.api.shared.transactions import Reading, TableDep, Writing
 from app.core.access import Grant, Role
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.plan.explaining.table_warnings import table_warnings
@@ -193,7 +183,7 @@ def _check_same_database(in_path: str, in_body: str) -> None:
 
 
 @router.get("/databases/{database}/tables/{table}", operation_id="getTable", response_model_exclude_unset=True)
-def get_table(table: ReadTable, details: Details, response: Response) -> TableDetails:
+def get_table(table: TableDep, details: Details, response: Response) -> TableDetails:
     """A table and its schema. Its ETag is for ``If-Match`` of an alter or a drop."""
     response.headers["ETag"] = table_etag(table)
     return details.of(table)
