@@ -82,9 +82,12 @@ class Plan:
         )
 
     def _count(self, rows: int, size: int) -> int:
-        """Return a power of two, so that the ranges of a table that grows are halves of those before."""
+        """Return a power of two, so that the ranges of a table that grows are halves of those before.
+
+        It is less than twice ``rows``: a table whose files shall be tiny has no tasks without a row.
+        """
         count = 1
-        while count * ROWS_PER_TASK < rows or count * self.file_bytes < size:
+        while count < rows and (count * ROWS_PER_TASK < rows or count * self.file_bytes < size):
             count *= 2
         return count
 

@@ -13,6 +13,7 @@ import pytest
 from app.core.plan.merging.merge_plan import compile_plan
 from app.files import run_files
 from app.files.layout import data_file
+from app.kernel.plan_tasks import Plan
 from app.kernel.run import run_tasks
 from app.kernel.tasks import Result, Task, Work, from_text, to_text
 from tests.builders import schema_of
@@ -28,6 +29,27 @@ def aggregated(folder: Path) -> Site:
     for turn in range(3):
         site.merge([random_history(Random(turn), table, retracts, 60)])
     return site
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "file_bytes", "count"),
+    [
+        (1, 4096, 1, 1),  # no task without a row
+        (52, 4096, 1, 64),
+        (1_000_000, 100 * 2**20, 128 * 2**20, 1),
+        (1_000_001, 100 * 2**20, 128 * 2**20, 2),
+        (1_000_000, 129 * 2**20, 128 * 2**20, 2),
+        (5_000_000, 3 * 2**30, 128 * 2**20, 32),
+    ],
+)
+def test_a_merge_has_as_many_tasks_as_its_rows_and_files_need(
+    tmp_path: Path, rows: int, size: int, file_bytes: int, count: int
+) -> None:
+    batch = replace(aggregated(tmp_path).batches[0], records=rows, size_bytes=size)
+    tasks = Plan(batch.table_id, {}, 0, 0, file_bytes).merge([batch], "f" * 32, None)
+    assert len(tasks) == count
+    assert (tasks[0].first_token, tasks[-1].last_token) == (-(2**63), 2**63 - 1)
+    assert [one.first_token for one in tasks[1:]] == [one.last_token + 1 for one in tasks[:-1]]
 
 
 def test_tasks_and_results_travel_as_text(tmp_path: Path) -> None:
