@@ -40,7 +40,8 @@ SWEEP_SECONDS = 300.0
 FILE_SECONDS = 60.0  # what is in no history file yet is read batch by batch by anyone who has a row explained
 HAND_BACK_SHARE = 0.3  # of the time that a worker has to end
 IDLE_SECONDS = 1.0  # how soon an idle worker sees what was committed on another machine
-ALONE_SECONDS = 3.0  # the same where no other machine commits: what time alone makes due, a failed merge's next try
+ALONE_SECONDS = 10.0  # the same where no other machine commits and no batch waits: a failed compaction's next try
+PUBLISH_SECONDS = 3.0  # at most: how late a version is that waited for the one before it to be old enough
 FORGET_SECONDS = 10.0  # as ``IDLE_SECONDS``, for keys that are to be forgotten
 REST_SECONDS = 0.02  # between two looks for merges that found none: each commit, of a batch too, asks for one
 ROOM_SECONDS = 0.1  # how soon small merges are looked for while all places are taken
@@ -233,7 +234,8 @@ class Worker:
             self._work(lease, run_compaction)
 
     def _publish(self) -> None:
-        self._repeat(self._publish_next, lambda: False, UPKEEP_SECONDS)
+        idle = min(self._idle_seconds, PUBLISH_SECONDS)
+        self._repeat(self._publish_next, lambda: False, UPKEEP_SECONDS, idle)
 
     def _publish_next(self) -> bool:
         if time.monotonic() >= self._next_lag:

@@ -29,7 +29,9 @@ from app.telemetry.metrics import Metrics
 
 BUSY_SECONDS = 30  # how long a transaction waits for another one's lock
 CONNECTIONS = 12  # to PostgreSQL at a time, for reading and as many for writing
+# Between two looks for commits of other processes, and the same once there were none for so long.
 _LOOK_SECONDS = 0.05
+_QUIET_LOOK_SECONDS, _QUIET_AFTER_SECONDS = 0.25, 10.0
 _MOST_FAULTS = 10  # of a file: one does to restore it
 _MIGRATION_LOCK = 0x6B6579666F6C64  # "keyfold": the key of PostgreSQL's advisory lock
 
@@ -68,6 +70,7 @@ class CatalogDatabase:
         self._loaded = SnapshotCache()
         self._commits = 0
         self._committed = threading.Condition()
+        self._commit_at = time.monotonic()  # when one was last waited for
         self._somebody_looks = False
 
     def __repr__(self) -> str:
@@ -112,7 +115,7 @@ class CatalogDatabase:
 
     def wait_for_commit(self, seen: tuple[int, int], timeout_seconds: float) -> None:
         """Return once ``commits`` is not ``seen`` any more, or after the time; commits of other processes are seen a
-        twentieth of a second late.
+        twentieth of a second late, a quarter after a while without any.
         """
         deadline = time.monotonic() + timeout_seconds
         with self._committed:
@@ -120,7 +123,10 @@ class CatalogDatabase:
                 if self._somebody_looks:
                     self._committed.wait(left)
                 else:
-                    self._look(seen[1], min(left, _LOOK_SECONDS))
+                    quiet = time.monotonic() - self._commit_at > _QUIET_AFTER_SECONDS
+                    self._look(seen[1], min(left, _QUIET_LOOK_SECONDS if quiet else _LOOK_SECONDS))
+            if self.commits != seen:
+                self._commit_at = time.monotonic()
             if not self._somebody_looks:  # anyone who waits on looks from now on
                 self._committed.notify()
 

@@ -81,6 +81,16 @@ def _newest() -> sa.Subquery:
     return sa.select(*(ranked.c[column.name] for column in _COLUMNS)).where(ranked.c.place == 1).subquery()
 
 
+# Put together once: idle workers ask every few seconds, and to build a statement takes as long as to carry it out.
+_NEWEST = _newest()
+_BEHIND = (
+    sa.select(*_NEWEST.c, tables.c.schema_id)
+    .join(tables, tables.c.id == _NEWEST.c.table_id)
+    .where((tables.c.snapshot_id != _NEWEST.c.as_of) | (tables.c.schema_id != _NEWEST.c.schema_id))
+    .order_by(_NEWEST.c.table_id, _NEWEST.c.format)
+)
+
+
 @dataclass(frozen=True)
 class PublishedVersions:
     """What the repository knows about what is published."""
@@ -273,18 +283,11 @@ class PublishedVersions:
         """Return the newest versions that are not of their table's current snapshot, or of another schema, each with
         the id of the table's schema.
         """
-        newest = _newest()
-        query = (
-            sa.select(*newest.c, tables.c.schema_id)
-            .join(tables, tables.c.id == newest.c.table_id)
-            .where((tables.c.snapshot_id != newest.c.as_of) | (tables.c.schema_id != newest.c.schema_id))
-            .order_by(newest.c.table_id, newest.c.format)
-        )
-        return [(_version(row[:-1]), row[-1]) for row in self.transaction.execute(query)]
+        return [(_version(row[:-1]), row[-1]) for row in self.transaction.execute(_BEHIND)]
 
     def oldest_behind(self) -> list[tuple[PublishedVersion, datetime]]:
         """Return the newest versions that lack batches, with when the oldest of these was accepted."""
-        newest, columns = _newest(), batches.c
+        newest, columns = _NEWEST, batches.c
         lacked = (columns.state == BatchState.MERGED) & (columns.snapshot_id > newest.c.as_of)
         query = (
             sa.select(*newest.c, sa.func.min(columns.accepted_at))
