@@ -301,13 +301,18 @@ def test_who_waits_for_commits_hears_of_those_that_bring_something(database: Cat
     assert database.commits != seen
 
 
-def test_who_waits_for_commits_hears_of_those_of_other_processes(catalog_url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("quiet_after", [10.0, 0.0])
+def test_who_waits_for_commits_hears_of_those_of_other_processes(
+    catalog_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quiet_after: float
+) -> None:
+    monkeypatch.setattr("app.catalog.database._QUIET_AFTER_SECONDS", quiet_after)
     mine, other = (CatalogDatabase(catalog_url, folder=tmp_path) for _ in range(2))
-    seen = mine.commits
+    seen, began = mine.commits, time.monotonic()
+    waiting = threading.Thread(target=mine.wait_for_commit, args=(seen, 30))
+    waiting.start()
     with other.transaction() as repository:
         repository.databases.create("heard", {})
-    began = time.monotonic()
-    mine.wait_for_commit(seen, 30)
+    waiting.join(30)
     assert mine.commits != seen
     assert time.monotonic() - began < 20
     for database in (mine, other):
