@@ -19,8 +19,9 @@ def main() -> None:
 
 def _words() -> Sequence[str]:
     """Return the command line, of which a shell may ask how it goes on."""
-    asked = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS")
-    return asked.split()[1:] if asked else sys.argv[1:]
+    if "_KEYFOLD_COMPLETE" not in os.environ:
+        return sys.argv[1:]
+    return (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()[1:]
 
 
 def _of(words: Sequence[str]) -> Callable[[], None]:

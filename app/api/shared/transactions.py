@@ -43,8 +43,8 @@ def in_one_thread(handler: Handler) -> Handler:
     its commit. Raise ``TypeError`` for an ``async`` handler that has one.
     """
     declared = signature(handler, eval_str=True)
-    reading, writing, tables = (_named(declared, marker) for marker in (_READS, _WRITES, _TABLE))
-    repositories = {*reading, *writing}
+    writing, tables = _named(declared, _WRITES), _named(declared, _TABLE)
+    repositories = [*_named(declared, _READS), *writing]
     if not repositories and not tables:
         return handler
     if iscoroutinefunction(handler):
