@@ -14,6 +14,8 @@ from starlette.types import Scope
 
 from app.api.middleware.routing import add_routes, find_routes_by_path
 from app.api.shared.slashes import accept_trailing_slashes, register_convertors
+from app.main import ROUTERS, create_app
+from tests.builders import settings_with
 
 
 class CountedRoute(APIRoute):
@@ -75,3 +77,10 @@ def test_what_no_route_takes_is_told_as_before(client: TestClient) -> None:
     assert client.post("/r1/x/1").status_code == 405
     assert client.get("/r1/x/1/").json()["name"] == "1/1"
     assert client.get("/r1/x/1//").status_code == 404
+
+
+def test_applications_share_the_routes_that_were_built_when_their_modules_were_loaded() -> None:
+    built = {id(route) for router in ROUTERS for route in router.routes}
+    for app in (create_app(settings_with()), create_app(settings_with())):
+        assert built <= {id(route) for route in app.routes}
+        assert not app.router.dependencies  # one of an application would have each of its routes built again
