@@ -165,7 +165,7 @@ class Counted(Enum):
         Kind.COUNTER,
         "Requests that were answered 503, because other writers waited for a catalog that stood still.",
     )
-    IMAGES_ASKED = Entry(
+    IMAGES_REQUESTED = Entry(
         "keyfold_images_asked",
         Kind.COUNTER,
         "Images that lookups asked for and that were made, could not be (no room, a table just dropped), or were asked "
@@ -195,8 +195,8 @@ _OF_TABLE: Mapping[str, Sequence[str]] = {"database": (), "table": ()}
 _OF_PROCESS: Mapping[str, Sequence[str]] = {"process": ()}
 
 
-class Asked(Enum):
-    """What is looked up when somebody scrapes."""
+class Measured(Enum):
+    """Metrics that each scrape measures."""
 
     BUILD = Entry(
         "keyfold_build_info", Kind.GAUGE, "1; its labels say what runs.", {"version": (), "python": (), "catalog": ()}
@@ -281,4 +281,4 @@ class Asked(Enum):
     PROCESS_MOST_FILES = Entry("process_max_fds", Kind.GAUGE, "Maximum number of open file descriptors.", _OF_PROCESS)
 
 
-ENTRIES: Final[Sequence[Entry]] = tuple(one.value for one in (*Counted, *Asked))
+ENTRIES: Final[Sequence[Entry]] = tuple(one.value for one in (*Counted, *Measured))

@@ -12,16 +12,16 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from app.telemetry.entries import OPERATION, Asked, Counted, Entry, Kind
+from app.telemetry.entries import OPERATION, Counted, Entry, Kind, Measured
 from app.telemetry.metrics import Life, Metrics
 
-_OF_PROCESSES = {one.value.name: one for one in Asked if one.value.name.startswith("process_")}
+_OF_PROCESSES = {one.value.name: one for one in Measured if one.value.name.startswith("process_")}
 
 
 class Reading(NamedTuple):
     """The present number of a metric that is read at a scrape, with the values of its labels in their order."""
 
-    metric: Asked
+    metric: Measured
     values: tuple[str, ...]
     number: float
 
@@ -54,7 +54,7 @@ class _Everything(Collector):
         numbers = defaultdict(list)
         for one in self._readings:
             numbers[one.metric].append((one.values, [one.number]))
-        for metric in Asked:
+        for metric in Measured:
             yield _family(metric.value, numbers[metric])
 
 
@@ -78,7 +78,7 @@ def _family(entry: Entry, series: Iterable[tuple[Sequence[str], Sequence[float]]
 def process_readings(lives: Iterable[Life]) -> Iterator[Reading]:
     """Yield what the operating system knows of each process; skip one that has just ended."""
     for life in lives:
-        yield Reading(Asked.PROCESS_STARTS, (life.name,), life.starts)
+        yield Reading(Measured.PROCESS_STARTS, (life.name,), life.starts)
         if life.pid:
             for family in ProcessCollector(pid=lambda: life.pid, registry=None).collect():  # noqa: B023  # called at once
                 yield from (Reading(_OF_PROCESSES[family.name], (life.name,), one.value) for one in family.samples)

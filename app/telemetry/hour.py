@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from app.telemetry.entries import NO_OPERATION, OPERATION, Asked, Counted, Entry
+from app.telemetry.entries import NO_OPERATION, OPERATION, Counted, Entry, Measured
 from app.telemetry.exposition import Reading
 from app.telemetry.metrics import Metrics, cells_of
 
@@ -31,10 +31,10 @@ KEPT: Final = (
     Counted.TASK_SECONDS,
     Counted.SPARK,
 )
-_OF_SERVICE: Final = (Asked.STAGED_BATCHES, Asked.STAGED_RECORDS, Asked.STAGED_AGE)
-_OF_PROCESS: Final = (Asked.PROCESS_CPU, Asked.PROCESS_MEMORY, Asked.PROCESS_STARTS)
+_OF_SERVICE: Final = (Measured.STAGED_BATCHES, Measured.STAGED_RECORDS, Measured.STAGED_AGE)
+_OF_PROCESS: Final = (Measured.PROCESS_CPU, Measured.PROCESS_MEMORY, Measured.PROCESS_STARTS)
 _CELL_BYTES: Final = 8
-Key = tuple[Counted | Asked, tuple[str, ...]]
+Key = tuple[Counted | Measured, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class Step:
         """How long it was."""
         return self.after.at - self.before.at
 
-    def now(self, metric: Counted | Asked, *values: str) -> float | None:
+    def now(self, metric: Counted | Measured, *values: str) -> float | None:
         """Return a gauge at its end; None where it is unknown."""
         first, _ = self.places[metric, values]
         return _known(self.after.cells[first])
 
-    def grown(self, metric: Counted | Asked, *values: str) -> list[float] | None:
+    def grown(self, metric: Counted | Measured, *values: str) -> list[float] | None:
         """Return by how much each number of a counter or histogram grew; None where it is unknown, or it began
         again.
         """
@@ -74,7 +74,7 @@ class Step:
         grown = [new - old for new, old in zip(self.after.cells[cells], self.before.cells[cells], strict=True)]
         return grown if all(one >= 0 for one in grown) else None  # not a number is not at least 0
 
-    def a_second(self, metric: Counted | Asked, *values: str) -> float | None:
+    def a_second(self, metric: Counted | Measured, *values: str) -> float | None:
         """Return how fast a counter grew."""
         grown = self.grown(metric, *values)
         return None if grown is None else grown[0] / self.seconds
@@ -165,14 +165,14 @@ def _without_operation(entry: Entry, values: tuple[str, ...]) -> tuple[str, ...]
 
 def _combined(readings: Iterable[Reading]) -> Iterator[tuple[Key, Sequence[float]]]:
     """Yield the readings of each process. Of tables yield the sum, and of ages the oldest."""
-    of_service: dict[Asked, list[float]] = {}
+    of_service: dict[Measured, list[float]] = {}
     for one in readings:
         if one.metric in _OF_PROCESS:
             yield (one.metric, one.values), [one.number]
         elif one.metric in _OF_SERVICE:
             of_service.setdefault(one.metric, []).append(one.number)
     for metric, numbers in of_service.items():
-        yield (metric, ()), [max(numbers) if metric is Asked.STAGED_AGE else sum(numbers)]
+        yield (metric, ()), [max(numbers) if metric is Measured.STAGED_AGE else sum(numbers)]
 
 
 def _known(number: float) -> float | None:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from app.telemetry.entries import NO_OPERATION, Asked, Counted
+from app.telemetry.entries import NO_OPERATION, Counted, Measured
 from app.telemetry.exposition import Reading
 from app.telemetry.hour import HOUR_SECONDS, SAMPLE_SECONDS, STEP_SECONDS, Hour, quantile
 from app.telemetry.metrics import Metrics
@@ -47,19 +47,24 @@ def test_operations_are_told_together_and_what_is_none_apart(hour: Hour) -> None
 
 def test_what_is_told_of_tables_is_added_and_of_ages_the_oldest_counts(hour: Hour) -> None:
     hour.note(BEGIN, ())
-    told = [(Asked.STAGED_RECORDS, 5.0), (Asked.STAGED_RECORDS, 7.0), (Asked.STAGED_AGE, 3.0), (Asked.STAGED_AGE, 1.0)]
+    told = [
+        (Measured.STAGED_RECORDS, 5.0),
+        (Measured.STAGED_RECORDS, 7.0),
+        (Measured.STAGED_AGE, 3.0),
+        (Measured.STAGED_AGE, 1.0),
+    ]
     hour.note(BEGIN + STEP_SECONDS, [Reading(metric, ("shop", "wide"), number) for metric, number in told])
     (step,) = hour.steps(BEGIN + STEP_SECONDS)
-    assert (step.now(Asked.STAGED_RECORDS), step.now(Asked.STAGED_AGE)) == (12, 3)
+    assert (step.now(Measured.STAGED_RECORDS), step.now(Measured.STAGED_AGE)) == (12, 3)
 
 
 def test_what_nobody_could_tell_is_none_and_not_nothing(hour: Hour) -> None:
-    hour.note(BEGIN, [Reading(Asked.PROCESS_CPU, ("api-1",), 9.0)])
-    hour.note(BEGIN + STEP_SECONDS, [Reading(Asked.PROCESS_CPU, ("api-1",), 1.0)])  # started anew
+    hour.note(BEGIN, [Reading(Measured.PROCESS_CPU, ("api-1",), 9.0)])
+    hour.note(BEGIN + STEP_SECONDS, [Reading(Measured.PROCESS_CPU, ("api-1",), 1.0)])  # started anew
     (step,) = hour.steps(BEGIN + STEP_SECONDS)
-    assert step.now(Asked.STAGED_RECORDS) is None
-    assert step.a_second(Asked.PROCESS_CPU, "api-1") is None
-    assert step.a_second(Asked.PROCESS_CPU, "api-2") is None
+    assert step.now(Measured.STAGED_RECORDS) is None
+    assert step.a_second(Measured.PROCESS_CPU, "api-1") is None
+    assert step.a_second(Measured.PROCESS_CPU, "api-2") is None
 
 
 def test_the_hour_has_an_hour_and_forgets_what_is_older(hour: Hour) -> None:

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from app.telemetry.entries import ENTRIES, Access, Asked, Counted, Kind, SparkState, TaskOutcome
+from app.telemetry.entries import ENTRIES, Access, Counted, Kind, Measured, SparkState, TaskOutcome
 from app.telemetry.exposition import Reading, exposed
 from app.telemetry.metrics import Metrics
 
@@ -104,7 +104,7 @@ def test_the_text_is_what_the_scraper_accepts() -> None:
     metrics.take("service")
     metrics.count(Counted.TASK_ROWS, "merge", TaskOutcome.SUCCEEDED, amount=5)
     hostile = 'a"\\\n}'
-    told = [Reading(Asked.STAGED_BYTES, ("shop", hostile), 3.0)]
+    told = [Reading(Measured.STAGED_BYTES, ("shop", hostile), 3.0)]
     plain, plain_type = exposed(metrics, told, "text/plain")
     newer, newer_type = exposed(metrics, told, OPENMETRICS)
     assert (plain_type.split(";")[0], newer_type.split(";")[0]) == ("text/plain", "application/openmetrics-text")

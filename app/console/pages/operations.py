@@ -17,7 +17,7 @@ from app.console.site.visits import Page, Visit
 from app.core.access import Role
 from app.core.quantities import briefly, numbered, sized
 from app.services.operating.overview import tables_behind
-from app.telemetry.entries import NO_OPERATION, Asked, Counted, SparkState, TaskOutcome
+from app.telemetry.entries import NO_OPERATION, Counted, Measured, SparkState, TaskOutcome
 from app.telemetry.exposition import Reading, process_readings
 from app.telemetry.hour import Hour, Step, quantile
 
@@ -119,13 +119,13 @@ def _lookups(images: str) -> Measure:
     """Keys a second that were answered by images alone, or not."""
 
     def measure(step: Step) -> float | None:
-        found = [step.a_second(Counted.LOOKED_UP, asked, images) for asked in ("one", "many")]
+        found = [step.a_second(Counted.LOOKED_UP, kind, images) for kind in ("one", "many")]
         return None if None in found else sum(one for one in found if one is not None)
 
     return measure
 
 
-def _gauge(metric: Asked) -> Measure:
+def _gauge(metric: Measured) -> Measure:
     return lambda step: step.now(metric)
 
 
@@ -154,8 +154,8 @@ PLOTS: Final = (
         numbered,
         [("records", "blue", lambda step: step.a_second(Counted.ACCEPTED_RECORDS))],
     ),
-    _Entry("Staged records", "of all tables", numbered, [("records", "blue", _gauge(Asked.STAGED_RECORDS))]),
-    _Entry("Oldest staged batch", "of all tables", briefly, [("age", "blue", _gauge(Asked.STAGED_AGE))]),
+    _Entry("Staged records", "of all tables", numbered, [("records", "blue", _gauge(Measured.STAGED_RECORDS))]),
+    _Entry("Oldest staged batch", "of all tables", briefly, [("age", "blue", _gauge(Measured.STAGED_AGE))]),
     _Entry(
         "Merges",
         "seconds each, on the average",
@@ -192,7 +192,7 @@ def _share(part: float) -> str:
 
 def _cpu(names: Iterable[str]) -> Measure:
     def measure(step: Step) -> float | None:
-        known = [one for one in (step.a_second(Asked.PROCESS_CPU, name) for name in names) if one is not None]
+        known = [one for one in (step.a_second(Measured.PROCESS_CPU, name) for name in names) if one is not None]
         return sum(known) if known else None
 
     return measure
@@ -200,7 +200,7 @@ def _cpu(names: Iterable[str]) -> Measure:
 
 def _memory(names: Iterable[str]) -> Measure:
     def measure(step: Step) -> float | None:
-        known = [one for one in (step.now(Asked.PROCESS_MEMORY, name) for name in names) if one is not None]
+        known = [one for one in (step.now(Measured.PROCESS_MEMORY, name) for name in names) if one is not None]
         return sum(known) if known else None
 
     return measure
@@ -225,17 +225,17 @@ def _processes(hour: Hour, steps: Sequence[Step]) -> list[_Process]:
     numbers = {(one.metric, one.values): one.number for one in process_readings(lives)}
     found = []
     for life in lives:
-        of = {metric: numbers.get((metric, (life.name,))) for metric in Asked}
-        began = of[Asked.PROCESS_BEGAN]
+        of = {metric: numbers.get((metric, (life.name,))) for metric in Measured}
+        began = of[Measured.PROCESS_BEGAN]
         at = None if began is None else datetime.fromtimestamp(began, UTC)
-        measured = (of[Asked.PROCESS_CPU], of[Asked.PROCESS_MEMORY], of[Asked.PROCESS_FILES])
+        measured = (of[Measured.PROCESS_CPU], of[Measured.PROCESS_MEMORY], of[Measured.PROCESS_FILES])
         found.append(_Process(life.name, life.pid, life.starts, _restarts(life.name, steps), *measured, at))
     return found
 
 
 def _restarts(name: str, steps: Sequence[Step]) -> int:
     """How often the process was started again in the last hour; the first start is none."""
-    grown = (step.grown(Asked.PROCESS_STARTS, name) for step in steps)
+    grown = (step.grown(Measured.PROCESS_STARTS, name) for step in steps)
     return sum(int(one[0]) for one in grown if one is not None)
 
 
@@ -253,7 +253,13 @@ class _Tiles:
 def _tiles(visit: Visit) -> _Tiles:
     readings: list[Reading] | None = anyio.from_thread.run(visit.parts.scrapes.now)
     numbers = {one.metric: int(one.number) for one in readings or () if not one.values}
-    shown = (Asked.FAILING_TABLES, Asked.SET_ASIDE_BATCHES, Asked.DAMAGED_FILES, Asked.IMAGES, Asked.IMAGE_BYTES)
+    shown = (
+        Measured.FAILING_TABLES,
+        Measured.SET_ASIDE_BATCHES,
+        Measured.DAMAGED_FILES,
+        Measured.IMAGES,
+        Measured.IMAGE_BYTES,
+    )
     return _Tiles(*(numbers.get(metric, 0) for metric in shown))
 
 

@@ -22,13 +22,13 @@ from app.files.writable import free_bytes, free_bytes_at
 from app.services.merging.overdue import overdue_tables
 from app.services.publishing.publications import seconds_behind
 from app.storage.images import Images
-from app.telemetry.entries import OTHERS, SPARK_SERVES, Asked
+from app.telemetry.entries import OTHERS, SPARK_SERVES, Measured
 from app.telemetry.exposition import Reading
 
 
 def build_info(database: CatalogDatabase) -> Reading:
     """Return what runs here."""
-    return Reading(Asked.BUILD, (__version__, platform.python_version(), database.kind), 1.0)
+    return Reading(Measured.BUILD, (__version__, platform.python_version(), database.kind), 1.0)
 
 
 def look_around(
@@ -43,16 +43,16 @@ def look_around(
     try:
         with database.reading() as repository:
             areas, failing = staged_areas(repository, most_tables), repository.stats.failing_tables()
-            waiting = Reading(Asked.WAITING_TABLES, (), repository.stops.count())
+            waiting = Reading(Measured.WAITING_TABLES, (), repository.stops.count())
             readings += [*_troubles(repository), *_ages(repository)]
             readings += [
-                Reading(Asked.PUBLISHED_BEHIND, (form,), age) for form, age in seconds_behind(repository).items()
+                Reading(Measured.PUBLISHED_BEHIND, (form,), age) for form, age in seconds_behind(repository).items()
             ]
             late = overdue_tables(repository, spark_answers=database.metrics.spark in SPARK_SERVES)
     except KeyfoldError:
-        return [*readings, Reading(Asked.CATALOG_UP, (), 0.0)]
-    troubled = [Reading(Asked.FAILING_TABLES, (), failing), waiting, *_overdue(late)]
-    return [*readings, Reading(Asked.CATALOG_UP, (), 1.0), *troubled, *areas]
+        return [*readings, Reading(Measured.CATALOG_UP, (), 0.0)]
+    troubled = [Reading(Measured.FAILING_TABLES, (), failing), waiting, *_overdue(late)]
+    return [*readings, Reading(Measured.CATALOG_UP, (), 1.0), *troubled, *areas]
 
 
 def staged_areas(repository: Repository, most_tables: int) -> list[Reading]:
@@ -63,20 +63,20 @@ def staged_areas(repository: Repository, most_tables: int) -> list[Reading]:
 
 def _troubles(repository: Repository) -> Iterator[Reading]:
     """Yield what somebody has to look at before it continues."""
-    yield Reading(Asked.SET_ASIDE_BATCHES, (), repository.stats.set_aside_batches())
-    yield Reading(Asked.SET_ASIDE_EVENTS, (), repository.set_aside_events.count())
-    yield Reading(Asked.DAMAGED_FILES, (), repository.stats.damaged_files())
+    yield Reading(Measured.SET_ASIDE_BATCHES, (), repository.stats.set_aside_batches())
+    yield Reading(Measured.SET_ASIDE_EVENTS, (), repository.set_aside_events.count())
+    yield Reading(Measured.DAMAGED_FILES, (), repository.stats.damaged_files())
     since, now = repository.stats.unclaimed_since(), repository.now()
-    yield Reading(Asked.UNCLAIMED_SECONDS, (), 0.0 if since is None else max(0.0, (now - since).total_seconds()))
+    yield Reading(Measured.UNCLAIMED_SECONDS, (), 0.0 if since is None else max(0.0, (now - since).total_seconds()))
 
 
 def _ages(repository: Repository) -> Iterator[Reading]:
     """Yield how old the last backup is, and when the next token expires, where there is one."""
     now, backup, expiry = repository.now(), repository.tokens.backed_up_at(), repository.tokens.next_expiry()
     if backup is not None:
-        yield Reading(Asked.BACKUP_AGE, (), max(0.0, (now - backup).total_seconds()))
+        yield Reading(Measured.BACKUP_AGE, (), max(0.0, (now - backup).total_seconds()))
     if expiry is not None:
-        yield Reading(Asked.EXPIRES_SECONDS, ("token",), (expiry - now).total_seconds())
+        yield Reading(Measured.EXPIRES_SECONDS, ("token",), (expiry - now).total_seconds())
 
 
 def certificate_expiry(chain: Path | None) -> list[Reading]:
@@ -87,23 +87,23 @@ def certificate_expiry(chain: Path | None) -> list[Reading]:
         ends = x509.load_pem_x509_certificate(chain.read_bytes()).not_valid_after_utc
     except (OSError, ValueError):
         return []
-    return [Reading(Asked.EXPIRES_SECONDS, ("certificate",), (ends - datetime.now(UTC)).total_seconds())]
+    return [Reading(Measured.EXPIRES_SECONDS, ("certificate",), (ends - datetime.now(UTC)).total_seconds())]
 
 
 def _overdue(tables: Sequence[Overdue]) -> Iterator[Reading]:
     counts = Counter(one.reason for one in tables)
-    yield from (Reading(Asked.OVERDUE_TABLES, (reason,), counts[reason]) for reason in OverdueReason)
+    yield from (Reading(Measured.OVERDUE_TABLES, (reason,), counts[reason]) for reason in OverdueReason)
 
 
 def _images(images: Images) -> Iterator[Reading]:
     count, size = images.on_disk()
-    yield Reading(Asked.IMAGES, (), count)
-    yield Reading(Asked.IMAGE_BYTES, (), size)
+    yield Reading(Measured.IMAGES, (), count)
+    yield Reading(Measured.IMAGE_BYTES, (), size)
 
 
 def _rooms(warehouse: Warehouse, images: Images) -> Iterator[Reading]:
     rooms = {"warehouse": free_bytes(warehouse), "data": free_bytes_at(str(images.folder.parent))}
-    yield from (Reading(Asked.FREE_BYTES, (disk,), room) for disk, room in rooms.items() if room is not None)
+    yield from (Reading(Measured.FREE_BYTES, (disk,), room) for disk, room in rooms.items() if room is not None)
 
 
 def _shares(staged: Sequence[StagedTable], most_tables: int) -> Iterator[tuple[tuple[str, str], Sequence[StagedTable]]]:
@@ -114,8 +114,8 @@ def _shares(staged: Sequence[StagedTable], most_tables: int) -> Iterator[tuple[t
 
 def _area(names: tuple[str, str], tables: Sequence[StagedTable], now: float) -> Iterator[Reading]:
     areas = [one.staged for one in tables]
-    yield Reading(Asked.STAGED_BATCHES, names, sum(area.batches for area in areas))
-    yield Reading(Asked.STAGED_RECORDS, names, sum(area.records for area in areas))
-    yield Reading(Asked.STAGED_BYTES, names, sum(area.size_bytes for area in areas))
+    yield Reading(Measured.STAGED_BATCHES, names, sum(area.batches for area in areas))
+    yield Reading(Measured.STAGED_RECORDS, names, sum(area.records for area in areas))
+    yield Reading(Measured.STAGED_BYTES, names, sum(area.size_bytes for area in areas))
     oldest = min((area.oldest_accepted_at for area in areas if area.oldest_accepted_at), default=None)
-    yield Reading(Asked.STAGED_AGE, names, max(0.0, now - oldest.timestamp()) if oldest else 0.0)
+    yield Reading(Measured.STAGED_AGE, names, max(0.0, now - oldest.timestamp()) if oldest else 0.0)

@@ -98,7 +98,7 @@ class Asking:
             for name in [one for one in self._open if one.table_id == table_id and one.run_id in run_ids]:
                 self._open.pop(name)
                 name.request_path(self._folder).unlink(missing_ok=True)
-                self._metrics.count(Counted.IMAGES_ASKED, "withdrawn")
+                self._metrics.count(Counted.IMAGES_REQUESTED, "withdrawn")
             self._note_answers()
 
     def settled(self, timeout: float) -> bool:
@@ -134,7 +134,7 @@ class Asking:
                 if not made and self._open[name] < _GONE_LOOKS:
                     continue
                 del self._open[name]
-                self._metrics.count(Counted.IMAGES_ASKED, "made" if made else "refused")
+                self._metrics.count(Counted.IMAGES_REQUESTED, "made" if made else "refused")
                 if made:
                     self._refused.pop(name, None)
                 else:

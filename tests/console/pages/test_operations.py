@@ -17,7 +17,7 @@ from app.core.quantities import briefly, numbered
 from app.core.table.history import TaskTrigger
 from app.http.parts import Parts
 from app.services.shared.polled import Refreshed
-from app.telemetry.entries import Asked, Counted, SparkState, TaskOutcome
+from app.telemetry.entries import Counted, Measured, SparkState, TaskOutcome
 from app.telemetry.exposition import Reading
 from app.telemetry.hour import STEP_SECONDS, Hour
 from tests.api.conftest import TABLES
@@ -156,7 +156,7 @@ def test_numbers_and_times_are_short() -> None:
 
 def test_tiles_say_how_many_tables_fail_and_how_many_images_there_are(app: FastAPI, browser: Browser) -> None:
     parts = parts_of(app)
-    numbers = {Asked.FAILING_TABLES: 2.0, Asked.IMAGES: 7.0, Asked.IMAGE_BYTES: 3.0 * 2**20}
+    numbers = {Measured.FAILING_TABLES: 2.0, Measured.IMAGES: 7.0, Measured.IMAGE_BYTES: 3.0 * 2**20}
     readings = [Reading(metric, (), number) for metric, number in numbers.items()]
     app.state.parts = replace(parts, scrapes=Refreshed(lambda: readings, 60, 5))
     page = words(browser.get(OPERATIONS).text)
@@ -169,7 +169,7 @@ def test_restarts_of_the_last_hour_are_counted_and_the_first_start_is_none(app: 
     life = hour.metrics.lives()[0]  # the application's sampler says of it how often it was started
     assert "in the last hour" not in browser.text(OPERATIONS).partition("Processes")[2]
     for number, before in enumerate((9, 9, 0)):
-        hour.note(then + number * STEP_SECONDS, [Reading(Asked.PROCESS_STARTS, (life.name,), life.starts - before)])
+        hour.note(then + number * STEP_SECONDS, [Reading(Measured.PROCESS_STARTS, (life.name,), life.starts - before)])
     assert f"{life.name} restarted 9 times in the last hour" in browser.text(OPERATIONS)
 
 
@@ -213,7 +213,7 @@ def test_a_plot_says_its_values_where_the_mouse_is() -> None:
 
 def test_what_is_set_aside_and_damaged_names_its_page_of_the_runbook(app: FastAPI, browser: Browser) -> None:
     assert "runbook" not in browser.text(OPERATIONS)
-    told = [Reading(Asked.SET_ASIDE_BATCHES, (), 2.0), Reading(Asked.DAMAGED_FILES, (), 1.0)]
+    told = [Reading(Measured.SET_ASIDE_BATCHES, (), 2.0), Reading(Measured.DAMAGED_FILES, (), 1.0)]
     app.state.parts = replace(parts_of(app), scrapes=Refreshed(lambda: told, 60, 5))
     page = words(browser.get(OPERATIONS).text)
     headings = re.findall(r"^## (\w+)$", Path("docs/runbook.md").read_text(), re.MULTILINE)

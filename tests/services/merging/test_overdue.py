@@ -15,7 +15,7 @@ from app.services.merging.overdue import ENDED_SECONDS, LOOK_SECONDS, OverdueWat
 from app.services.operating.scrapes import look_around
 from app.services.shared.executor import MergeSite
 from app.storage.images import Images
-from app.telemetry.entries import Asked
+from app.telemetry.entries import Measured
 from tests.services.builders import SUM, create_table, merge_staged, post
 from tests.services.clocks import Seconds, SetClock, clock, database
 from tests.services.executor import BrokenExecutor
@@ -62,7 +62,7 @@ def test_metrics_count_overdue_tables_by_reason(site: MergeSite, clock: SetClock
     post(site.database, site.warehouse, {"id": 1, "n": 1})
     clock.move(seconds=60)
     told = look_around(site.database, site.warehouse, images, 10)
-    counts = {one.values[0]: one.number for one in told if one.metric is Asked.OVERDUE_TABLES}
+    counts = {one.values[0]: one.number for one in told if one.metric is Measured.OVERDUE_TABLES}
     assert counts.keys() == set(OverdueReason)
     assert sum(counts.values()) == 1
 

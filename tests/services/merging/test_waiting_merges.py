@@ -18,7 +18,7 @@ from app.services.operating.stats import TableStats, table_stats
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
 from app.services.tables.tables import alter_table
-from app.telemetry.entries import Asked
+from app.telemetry.entries import Measured
 from tests.services.builders import SUM, create_table, post, totals
 from tests.services.clocks import SetClock, clock, database
 from tests.services.executor import PythonExecutor
@@ -182,4 +182,4 @@ def test_why_they_wait_is_told(site: MergeSite, table: Table, images: Images, cl
 
 def metric(site: MergeSite, images: Images) -> float:
     told = look_around(site.database, site.warehouse, images, 10)
-    return next(one.number for one in told if one.metric is Asked.WAITING_TABLES)
+    return next(one.number for one in told if one.metric is Measured.WAITING_TABLES)

@@ -22,11 +22,13 @@ from app.services.tables.tables import alter_table
 from app.services.upkeep.backups import back_up
 from app.storage.backup_folder import BackupFolder
 from app.storage.images import Images
-from app.telemetry.entries import Asked
+from app.telemetry.entries import Measured
 from tests.services.builders import create_table, merge_staged, post
 
 
-def numbers(site: MergeSite, images: Images, chain: Path | None = None) -> dict[tuple[Asked, tuple[str, ...]], float]:
+def numbers(
+    site: MergeSite, images: Images, chain: Path | None = None
+) -> dict[tuple[Measured, tuple[str, ...]], float]:
     return {
         (one.metric, one.values): one.number for one in look_around(site.database, site.warehouse, images, 10, chain)
     }
@@ -35,7 +37,7 @@ def numbers(site: MergeSite, images: Images, chain: Path | None = None) -> dict[
 def test_a_scrape_says_what_is_set_aside_damaged_and_waits_for_a_worker(site: MergeSite, images: Images) -> None:
     table = create_table(site.database)
     before = numbers(site, images)
-    asked = (Asked.SET_ASIDE_BATCHES, Asked.DAMAGED_FILES, Asked.UNCLAIMED_SECONDS)
+    asked = (Measured.SET_ASIDE_BATCHES, Measured.DAMAGED_FILES, Measured.UNCLAIMED_SECONDS)
     assert [before[metric, ()] for metric in asked] == [0, 0, 0]
     batch = post(site.database, site.warehouse, {"id": 1, "n": 1})
     with site.database.transaction() as repository:
@@ -49,11 +51,11 @@ def test_a_scrape_says_what_is_set_aside_damaged_and_waits_for_a_worker(site: Me
     note(site.database, [DamagedFile(file_of_batch(batch), DamageReason.MISSING, "")])
     after = numbers(site, images)
     assert [after[metric, ()] for metric in asked[:2]] == [1, 1]
-    assert after[Asked.UNCLAIMED_SECONDS, ()] >= 300
+    assert after[Measured.UNCLAIMED_SECONDS, ()] >= 300
 
 
 def test_a_scrape_says_how_long_a_batch_waits_to_be_published(site: MergeSite, images: Images) -> None:
-    lag = {form: (Asked.PUBLISHED_BEHIND, (form.value,)) for form in Format}
+    lag = {form: (Measured.PUBLISHED_BEHIND, (form.value,)) for form in Format}
     table = create_table(site.database, {"iceberg.publish": "true"})
     post(site.database, site.warehouse, {"id": 1, "n": 1})
     merge_staged(site.database, site.warehouse, table.id)  # the first merge is a version
@@ -73,13 +75,13 @@ def test_a_scrape_says_how_long_a_batch_waits_to_be_published(site: MergeSite, i
 
 def test_a_scrape_says_how_old_a_backup_is_and_what_expires(site: MergeSite, images: Images, tmp_path: Path) -> None:
     create_table(site.database)
-    assert (Asked.BACKUP_AGE, ()) not in numbers(site, images)
+    assert (Measured.BACKUP_AGE, ()) not in numbers(site, images)
     back_up(site.database, site.warehouse, BackupFolder(tmp_path / "backups"), "0", lambda _: None)
     create_token(site.database, "till", Role.READ, expires="3d")
     chain = tmp_path / "chain.pem"
     ends = datetime.now(UTC) + timedelta(days=5)
     trustme.CA().issue_cert("localhost", not_after=ends).cert_chain_pems[0].write_to_path(chain)
     found = numbers(site, images, chain)
-    assert 0 <= found[Asked.BACKUP_AGE, ()] < 600
-    assert 2.9 < found[Asked.EXPIRES_SECONDS, ("token",)] / 86_400 <= 3
-    assert 4.9 < found[Asked.EXPIRES_SECONDS, ("certificate",)] / 86_400 <= 5
+    assert 0 <= found[Measured.BACKUP_AGE, ()] < 600
+    assert 2.9 < found[Measured.EXPIRES_SECONDS, ("token",)] / 86_400 <= 3
+    assert 4.9 < found[Measured.EXPIRES_SECONDS, ("certificate",)] / 86_400 <= 5

@@ -10,11 +10,11 @@ from fastapi import Header, Response
 from app.api.middleware.auth import METRICS_PATH
 from app.api.middleware.routing import Router
 from app.api.shared.deps import PartsDep
-from app.telemetry.entries import Asked
+from app.telemetry.entries import Measured
 from app.telemetry.exposition import Reading, exposed
 
 router = Router()
-_NOT_IN_TIME: Final = (Reading(Asked.CATALOG_UP, (), 0.0),)
+_NOT_IN_TIME: Final = (Reading(Measured.CATALOG_UP, (), 0.0),)
 
 
 # Not in the OpenAPI document: it is no route for clients, and its answer is no JSON.
@@ -22,7 +22,7 @@ _NOT_IN_TIME: Final = (Reading(Asked.CATALOG_UP, (), 0.0),)
 async def get_metrics(parts: PartsDep, accept: Annotated[str, Header()] = "") -> Response:
     """Return the metrics of all processes of this service, from any of them. No request waits for another's thread."""
     readings, condition = await asyncio.gather(parts.scrapes.now(), parts.condition.now())
-    own = (parts.build, Reading(Asked.WAREHOUSE_WRITABLE, (), float(condition.warehouse is None)))
+    own = (parts.build, Reading(Measured.WAREHOUSE_WRITABLE, (), float(condition.warehouse is None)))
     text, media_type = exposed(
         parts.database.metrics, [*own, *(_NOT_IN_TIME if readings is None else readings)], accept
     )
