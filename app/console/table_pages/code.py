@@ -22,7 +22,7 @@ from app.core.table.options.entries import Integers
 from app.core.table.published import Format
 from app.core.types.dialects import Dialect
 from app.http.typed_columns import example_of
-from app.services.publishing.publication_state import Asked, publication_state
+from app.services.publishing.publication_state import Endpoint, publication_state
 
 
 def show_code(visit: Visit) -> Response:
@@ -30,8 +30,8 @@ def show_code(visit: Visit) -> Response:
     with visit.parts.database.reading() as repository:
         table = repository.tables.get(*table_name(visit))
         service = str(visit.request.base_url).rstrip("/")
-        asked = Asked(service, visit.signed_in)
-        published = {one: publication_state(repository, visit.parts.warehouse, table, one, asked) for one in Format}
+        endpoint = Endpoint(service, visit.signed_in)
+        published = {one: publication_state(repository, visit.parts.warehouse, table, one, endpoint) for one in Format}
     target = Target(
         service + table_path(*table_name(visit)),
         visit.signed_in,

@@ -16,7 +16,7 @@ from app.core.table.history import Run
 from app.core.table.published import Format
 from app.services.operating.stats import Amplified, TableStats, amplified, image_progress, table_stats
 from app.services.publishing.files import list_files
-from app.services.publishing.publication_state import Asked, publication_state
+from app.services.publishing.publication_state import Endpoint, publication_state
 from app.services.shared.pages import PageRequest
 
 MOST_SNAPSHOTS: Final = 100  # that the plots look back at
@@ -87,8 +87,8 @@ def show_files(visit: Visit) -> Response:
         files = list_files(
             repository, parts.warehouse, table, None, PageRequest(PAGE_FILES, visit.param("after") or None)
         )
-        asked = Asked(str(visit.request.base_url), visit.signed_in)
-        published = {one: publication_state(repository, parts.warehouse, table, one, asked) for one in Format}
+        endpoint = Endpoint(str(visit.request.base_url), visit.signed_in)
+        published = {one: publication_state(repository, parts.warehouse, table, one, endpoint) for one in Format}
         snapshots = repository.snapshots.page(table.id, after=None, limit=MOST_SNAPSHOTS)
         images = image_progress(parts.images, table, stats.snapshot)
     return table_page(

@@ -22,8 +22,8 @@ _TRINO_TOKEN: Final = {"security": "OAUTH2", "oauth2.token": _TOKEN}
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The request: the URL of this service, as the caller knows it, and whether it takes a token."""
+class Endpoint:
+    """The URL of this service, as the caller knows it, and whether it takes a token."""
 
     service: str
     with_token: bool
@@ -54,7 +54,7 @@ class PublicationState:
 
 
 def publication_state(
-    repository: Repository, warehouse: Warehouse, table: Table, form: Format, asked: Asked
+    repository: Repository, warehouse: Warehouse, table: Table, form: Format, endpoint: Endpoint
 ) -> PublicationState:
     """Return what is published of the table, which was read in the same transaction, as ``form``."""
     kept = repository.published.page(table.id, form)
@@ -68,7 +68,7 @@ def publication_state(
         repository.now(),
         _waiting(repository, table, form, kept),
         warehouse.uri(*table_folder(table.id)),
-        _READ_BY[form](warehouse, table, newest, asked) if newest else None,
+        _READ_BY[form](warehouse, table, newest, endpoint) if newest else None,
     )
 
 
@@ -101,7 +101,7 @@ _FOLLOWING: Mapping[Next, Callable[[int], str | None]] = {
 """Why batches are not in the newest version of a table whose versions follow its merges, by what comes next."""
 
 
-def _delta(warehouse: Warehouse, table: Table, _: PublishedVersion, __: Asked) -> dict[str, str]:
+def _delta(warehouse: Warehouse, table: Table, _: PublishedVersion, __: Endpoint) -> dict[str, str]:
     """Return what Delta's readers need: the folder, independent of the table's name."""
     folder = table_folder(table.id)
     place = warehouse.path(*folder) if warehouse.local else warehouse.uri(*folder)
@@ -116,22 +116,22 @@ def _delta(warehouse: Warehouse, table: Table, _: PublishedVersion, __: Asked) -
     }
 
 
-def _iceberg(warehouse: Warehouse, table: Table, newest: PublishedVersion, asked: Asked) -> dict[str, str]:
+def _iceberg(warehouse: Warehouse, table: Table, newest: PublishedVersion, endpoint: Endpoint) -> dict[str, str]:
     """Return what Iceberg's readers need: the catalog. One that has none reads the metadata of the newest version."""
-    uri = f"{asked.service.rstrip('/')}/iceberg"
+    uri = f"{endpoint.service.rstrip('/')}/iceberg"
     in_sql, in_spark = (f"keyfold.{_name(table.database, q)}.{_name(table.name, q)}" for q in ('"', "`"))
     names = f"({_literal(table.database)}, {_literal(table.name)})"
-    token = f", token={_literal(_TOKEN)}" if asked.with_token else ""
+    token = f", token={_literal(_TOKEN)}" if endpoint.with_token else ""
     loaded = f'load_catalog("keyfold", type="rest", uri={_literal(uri)}{token}).load_table({names})'
     options = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "rest", ".uri": uri}
-    options |= {".token": _TOKEN} if asked.with_token else {}
+    options |= {".token": _TOKEN} if endpoint.with_token else {}
     spark = "".join(f'.config("spark.sql.catalog.keyfold{key}", {_literal(text)})' for key, text in options.items())
-    secret = f"CREATE SECRET keyfold (TYPE iceberg, TOKEN {_text(_TOKEN)}); " if asked.with_token else ""
-    access = "SECRET keyfold" if asked.with_token else "AUTHORIZATION_TYPE 'none'"
+    secret = f"CREATE SECRET keyfold (TYPE iceberg, TOKEN {_text(_TOKEN)}); " if endpoint.with_token else ""
+    access = "SECRET keyfold" if endpoint.with_token else "AUTHORIZATION_TYPE 'none'"
     attach = f"ATTACH 'keyfold' (TYPE iceberg, ENDPOINT {_text(uri)}, {access});"
     select = f"SELECT * FROM {in_sql};"  # noqa: S608  # the same
     trino = {"connector.name": "iceberg", "iceberg.catalog.type": "rest", "iceberg.rest-catalog.uri": uri}
-    trino |= {f"iceberg.rest-catalog.{key}": text for key, text in _TRINO_TOKEN.items()} if asked.with_token else {}
+    trino |= {f"iceberg.rest-catalog.{key}": text for key, text in _TRINO_TOKEN.items()} if endpoint.with_token else {}
     return {
         "pyiceberg": f"{loaded}.scan().to_arrow()",
         "duckdb": f"INSTALL iceberg; LOAD iceberg; {secret}{attach} {select}",
@@ -142,7 +142,7 @@ def _iceberg(warehouse: Warehouse, table: Table, newest: PublishedVersion, asked
     }
 
 
-_READ_BY: Mapping[Format, Callable[[Warehouse, Table, PublishedVersion, Asked], dict[str, str]]] = {
+_READ_BY: Mapping[Format, Callable[[Warehouse, Table, PublishedVersion, Endpoint], dict[str, str]]] = {
     Format.DELTA: _delta,
     Format.ICEBERG: _iceberg,
 }

@@ -15,7 +15,7 @@ from app.api.shared.problems import PROBLEM_RESPONSES
 from app.api.shared.transactions import Reading, TableDep
 from app.core.access import EVERYBODY
 from app.core.table.published import Format
-from app.services.publishing.publication_state import Asked, PublicationState, publication_state
+from app.services.publishing.publication_state import Endpoint, PublicationState, publication_state
 
 router = Router(prefix=TABLE_PATH, tags=["snapshots"], responses=PROBLEM_RESPONSES)
 
@@ -40,11 +40,11 @@ class IcebergLines(Answer):
     metadata: str = Field(description="the newest metadata as a file, for engines without a catalog")
 
 
-async def _asked(request: Request, grant: GrantDep) -> Asked:
-    return Asked(str(request.base_url), with_token=grant is not EVERYBODY)
+async def _endpoint(request: Request, grant: GrantDep) -> Endpoint:
+    return Endpoint(str(request.base_url), with_token=grant is not EVERYBODY)
 
 
-AskedDep = Annotated[Asked, Depends(_asked)]
+EndpointDep = Annotated[Endpoint, Depends(_endpoint)]
 
 
 def _newest(name: str) -> From:
@@ -87,21 +87,21 @@ class IcebergAnswer(_PublicationAnswer):
 
 @router.get("/delta", operation_id="getTableDelta", response_model=DeltaAnswer)
 def get_delta(
-    table: TableDep, repository: Reading, warehouse: WarehouseDep, asked: AskedDep, response: Response
+    table: TableDep, repository: Reading, warehouse: WarehouseDep, endpoint: EndpointDep, response: Response
 ) -> DeltaAnswer:
     """What of the table is published as Delta, how far behind that is, and how other engines read it."""
     response.headers["Cache-Control"] = "no-store"  # it changes by the moment
-    state = publication_state(repository, warehouse, table, Format.DELTA, asked)
+    state = publication_state(repository, warehouse, table, Format.DELTA, endpoint)
     lines = None if state.read_by is None else DeltaLines.model_validate(state.read_by)
     return DeltaAnswer.of(state, read_by=lines)
 
 
 @router.get("/iceberg", operation_id="getTableIceberg", response_model=IcebergAnswer)
 def get_iceberg(
-    table: TableDep, repository: Reading, warehouse: WarehouseDep, asked: AskedDep, response: Response
+    table: TableDep, repository: Reading, warehouse: WarehouseDep, endpoint: EndpointDep, response: Response
 ) -> IcebergAnswer:
     """What of the table is published as Iceberg, how far behind that is, and how other engines read it."""
     response.headers["Cache-Control"] = "no-store"  # it changes by the moment
-    state = publication_state(repository, warehouse, table, Format.ICEBERG, asked)
+    state = publication_state(repository, warehouse, table, Format.ICEBERG, endpoint)
     lines = None if state.read_by is None else IcebergLines.model_validate(state.read_by)
     return IcebergAnswer.of(state, read_by=lines)
