@@ -85,7 +85,7 @@ def decode_columns(decoder: RecordDecoder, sent: Sent, first: int = 0) -> Decode
         if len(nulls):
             refused_nulls.append((column, nulls))
     kinds = _kinds(decoder, sent, arrays)
-    refused += [_asked(decoder.plan, column, nulls, kinds, words) for column, nulls in refused_nulls]
+    refused += [_faulty_nulls(decoder.plan, column, nulls, kinds, words) for column, nulls in refused_nulls]
     refused.append(np.flatnonzero(kinds == _NO_KIND))
     dropped = [int(kind) for kind in decoder.plan.dropped]
     kept = ~np.isin(kinds, dropped) if dropped else np.ones(len(kinds), bool)
@@ -98,13 +98,13 @@ def decode_columns(decoder: RecordDecoder, sent: Sent, first: int = 0) -> Decode
     return records
 
 
-def _asked(plan: MergePlan, column: Column, nulls: Places, kinds: np.ndarray[Any, Any], words: Words) -> Places:
+def _faulty_nulls(plan: MergePlan, column: Column, nulls: Places, kinds: np.ndarray[Any, Any], words: Words) -> Places:
     """Return which of the places ``nulls`` of a NOT NULL column are at fault: not those of records that may leave it
     out.
     """
     if column.name in plan.omissible:
         nulls = nulls[naming(words, column)[nulls]]
-    if column.name in plan.unasked_of_retracts:
+    if column.name in plan.omissible_in_retracts:
         nulls = nulls[~np.isin(kinds[nulls], _RETRACTS)]
     return nulls
 

@@ -63,14 +63,14 @@ class MergePlan:
         return frozenset(c.name for c in self.schema.value_columns if not c.nullable and c.name not in needed)
 
     @cached_property
-    def unasked_of_retracts(self) -> frozenset[str]:
+    def omissible_in_retracts(self) -> frozenset[str]:
         """The NOT NULL columns that a retract may leave out: those that neither order it nor are taken back by it
         (merge-semantics A.14).
         """
-        asked = {*self.required_columns, self.row_kind_column, *(field.column.name for field in self.order.fields)}
-        asked |= {name for group in self.group_registers for name in group}
-        asked |= {column.name for rule in self.column_rules if rule.takes_back for column in rule.columns}
-        return frozenset(c.name for c in self.schema.value_columns if not c.nullable and c.name not in asked)
+        required = {*self.required_columns, self.row_kind_column, *(field.column.name for field in self.order.fields)}
+        required |= {name for group in self.group_registers for name in group}
+        required |= {column.name for rule in self.column_rules if rule.takes_back for column in rule.columns}
+        return frozenset(c.name for c in self.schema.value_columns if not c.nullable and c.name not in required)
 
     @cached_property
     def hidden(self) -> tuple[HiddenColumn, ...]:

@@ -19,14 +19,14 @@ def readable_as(written: TableSchema, now: TableSchema) -> bool:
     Columns are found by name: one that was added is null where its name is new, one that was dropped is not asked for;
     one that was renamed or widened, or took the name of another, must be written again.
     """
-    return same_fold(written, now) and all(_found(written, column) for column in now.columns)
+    return same_fold(written, now) and all(_is_readable(written, column) for column in now.columns)
 
 
-def _found(written: TableSchema, column: Column) -> bool:
-    there = written.by_name.get(column.name)
-    if there is None:
+def _is_readable(written: TableSchema, column: Column) -> bool:
+    stored = written.by_name.get(column.name)
+    if stored is None:
         return all(other.id != column.id for other in written.columns)
-    return there.id == column.id and same_type(there.type, column.type)
+    return stored.id == column.id and same_type(stored.type, column.type)
 
 
 def whole_runs(runs: Sequence[Run]) -> tuple[Run, ...] | None:

@@ -20,10 +20,10 @@ from app.core.types.kinds import Kind
 Change = Callable[[Any], Any]
 
 
-def integers_of(schema: TableSchema, asked: Integers | None) -> Integers:
+def integers_of(schema: TableSchema, requested: Integers | None) -> Integers:
     """Return how an answer spells BIGINT: as the request says, or else the table's ``lookup.integers``."""
-    chosen: Integers = asked or schema.parsed["lookup.integers"]
-    return chosen
+    spelling: Integers = requested or schema.parsed["lookup.integers"]
+    return spelling
 
 
 @lru_cache(maxsize=4096)

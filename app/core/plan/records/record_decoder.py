@@ -163,7 +163,7 @@ class RecordDecoder:
             try:
                 values[column.name] = decode(raw.get(column.name))
             except ValueFault as fault:
-                if fault.code == FaultCode.NULL_IN_NOT_NULL and self._unasked(column, raw):
+                if fault.code == FaultCode.NULL_IN_NOT_NULL and self._is_omissible(column, raw):
                     values[column.name] = None
                     continue
                 missing = column.name not in raw and fault.code == FaultCode.NULL_IN_NOT_NULL
@@ -181,9 +181,9 @@ class RecordDecoder:
                 self.found.note(raw, raw.keys() - self.names)
         return values
 
-    def _unasked(self, column: Column, raw: Mapping[str, Any]) -> bool:
+    def _is_omissible(self, column: Column, raw: Mapping[str, Any]) -> bool:
         """Return whether the record is a retract that may leave the column out (merge-semantics A.14)."""
-        if column.name not in self.plan.unasked_of_retracts or raw.get(column.name) is not None:
+        if column.name not in self.plan.omissible_in_retracts or raw.get(column.name) is not None:
             return False
         own = self.plan.row_kind_column
         kind = self.kind_of(raw.get(KIND_MEMBER, "+I") if own is None else raw.get(own))
