@@ -17,7 +17,7 @@ from app.core.table.history import Snapshot, Table
 from app.core.table.keys import Key, keys_from_json
 from app.files.layout import Warehouse
 from app.services.rows.lookups import find
-from app.services.rows.many_lookups import AskedKeys, found_as_arrow, found_as_json
+from app.services.rows.many_lookups import KeysRequest, rows_as_arrow, rows_as_json
 from app.services.rows.views import View
 from app.storage.images import Images
 from app.storage.images.builder import Builder
@@ -100,8 +100,8 @@ class _Site:
             json.dumps({"keys": [{"id": key} for (key,) in single[start : start + KEYS_AT_ONCE]]})
             for start in range(0, len(single), KEYS_AT_ONCE)
         ]
-        yield self._at_once("JSON", view, bodies, found_as_json, rounds)
-        yield self._at_once("Arrow", view, bodies[:2], found_as_arrow, rounds)
+        yield self._at_once("JSON", view, bodies, rows_as_json, rounds)
+        yield self._at_once("Arrow", view, bodies[:2], rows_as_arrow, rounds)
 
     def single(self, name: str, runs: int, rounds: int) -> Sequence[str]:
         """Single lookups alone."""
@@ -109,7 +109,7 @@ class _Site:
         return _row(name, rounds, len(keys), lambda: self._look_up(view, keys))
 
     def _at_once(
-        self, name: str, view: View, bodies: Sequence[str], answer: Callable[[Images, AskedKeys], bytes], rounds: int
+        self, name: str, view: View, bodies: Sequence[str], answer: Callable[[Images, KeysRequest], bytes], rounds: int
     ) -> Sequence[str]:
         count = sum(len(json.loads(body)["keys"]) for body in bodies)
         return _row(f"1,000 keys at once, {name}, a row", rounds, count, lambda: self._get(view, bodies, answer))
@@ -124,10 +124,10 @@ class _Site:
         for key in keys:
             find(view, self.images, key, view.columns)
 
-    def _get(self, view: View, bodies: Sequence[str], answer: Callable[[Images, AskedKeys], bytes]) -> None:
+    def _get(self, view: View, bodies: Sequence[str], answer: Callable[[Images, KeysRequest], bytes]) -> None:
         for body in bodies:
             keys = keys_from_json(self.schema, json.loads(body)["keys"], "/keys")
-            answer(self.images, AskedKeys(view, keys, view.columns))
+            answer(self.images, KeysRequest(view, keys, view.columns))
 
 
 def _row(name: str, rounds: int, count: int, act: Callable[[], None]) -> Sequence[str]:

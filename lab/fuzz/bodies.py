@@ -22,7 +22,7 @@ from app.services.bodies.change_events import EVENT_FORMATS
 from app.services.bodies.encodings import ENCODINGS, decoded
 from app.services.bodies.formats import ARROW, CLOUDEVENTS, CLOUDEVENTS_BATCH, CSV, JSON, NDJSON, PARQUET, EmptyFields
 from app.services.bodies.sent_files import read_form
-from app.services.rows.many_lookups import found_as_json, read_keys
+from app.services.rows.many_lookups import read_keys, rows_as_json
 from app.services.rows.scans import NDJSON as ROWS
 from app.services.rows.scans import WRITERS, read_scan, written
 from app.services.rows.views import View
@@ -69,8 +69,8 @@ def answer(images: Images, schema: TableSchema, batch: Batch) -> None:
     view = View(table, compile_plan(schema), None, {0: schema}, (batch,), (), index, 1)
     texts = {name: b"".join(written(images.warehouse, read_scan(view, None, []), name)) for name in WRITERS}
     rows = [json.loads(line) for line in texts[ROWS].splitlines()][:_LOOKED_UP]
-    asked = read_keys(view, [{name: row[name] for name in schema.primary_key} for row in rows])
-    assert [one["row"] for one in json.loads(found_as_json(images, asked))["rows"]] == rows
+    request = read_keys(view, [{name: row[name] for name in schema.primary_key} for row in rows])
+    assert [one["row"] for one in json.loads(rows_as_json(images, request))["rows"]] == rows
 
 
 def _upload(media_types: Sequence[str], body: bytes) -> tuple[TableSchema, Change]:

@@ -21,7 +21,7 @@ from app.core.table.options.entries import Integers
 from app.services.explaining.explained import ExplainedColumn, ExplainedRow, Play, RecordPlace, Start, StepPage
 from app.services.explaining.history import KEY_ROOM
 from app.services.explaining.kept_history import KeptHistory, Known, Taken, known_history
-from app.services.rows.lookups import FoundRow, find, spelled, there, view_at, wanted_columns
+from app.services.rows.lookups import FoundRow, existing_row, find, spelled, view_at, wanted_columns
 from app.services.rows.views import View, view_of
 from app.services.shared.damage import read_again
 from app.storage.images import Images
@@ -75,7 +75,7 @@ def _explained(
     found = find(view, images, key, view.columns)
     history = KeptHistory(database, images, view, key, known)
     if history.nothing and not found.written:
-        there(found, version)
+        existing_row(found, version)
     shown = Shown(view.table.schema, integers_of(view.table.schema, question.integers), frozenset(names))
     return _Explanation(history, found, shown, question).answer()
 

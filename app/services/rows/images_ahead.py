@@ -37,16 +37,16 @@ class ImagesAhead(Repeated):
         self._views = views
         self._images = images
         self._clock = clock
-        self._asked: dict[Name, float] = {}
+        self._used: dict[Name, float] = {}
         self._marks: Mapping[str, int] = {}
         self._seen: dict[str, View] = {}
 
     def look(self) -> None:
         """Ask for the images of what was committed since; the catalog is read only if marks show a change."""
         now = self._clock()
-        self._asked.update(dict.fromkeys(self._views.asked(), now))
-        self._asked = {name: at for name, at in self._asked.items() if at >= now - RECENT_SECONDS}
-        known = [view for name in self._asked if (view := self._views.known(name)) is not None]
+        self._used.update(dict.fromkeys(self._views.take_used(), now))
+        self._used = {name: at for name, at in self._used.items() if at >= now - RECENT_SECONDS}
+        known = [view for name in self._used if (view := self._views.known(name)) is not None]
         marks = {view.table.id: self._database.marks.of(view.table.id) for view in known}
         for view in self._changed([one for one, mark in marks.items() if mark != self._marks.get(one)]):
             before = self._seen.get(view.table.id)

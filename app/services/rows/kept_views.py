@@ -76,7 +76,7 @@ class Views:
         self._clock = clock
         self._kept: OrderedDict[Name, _Kept] = OrderedDict()
         self._failed: dict[Name, tuple[DamagedFile, float, int]] = {}  # when, under which mark of the table
-        self._asked: set[Name] = set()
+        self._used: set[Name] = set()
         self._turns: defaultdict[Name, threading.Lock] = defaultdict(threading.Lock)
         self._closed = threading.Event()
         # Finds the changes of a process that was killed between its commit and its mark.
@@ -103,7 +103,7 @@ class Views:
         kept = self._fresh(name, wanted)
         if kept is None:
             return None
-        self._asked.add(name)
+        self._used.add(name)
         seen = kept.seen(wanted)
         return None if seen is kept.view and not self._shared else seen
 
@@ -113,10 +113,10 @@ class Views:
         fresh = kept is not None and kept.mark == self._database.marks.of(kept.view.table.id) and kept.serves(wanted)
         return kept if fresh else None
 
-    def asked(self) -> Collection[Name]:
-        """Return the names of the tables that were asked for since this was last called."""
-        asked, self._asked = self._asked, set()
-        return asked
+    def take_used(self) -> Collection[Name]:
+        """Return the names of the tables that were looked up since the last call."""
+        used, self._used = self._used, set()
+        return used
 
     def known(self, name: Name) -> View | None:
         """Return the table's view, be it current or not; None if there is none."""
@@ -155,7 +155,7 @@ class Views:
             raise
         self._kept[name] = kept
         self._kept.move_to_end(name)
-        self._asked.add(name)
+        self._used.add(name)
         while len(self._kept) > MOST_TABLES or (len(self._kept) > 1 and self._columns() > MOST_COLUMNS):
             self._forget(next(iter(self._kept)))
         return kept

@@ -57,11 +57,11 @@ class FoundRow(NamedTuple):
         return key_to_json(self.table.schema, self.key)
 
 
-def spelled(found: FoundRow, asked: Integers | None) -> tuple[bytes, str | None]:
+def spelled(found: FoundRow, requested: Integers | None) -> tuple[bytes, str | None]:
     """Return the row's JSON and its tag, with whole numbers as they are asked for."""
     body = found.body or b""
     schema = found.table.schema
-    if found.body is None or integers_of(schema, asked) is Integers.NUMBER:
+    if found.body is None or integers_of(schema, requested) is Integers.NUMBER:
         return body, found.tag
     text = body_as_text(schema, body)
     return text, tag_of(text)
@@ -97,7 +97,7 @@ def row_of(
     """
     found = find(view, images, key_from_text(view.table.schema, texts), wanted_columns(view, columns))
     waits = _waiting(view, images.warehouse, found.key) if found.body is None else None
-    return there(found, version, waits)
+    return existing_row(found, version, waits)
 
 
 def imaged_row(
@@ -109,7 +109,7 @@ def imaged_row(
     answer = _imaged(view, images, key)
     if answer is None or (answer.body is None and view.latest is not None and view.latest.staged):
         return None
-    return there(_found(view, key, answer, wanted), version)
+    return existing_row(_found(view, key, answer, wanted), version)
 
 
 def _waiting(view: View, warehouse: Warehouse, key: Key) -> str | None:
@@ -122,7 +122,7 @@ def _waiting(view: View, warehouse: Warehouse, key: Key) -> str | None:
     return None if first is None else f"batch {batch_number(first.arrival)} is staged"
 
 
-def there(found: FoundRow, version: str | None, waits: str | None = None) -> FoundRow:
+def existing_row(found: FoundRow, version: str | None, waits: str | None = None) -> FoundRow:
     """Return ``found``. Raise ``NotFound`` where there is no row; ``version`` is as of ``row_of``, ``waits`` says what
     is staged of the key.
     """
@@ -309,9 +309,9 @@ def _stored_states(view: View, images: Images, keys: Sequence[Key], read: ReadBy
     found: list[list[StoredState]] = [[] for _ in keys]
     for run, places in runs_of(view, keys, view.runs):
         schema = view.schemas[run.schema_id]
-        asked = [keys[place] for place in places]
-        tokens = tokens_of(schema, asked)
-        states = images.find_all(view.table.id, run, tokens, schema.primary_key, asked, read)
+        wanted = [keys[place] for place in places]
+        tokens = tokens_of(schema, wanted)
+        states = images.find_all(view.table.id, run, tokens, schema.primary_key, wanted, read)
         for place, state in zip(places, states, strict=True):
             if state is not None:
                 found[place].append((schema, state))

@@ -25,7 +25,7 @@ from app.services.rows.scans import Scan
 from app.services.rows.views import View
 from app.services.shared.answer_bytes import AnswerBytes
 from app.storage.images import ABSENT, Answer, Images, ReadBytes, TooMuchAtOnce
-from app.storage.scans.by_keys import AskedStates, KeyRows, keys_stream, rows_of_keys
+from app.storage.scans.by_keys import KeyRows, StagedRows, keys_stream, rows_of_keys
 from app.storage.scans.merging import Source
 from app.telemetry.entries import Counted
 
@@ -36,7 +36,7 @@ ImageAnswer = Answer | bytes
 
 
 @dataclass(frozen=True)
-class AskedKeys:
+class KeysRequest:
     """What one request asks of a table: its view, the keys in their order, the columns to answer."""
 
     view: View
@@ -50,14 +50,14 @@ def read_keys(
     keys: Sequence[Mapping[str, Any]],
     columns: Sequence[str] | None = None,
     integers: Integers | None = None,
-) -> AskedKeys:
+) -> KeysRequest:
     """Return the JSON objects ``keys`` of a request, and how its answer spells whole numbers.
 
     Raise ``Invalid`` for all keys and columns that the schema does not have.
     """
     wanted = wanted_columns(view, columns)
     schema = view.table.schema
-    return AskedKeys(view, keys_from_json(schema, keys, "/keys"), wanted, integers_of(schema, integers))
+    return KeysRequest(view, keys_from_json(schema, keys, "/keys"), wanted, integers_of(schema, integers))
 
 
 class _Wanted(NamedTuple):
@@ -81,24 +81,24 @@ def _once(keys: Sequence[Key], texts: Sequence[bytes]) -> _Wanted:
     return _Wanted([of_text[text] for text in first], [*first], [counted[one] for one in range(len(first))], places)
 
 
-def found_as_json(images: Images, asked: AskedKeys) -> bytes:
+def rows_as_json(images: Images, request: KeysRequest) -> bytes:
     """Return the answers as JSON, in the order of the keys and without a gap: each key, whether it is found, its row.
 
     Raise ``TooLarge`` where that would be more than ``MOST_ANSWER_BYTES``, before it is held.
     """
-    schema = asked.view.table.schema
-    texts = key_texts(schema, asked.keys)
-    wanted = _once(asked.keys, joined_keys(texts))
-    bodies = _bodies(images, asked, wanted)
+    schema = request.view.table.schema
+    texts = key_texts(schema, request.keys)
+    wanted = _once(request.keys, joined_keys(texts))
+    bodies = _bodies(images, request, wanted)
     # Names may hold a percent sign; values are put in by place.
     key = b'{"key":{' + b",".join(to_json(name).replace(b"%", b"%%") + b":%b" for name in schema.primary_key) + b"},"
     hit, miss = key + b'"found":true,"row":%b}', key + b'"found":false,"row":null}'
-    if asked.integers is Integers.TEXT:
+    if request.integers is Integers.TEXT:
         bodies = [None if body is None else body_as_text(schema, body) for body in bodies]
         texts = [_texts_of(entry[0], one) for entry, one in zip(schema.key_types, texts, strict=True)]
     rows = [bodies[place] for place in wanted.places]
     items = [miss % one[:-1] if one[-1] is None else hit % one for one in zip(*texts, rows, strict=True)]
-    return b'{"rows":[%b],"snapshotId":%b}' % (b",".join(items), to_json(asked.view.snapshot_id))
+    return b'{"rows":[%b],"snapshotId":%b}' % (b",".join(items), to_json(request.view.snapshot_id))
 
 
 def _texts_of(data_type: DataType, numbers: list[bytes]) -> list[bytes]:
@@ -108,36 +108,36 @@ def _texts_of(data_type: DataType, numbers: list[bytes]) -> list[bytes]:
     return [one if one == b"null" else b'"%b"' % one for one in numbers]
 
 
-def _bodies(images: Images, asked: AskedKeys, wanted: _Wanted) -> list[bytes | None]:
+def _bodies(images: Images, request: KeysRequest, wanted: _Wanted) -> list[bytes | None]:
     """Of each key the row's JSON; None where there is none."""
-    whole, size = asked.columns is asked.view.columns, AnswerBytes(_FEWER)
+    whole, size = request.columns is request.view.columns, AnswerBytes(_FEWER)
     bodies: list[bytes | None] = []
-    answers = _in_pieces(asked.view, images, wanted.keys, wanted.texts, partial(folded, asked.view))
+    answers = _in_pieces(request.view, images, wanted.keys, wanted.texts, partial(folded, request.view))
     for answer, times in zip(answers, wanted.times, strict=True):
         body = answer if isinstance(answer, bytes) else answer.body
-        body = body if whole or body is None else _shown(asked, body)
+        body = body if whole or body is None else _shown(request, body)
         size.add(0 if body is None else times * len(body))
         bodies.append(body)
     return bodies
 
 
-def _shown(asked: AskedKeys, body: bytes) -> bytes:
+def _shown(request: KeysRequest, body: bytes) -> bytes:
     """Return a row with the columns that are asked for."""
     row = json.loads(body)
-    return to_json({name: row[name] for name in asked.columns})
+    return to_json({name: row[name] for name in request.columns})
 
 
-def found_as_arrow(images: Images, asked: AskedKeys) -> bytes:
+def rows_as_arrow(images: Images, request: KeysRequest) -> bytes:
     """Return the answers as an Arrow stream, a row for each key in order: whether it is found, then the key columns and
-    those that are asked for. Where there is no row they are null, but for the key. Raise as ``found_as_json``.
+    those that are asked for. Where there is no row they are null, but for the key. Raise as ``rows_as_json``.
     """
-    schema = asked.view.table.schema
-    wanted = _once(asked.keys, joined_keys(key_texts(schema, asked.keys)))
-    columns = tuple(schema.by_name[name] for name in dict.fromkeys([*schema.primary_key, *asked.columns]))
-    source = Scan(asked.view, columns).source(images.warehouse)
+    schema = request.view.table.schema
+    wanted = _once(request.keys, joined_keys(key_texts(schema, request.keys)))
+    columns = tuple(schema.by_name[name] for name in dict.fromkeys([*schema.primary_key, *request.columns]))
+    source = Scan(request.view, columns).source(images.warehouse)
 
     def read_all(keys: Sequence[Key], _: Sequence[bytes], read: ReadBytes | None) -> Iterator[KeyRows]:
-        yield _rows_of(asked.view, images, source, keys, read)
+        yield _rows_of(request.view, images, source, keys, read)
 
     size, pieces, first = AnswerBytes(_FEWER), list[KeyRows](), 0
     for piece in _pieces(wanted.keys, read_all, wanted.texts):
@@ -145,7 +145,7 @@ def found_as_arrow(images: Images, asked: AskedKeys) -> bytes:
         size.add(piece.size_bytes(wanted.times[first:last]))
         pieces.append(piece)
         first = last
-    keys = {name: [key[place] for key in asked.keys] for place, name in enumerate(schema.primary_key)}
+    keys = {name: [key[place] for key in request.keys] for place, name in enumerate(schema.primary_key)}
     return keys_stream(columns, pieces, wanted.places, keys)
 
 
@@ -164,7 +164,7 @@ def _rows_of(view: View, images: Images, source: Source, keys: Sequence[Key], re
             staged[place] = state
             if read is not None:  # nothing else counts them
                 read.add(weight([*state.values()]))
-    of_keys = AskedStates.of(tokens[np.array([*staged], dtype=np.int64)], [*staged.values()])
+    of_keys = StagedRows.of(tokens[np.array([*staged], dtype=np.int64)], [*staged.values()])
     return rows_of_keys(source, found, of_keys, keys, tokens)
 
 

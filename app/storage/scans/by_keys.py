@@ -25,21 +25,21 @@ Places = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class AskedStates:
-    """The state rows of those of the asked keys that have staged records; their tokens are ascending."""
+class StagedRows:
+    """The state rows of those keys of a request that have staged records; their tokens are ascending."""
 
     tokens: Tokens
-    found: Sequence[Mapping[str, Any]]
+    rows: Sequence[Mapping[str, Any]]
 
     @classmethod
-    def of(cls, tokens: Tokens, found: Sequence[Mapping[str, Any]]) -> AskedStates:
-        """Return what was ``found`` of keys that have these tokens."""
+    def of(cls, tokens: Tokens, rows: Sequence[Mapping[str, Any]]) -> StagedRows:
+        """Return the ``rows`` of keys that have these tokens, sorted by token."""
         order = np.argsort(tokens, kind="stable")
-        return cls(tokens[order], [found[place] for place in order.tolist()])
+        return cls(tokens[order], [rows[place] for place in order.tolist()])
 
     def states(self, plan: MergePlan) -> pa.Table:
-        """Return the state rows, found under ``plan``, by token."""
-        return states_table(plan, self.tokens, self.found)
+        """Return the state rows under ``plan``, by token."""
+        return states_table(plan, self.tokens, self.rows)
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class KeyRows:
         )
 
 
-def rows_of_keys(source: Source, found: FoundRows, staged: AskedStates, keys: Sequence[Key], tokens: Tokens) -> KeyRows:
+def rows_of_keys(source: Source, found: FoundRows, staged: StagedRows, keys: Sequence[Key], tokens: Tokens) -> KeyRows:
     """Return the rows of ``keys``, each once, with their ``tokens``. ``found`` is what each run has of them, oldest
     first, with the number of its schema, ``staged`` what is newer; ``source`` answers the key columns, too.
     """
@@ -68,8 +68,8 @@ def rows_of_keys(source: Source, found: FoundRows, staged: AskedStates, keys: Se
     order = np.argsort(tokens, kind="stable")
     columns = schema.key_columns
     values = [pa.array([key[at] for key in keys], arrow_type(column.type)) for at, column in enumerate(columns)]
-    asked = pa.record_batch(values, names=[*schema.primary_key]).take(pa.array(order))
-    one, other = paired(schema, KeyedRows(tokens[order], asked), rows)
+    sorted_keys = pa.record_batch(values, names=[*schema.primary_key]).take(pa.array(order))
+    one, other = paired(schema, KeyedRows(tokens[order], sorted_keys), rows)
     places = np.full(len(keys), -1, dtype=np.int64)
     places[order[one]] = other
     return KeyRows(rows.batch, places)

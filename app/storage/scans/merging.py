@@ -55,8 +55,8 @@ class Source:
     @cached_property
     def read(self) -> tuple[Column, ...]:
         """The columns that are answered or asked about."""
-        asked = (condition.column for condition in self.conditions)
-        return tuple({column.name: column for column in (*self.columns, *asked)}.values())
+        filtered = (condition.column for condition in self.conditions)
+        return tuple({column.name: column for column in (*self.columns, *filtered)}.values())
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from app.catalog.database import CatalogDatabase
 from app.core.table.history import Table
 from app.files.layout import Warehouse
 from app.services.rows.lookups import Consistency, FoundRow, Images, get_rows
-from app.services.rows.many_lookups import found_as_json, read_keys
+from app.services.rows.many_lookups import read_keys, rows_as_json
 from app.services.rows.views import view_of
 from app.services.shared.executor import MergeSite
 from app.services.tables.tables import alter_table
@@ -74,7 +74,7 @@ def told(row: FoundRow) -> tuple[Any, ...]:
 def many(database: CatalogDatabase, images: Images, table: Table) -> bytes:
     with database.reading() as repository:
         current = repository.tables.find(table.id) or table
-        return found_as_json(images, read_keys(view_of(repository, current).merged, [{"id": key} for key in KEYS]))
+        return rows_as_json(images, read_keys(view_of(repository, current).merged, [{"id": key} for key in KEYS]))
 
 
 def drawn(draw: random.Random, engine: str) -> Sequence[Mapping[str, Any]]:

@@ -20,7 +20,7 @@ from app.core.table.history import Table
 from app.files.arrow import FOUND_COLUMN
 from app.files.layout import Warehouse
 from app.services.rows.lookups import Consistency, get_rows
-from app.services.rows.many_lookups import found_as_arrow, read_keys
+from app.services.rows.many_lookups import read_keys, rows_as_arrow
 from app.services.rows.scan_pages import RowCount, ScanRoom, check_filters, count_rows, loaded, pinned_view, read_page
 from app.services.rows.scans import BEGINNING, parts, read_scan, written
 from app.services.rows.views import View, view_of
@@ -63,7 +63,7 @@ def looked_up(database: CatalogDatabase, images: Images, table: Table, *, latest
 def asked_in_arrow(images: Images, view: View) -> tuple[Rows, list[int]]:
     """The rows of all keys in Arrow, each key asked for twice, and the keys that have none."""
     keys = [{"id": key} for key in (*KEYS, *reversed(KEYS))]
-    told = pa.ipc.open_stream(found_as_arrow(images, read_keys(view, keys))).read_all().to_pylist()
+    told = pa.ipc.open_stream(rows_as_arrow(images, read_keys(view, keys))).read_all().to_pylist()
     once, again = told[: len(KEYS)], told[len(KEYS) :]
     assert [row["id"] for row in told] == [key["id"] for key in keys]
     assert [_cells(row) for row in once] == [_cells(row) for row in reversed(again)]

@@ -23,7 +23,7 @@ from app.core.table.records import KINDS_BY_TEXT, Record
 from app.core.table.schema import TableSchema
 from app.files.layout import Warehouse, run_folder
 from app.services.rows.lookups import find, imaged_row
-from app.services.rows.many_lookups import AskedKeys, found_as_json
+from app.services.rows.many_lookups import KeysRequest, rows_as_json
 from app.services.rows.views import View
 from app.storage.images import Images
 from tests.builders import schema_of
@@ -109,8 +109,8 @@ def test_answers_of_several_runs_are_those_of_their_state_rows(engine: str, seed
         for key in keys:
             told, expected = (find(view, images, key, view.columns) for images in (site.images, site.apart))
             assert (told.body, told.tag, told.written) == (expected.body, expected.tag, expected.written), key
-        at_once = AskedKeys(view, keys, view.columns)
-        assert found_as_json(site.images, at_once) == found_as_json(site.apart, at_once)
+        at_once = KeysRequest(view, keys, view.columns)
+        assert rows_as_json(site.images, at_once) == rows_as_json(site.apart, at_once)
         site.images.close()
 
 

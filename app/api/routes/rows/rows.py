@@ -32,7 +32,7 @@ from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.api.shared.slashes import register_convertors
 from app.core.errors import FaultCode, Invalid, Violation
 from app.services.rows.lookups import Consistency, Images
-from app.services.rows.many_lookups import AskedKeys, found_as_arrow, found_as_json, read_keys
+from app.services.rows.many_lookups import KeysRequest, read_keys, rows_as_arrow, rows_as_json
 
 register_convertors()
 router = Router(route_class=JsonRoute, prefix=TABLE_PATH, tags=["rows"], responses=PROBLEM_RESPONSES)
@@ -137,7 +137,7 @@ async def get_row_by_path(
     return (await answer_row(parts, lookup, request.scope, if_none_match)).response()
 
 
-_RENDERED: Mapping[str, Callable[[Images, AskedKeys], bytes]] = {JSON: found_as_json, ARROW: found_as_arrow}
+_RENDERED: Mapping[str, Callable[[Images, KeysRequest], bytes]] = {JSON: rows_as_json, ARROW: rows_as_arrow}
 _TYPES = tuple(_RENDERED)
 
 
