@@ -25,7 +25,7 @@ GROUPS: Final = (
 @dataclass(frozen=True)
 class OptionField:
     """One option: ``key`` as the table spells it, ``text`` as it is set, None where it is not. ``fixed`` says why it
-    cannot change; ``asked`` is what the form says instead of ``text``.
+    cannot change; ``submitted`` is what the form says instead of ``text``.
     """
 
     number: int
@@ -33,12 +33,12 @@ class OptionField:
     option: Option
     text: str | None
     fixed: str | None
-    asked: str | None = None
+    submitted: str | None = None
 
     @property
     def shown(self) -> str:
         """What stands in the field."""
-        return _BREAKS.sub("", self.text or "") if self.asked is None else self.asked
+        return _BREAKS.sub("", self.text or "") if self.submitted is None else self.submitted
 
     @property
     def choices(self) -> Sequence[str]:
@@ -49,11 +49,11 @@ class OptionField:
     @property
     def change(self) -> dict[str, str] | None:
         """The change that the form asks for; None for none. A browser leaves out ends of lines."""
-        if self.asked is None or self.fixed is not None or self.asked == _BREAKS.sub("", self.text or ""):
+        if self.submitted is None or self.fixed is not None or self.submitted == _BREAKS.sub("", self.text or ""):
             return None
-        if self.asked == "":
+        if self.submitted == "":
             return {"action": "removeOption", "key": self.key}
-        return {"action": "setOption", "key": self.key, "value": self.asked}
+        return {"action": "setOption", "key": self.key, "value": self.submitted}
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ class OptionFilter:
     @property
     def query(self) -> str:
         """What an address asks for it, with its question mark; empty where all fields are shown."""
-        asked = {"q": self.part, "changed": "1" if self.changed else ""}
-        said = urlencode({name: text for name, text in asked.items() if text})
+        parameters = {"q": self.part, "changed": "1" if self.changed else ""}
+        said = urlencode({name: text for name, text in parameters.items() if text})
         return f"?{said}" if said else ""
 
 

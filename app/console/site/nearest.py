@@ -30,26 +30,26 @@ def nearest_page_step(path: str, pages: Iterable[Page]) -> Step | None:
     """Return the page whose address is nearest to ``path``, with the names that ``path`` has. It is called by its
     address.
     """
-    asked = path.rstrip("/").split("/")
+    address = path.rstrip("/").split("/")
     likeness: dict[str, float] = {}
     for page in pages:
         if page.whole and page.method == "GET":
-            near, ratio = _filled(asked, page.path.split("/"))
+            near, ratio = _filled(address, page.path.split("/"))
             likeness[near] = max(ratio, likeness.get(near, 0))
     best = max(likeness, key=lambda one: likeness[one], default="")
     return (quote(best), quote(best)) if likeness.get(best, 0) >= _LEAST_LIKENESS else None
 
 
-def _filled(asked: Sequence[str], pattern: Sequence[str]) -> tuple[str, float]:
-    """Return the address of ``pattern`` with the names that ``asked`` has in their places, and how like the two are.
+def _filled(address: Sequence[str], pattern: Sequence[str]) -> tuple[str, float]:
+    """Return the address of ``pattern`` with the names that ``address`` has in their places, and how like the two are.
 
     Only the parts that differ are compared; where one address is longer, only the last ones.
     """
-    if len(asked) != len(pattern):
+    if len(address) != len(pattern):
         names = any(part.startswith("{") for part in pattern)
-        return "/".join(pattern), 0.0 if names else _likeness(asked[-1], pattern[-1])
-    filled = [given if own.startswith("{") else own for own, given in zip(pattern, asked, strict=True)]
-    differing = [(given, own) for given, own in zip(asked, filled, strict=True) if given != own]
+        return "/".join(pattern), 0.0 if names else _likeness(address[-1], pattern[-1])
+    filled = [given if own.startswith("{") else own for own, given in zip(pattern, address, strict=True)]
+    differing = [(given, own) for given, own in zip(address, filled, strict=True) if given != own]
     return "/".join(filled), _likeness("/".join(one for one, _ in differing), "/".join(own for _, own in differing))
 
 

@@ -44,7 +44,7 @@ LONGEST_FIELD: Final = 20_000  # characters; a longer value is kept out of the f
 LONGEST_COMMAND: Final = 20_000
 _VALUE, _NULL, _EMPTY, _SEEN = "value.", "null.", "empty.", "seen."
 # What a field says that it showed, other than digests.
-_NOT_THERE, _WAS_NULL, _NOT_SHOWN, _FOLDS_IN = "-", "null", "kept", "folds"
+_ABSENT, _WAS_NULL, _NOT_SHOWN, _FOLDS_IN = "-", "null", "kept", "folds"
 # What a page cannot carry to a browser and back.
 _UNSHOWN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 EXAMPLES: Final[Mapping[Family, str]] = {
@@ -99,7 +99,7 @@ class Field:
     def hint(self) -> str:
         """What stands in it while it is empty."""
         example = EXAMPLES[self.family]
-        note = {_NOT_THERE: "left out", _WAS_NULL: "null"}.get(self.seen, "")
+        note = {_ABSENT: "left out", _WAS_NULL: "null"}.get(self.seen, "")
         if self.seen == _FOLDS_IN:
             note = f"{self.now or 'null'} now"
         if self.length is not None:
@@ -146,8 +146,8 @@ def _written(column: Column, sent: Mapping[str, str]) -> Any:
         return None
     if sent.get(_EMPTY + name):
         return ""
-    text, seen = _lines(sent.get(_VALUE + name, "")), sent.get(_SEEN + name, _NOT_THERE)
-    if (text == "" and seen in (_NOT_THERE, _WAS_NULL, _NOT_SHOWN, _FOLDS_IN)) or _digest(text) == seen:
+    text, seen = _lines(sent.get(_VALUE + name, "")), sent.get(_SEEN + name, _ABSENT)
+    if (text == "" and seen in (_ABSENT, _WAS_NULL, _NOT_SHOWN, _FOLDS_IN)) or _digest(text) == seen:
         return _UNTOUCHED
     if text == "" and column.type.family is not Family.TEXT:
         return None  # what was there is wiped out
@@ -225,7 +225,7 @@ def _fields(form: _Form, faults: Sequence[Violation]) -> list[Field]:
 
 def _field(form: _Form, column: Column, faults: Sequence[Violation]) -> Field:
     name = column.name
-    text, seen, length, now = "", _NOT_THERE, None, ""
+    text, seen, length, now = "", _ABSENT, None, ""
     rule = column_words(form.plan, column) if folds_in(form.plan, name) else ""
     if form.row is not None and rule:
         now, seen = cut("" if form.row[name] is None else shown(form.row[name]), 60), _FOLDS_IN

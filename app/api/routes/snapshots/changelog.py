@@ -61,7 +61,7 @@ def _number(name: str, text: str | None, most: int, faults: list[Violation]) -> 
     return None
 
 
-def _asked(text: str | None, faults: list[Violation]) -> int | None:
+def _max_results(text: str | None, faults: list[Violation]) -> int | None:
     if text is None or (re.fullmatch("[+-]?[0-9]{1,1000}", text) and is_of_64_bits(int(text))):
         return None if text is None else int(text)
     message = f"maxResults {text[:50]!r} is no number"
@@ -105,7 +105,7 @@ async def _wanted(
     faults: list[Violation] = []
     first = _number("fromSnapshot", from_snapshot, 10**9 - 1, faults)
     last = _number("toSnapshot", to_snapshot, 10**9 - 1, faults)
-    asked = _asked(max_results, faults)
+    limit = _max_results(max_results, faults)
     token = _position("pageToken", page_token, faults)
     event = _position("Last-Event-ID", last_event_id, faults)
     faults += check_range(first, last)
@@ -113,7 +113,7 @@ async def _wanted(
         message = faults[0].message if len(faults) == 1 else f"the request has {len(faults)} faults"
         raise Invalid(message, violations=faults)
     start = event or token or (None if first is None else Position(first))
-    return Wanted(start, last, page_size(asked, *_PAGE))
+    return Wanted(start, last, page_size(limit, *_PAGE))
 
 
 @router.get(
@@ -145,7 +145,7 @@ async def get_changelog(
     end: from behind the current snapshot unless fromSnapshot or Last-Event-ID say otherwise.
     """
     kind = chosen(accept, _TYPES)
-    lines = partial(lines_of, asked=spelling.integers)
+    lines = partial(lines_of, requested=spelling.integers)
     if kind == EVENTS:
         table, start = await run_in_threadpool(follow_from, catalog, name, wanted.start)
         check_reader = partial(check_again, request, *name)
@@ -168,11 +168,9 @@ def _headers(request: Request, page: Page) -> dict[str, str]:
     return headers | {"Next-Page-Token": page.rest.text, "Link": f'<{sent_path(request)}?{query}>; rel="next"'}
 
 
-def lines_of(changes: Changes, asked: Integers | None = None) -> Iterator[str]:
-    """Each change as JSON, whole numbers as they are ``asked`` for; a column that a record does not name is not in
-    it.
-    """
-    integers = integers_of(changes.schema, asked)
+def lines_of(changes: Changes, requested: Integers | None = None) -> Iterator[str]:
+    """Each change as JSON, whole numbers as ``requested``; a column that a record does not name is not in it."""
+    integers = integers_of(changes.schema, requested)
     encoders = [(column.name, encoder_of(column.type, integers)) for column in changes.schema.columns]
     for kind, row in changes.rows:
         values = {name: encode(row[name]) for name, encode in encoders if name in row}

@@ -49,9 +49,9 @@ def get_table_document(
     return JSONResponse(typed(request.app.openapi(), table, integers))
 
 
-def typed(document: Mapping[str, Any], table: Table, asked: Integers | None = None) -> Json:
+def typed(document: Mapping[str, Any], table: Table, chosen: Integers | None = None) -> Json:
     """What of ``document`` is about ``table``, with its rows, keys and records as they are."""
-    integers = integers_of(table.schema, asked)
+    integers = integers_of(table.schema, chosen)
     paths = {
         _named(path, table): _without_names(item) for path, item in document["paths"].items() if _is_of(path, table)
     }

@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from app.cli.client.commands.scans import PAGE_ROWS, Filters, Merged, Params, Version, asked_params
+from app.cli.client.commands.scans import PAGE_ROWS, Filters, Merged, Params, Version, scan_params
 from app.cli.client.endings import Failure, usage
 from app.cli.client.failures import failure_of
 from app.cli.client.service import Service, path_of
@@ -97,7 +97,7 @@ def export(
     chosen = form or _form_of(file)
     if file.exists() and not force:
         raise usage(f"{file} is there already", "  → --force replaces it")
-    params = asked_params(filters, columns=columns, snapshot=snapshot, consistency="merged" if merged else None)
+    params = scan_params(filters, columns=columns, snapshot=snapshot, consistency="merged" if merged else None)
     entry = _ENTRIES[chosen]
     with Service.at(url, token_file) as service:
         service.patience_seconds = PATIENCE_SECONDS

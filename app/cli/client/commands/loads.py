@@ -179,10 +179,10 @@ def _located(refused: Refused, file: Path, piece: Piece) -> Failure:
         lines.append(
             f"(a line that a message names is one of the batch: its line {named} is {piece.place(0)} of the file)"
         )
-    return Failure(end, *lines, _what_is_there(piece), payload=refused.problem)
+    return Failure(end, *lines, _stored_part(piece), payload=refused.problem)
 
 
-def _what_is_there(piece: Piece) -> str:
+def _stored_part(piece: Piece) -> str:
     if not piece.before:
         return "nothing of the file was stored; correct it and run the command again"
     first = f"the {piece.before} records before {piece.place(0)} are stored"

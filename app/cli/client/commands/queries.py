@@ -52,7 +52,7 @@ def query(
     with TemporaryDirectory(prefix="keyfold-sql-") as folder, Service.at(url, token_file) as service:
         try:
             with duckdb.connect(str(Path(folder, "tables.db"))) as opened:
-                for name in _asked_for(opened, select, database):
+                for name in _named_tables(opened, select, database):
                     _read(opened, service, *name, merged=merged)
                 if database is not None:
                     opened.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(database)}; USE {_quoted(database)}")
@@ -61,7 +61,7 @@ def query(
             raise usage(str(error)) from error
 
 
-def _asked_for(opened: DuckDBPyConnection, select: str, database: str | None) -> set[Name]:
+def _named_tables(opened: DuckDBPyConnection, select: str, database: str | None) -> set[Name]:
     """Return the tables that a statement names. Raise ``Failure``."""
     [text] = opened.execute("SELECT json_serialize_sql(?::VARCHAR)", [select]).fetchall()[0]
     parsed = json.loads(text)

@@ -53,7 +53,7 @@ def scan(
 ) -> None:
     """Write the rows of a table, all of one moment."""
     shown = form or (ScanFormat.TABLE if sys.stdout.isatty() else ScanFormat.NDJSON)
-    params = asked_params(filters, columns=columns, snapshot=snapshot, consistency="merged" if merged else None)
+    params = scan_params(filters, columns=columns, snapshot=snapshot, consistency="merged" if merged else None)
     with Service.at(url, token_file) as service:
         path = path_of(table, "/rows:scan")
         if shown is ScanFormat.TABLE:
@@ -64,7 +64,7 @@ def scan(
             _page(service, path, params, shown, limit)
 
 
-def asked_params(filters: list[str] | None, **optional: str | None) -> Params:
+def scan_params(filters: list[str] | None, **optional: str | None) -> Params:
     """Return what a scan asks for, without what is not given."""
     given = [(name, one) for name, one in optional.items() if one is not None]
     return [*given, *(("filter", one) for one in filters or ())]
@@ -81,7 +81,7 @@ def count(
     as_json: AsJson = False,
 ) -> None:
     """Count the rows of a table."""
-    params = asked_params(filters, exact="true", snapshot=snapshot, consistency="merged" if merged else None)
+    params = scan_params(filters, exact="true", snapshot=snapshot, consistency="merged" if merged else None)
     with Service.at(url, token_file) as service:
         found = service.json("GET", path_of(table, "/rows:count"), params=params)
     if as_json:
