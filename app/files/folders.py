@@ -13,7 +13,7 @@ from pyarrow import fs
 from app.files.layout import Warehouse
 
 REQUESTS_AT_ONCE: Final = 16  # to a store, each of which takes some tens of milliseconds, all of them waiting
-_Asked = TypeVar("_Asked")
+_Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
 
 
@@ -58,11 +58,11 @@ def remove_file(warehouse: Warehouse, path: str) -> bool:
     return True
 
 
-def at_once(warehouse: Warehouse, ask: Callable[[_Asked], _Answer], asked: Sequence[_Asked]) -> Sequence[_Answer]:
+def at_once(warehouse: Warehouse, ask: Callable[[_Item], _Answer], items: Sequence[_Item]) -> Sequence[_Answer]:
     """Return what ``ask`` answers to each; several at a time where the warehouse is a store. Raise what ``ask``
     raises.
     """
-    if not warehouse.is_store or len(asked) < 2:
-        return [ask(one) for one in asked]
-    with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(asked))) as pool:
-        return list(pool.map(ask, asked))
+    if not warehouse.is_store or len(items) < 2:
+        return [ask(one) for one in items]
+    with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(items))) as pool:
+        return list(pool.map(ask, items))

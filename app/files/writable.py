@@ -74,7 +74,7 @@ def is_claimed(warehouse: Warehouse) -> bool:
     return bool(warehouse.filesystem.get_file_info(warehouse.path(MARK)).type is fs.FileType.File)
 
 
-def check_there(warehouse: Warehouse) -> None:
+def check_present(warehouse: Warehouse) -> None:
     """Raise ``NotStored`` where the warehouse is a folder of this machine, and is not there."""
     if warehouse.local and not is_claimed(warehouse):
         raise unwritable(_REASONS[errno.ENOENT])

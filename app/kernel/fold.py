@@ -207,8 +207,8 @@ def _forms(schema: TableSchema, records: pa.Table, order: Places) -> Iterator[tu
     columns = [records.column(name).fill_null(0).to_numpy()[order] for name in (KIND_COLUMN, *words)]
     codes = np.zeros(len(order), np.int64)
     for column in columns:
-        there, places = np.unique(column, return_inverse=True)
-        _, codes = np.unique(codes * len(there) + places, return_inverse=True)
+        values, places = np.unique(column, return_inverse=True)
+        _, codes = np.unique(codes * len(values) + places, return_inverse=True)
     by_code = np.argsort(codes, kind="stable")
     for places in np.split(by_code, np.flatnonzero(np.diff(codes[by_code])) + 1) if len(order) else ():
         kind, *named = (column[places[0]].item() for column in columns)

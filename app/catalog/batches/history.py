@@ -91,8 +91,8 @@ class History:
 
     def batches(self, table_id: str, numbers: Collection[int]) -> dict[int, Batch]:
         """Return those of the table's batches that have one of the ``numbers``, by number."""
-        asked = sorted(numbers)
-        found = (self._some(table_id, asked[start : start + _AT_ONCE]) for start in range(0, len(asked), _AT_ONCE))
+        wanted = sorted(numbers)
+        found = (self._some(table_id, wanted[start : start + _AT_ONCE]) for start in range(0, len(wanted), _AT_ONCE))
         return {batch.number: batch for some in found for batch in some}
 
     def files(self, table_id: str, after: int = 0) -> list[HistoryFile]:

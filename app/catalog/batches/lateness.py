@@ -33,9 +33,9 @@ class LateMerges:
 
     def note(self, merge_id: str, lateness: Mapping[str, Any]) -> None:
         """Keep what was counted, unless it is known, or the merge is forgotten already."""
-        known = self.transaction.execute(sa.select(late_merges.c.merge_id).where(late_merges.c.merge_id == merge_id))
-        there = self.transaction.execute(sa.select(merges.c.id).where(merges.c.id == merge_id).with_for_update())
-        if known.first() is None and there.first() is not None:
+        noted = self.transaction.execute(sa.select(late_merges.c.merge_id).where(late_merges.c.merge_id == merge_id))
+        merge = self.transaction.execute(sa.select(merges.c.id).where(merges.c.id == merge_id).with_for_update())
+        if noted.first() is None and merge.first() is not None:
             self.transaction.execute(late_merges.insert().values(merge_id=merge_id, counted=dict(lateness)))
 
     def since(self, table_id: str, since: datetime | None, most: int) -> Iterator[CountedMerge]:

@@ -117,8 +117,8 @@ class Snapshots:
     def not_found(self, table_id: str, what: str, name: str) -> NotFound:
         """Return the failure for ``what``, which the caller called ``name``; it says which snapshots there are."""
         known = self.ends(table_id)
-        there = "nothing was merged yet" if known is None else f"the earliest is {known[0]}, the latest {known[1]}"
-        message = f"{what} does not exist (any more): {there}; GET …/snapshots lists them"
+        extent = "nothing was merged yet" if known is None else f"the earliest is {known[0]}, the latest {known[1]}"
+        message = f"{what} does not exist (any more): {extent}; GET …/snapshots lists them"
         return not_found(Resource.SNAPSHOT, name, message)
 
     def rows_of(self, table_id: str, numbers: Collection[int]) -> dict[int, int]:

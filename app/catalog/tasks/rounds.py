@@ -149,11 +149,11 @@ class Rounds:
         order given; each takes every staged batch of its table.
         """
         locked = self.tables.lock_all([one.table.id for one in chosen])
-        there = [one for one in chosen if one.table.id in locked and _is_as_seen(one, locked[one.table.id])]
-        waits = sa.select(merges).where(merges.c.id.in_([one.task_id for one in there]), WAITS)
+        unchanged = [one for one in chosen if one.table.id in locked and _is_as_seen(one, locked[one.table.id])]
+        waits = sa.select(merges).where(merges.c.id.in_([one.task_id for one in unchanged]), WAITS)
         waits = waits.where(merges.c.cancel_requested.is_(sa.false()))
         rows = {row.id: row for row in self.transaction.execute(waits.with_for_update(skip_locked=True))}
-        mine = [one for one in there if one.task_id in rows]
+        mine = [one for one in unchanged if one.task_id in rows]
         if not mine:
             return []
         self.transaction.execute(_TAKEN, [{"table": one.table.id, "merge": one.task_id} for one in mine])

@@ -76,9 +76,9 @@ class Tasks:
         """A pending task of the kind of each of the tables (by id) that still exist, as ``request`` has it; they are
         claimed in the order given.
         """
-        there = self.tables.lock_all(triggers)
-        waits = self.pending(there, kind)
-        new = [table_id for table_id in triggers if table_id in there and table_id not in waits]
+        existing = self.tables.lock_all(triggers)
+        waits = self.pending(existing, kind)
+        new = [table_id for table_id in triggers if table_id in existing and table_id not in waits]
         now = self.transaction.now()
         tasks = [
             Task(

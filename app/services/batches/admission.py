@@ -19,7 +19,7 @@ from app.catalog.database import CatalogDatabase
 from app.core.errors import FaultCode, KeyfoldError, NotStored, StagingFull, Violation
 from app.core.table.history import Table
 from app.files.layout import Warehouse
-from app.files.writable import check_there, free_bytes, free_bytes_at
+from app.files.writable import check_present, free_bytes, free_bytes_at
 from app.services.shared.background import Repeated
 from app.telemetry.entries import Bound, Counted
 
@@ -129,7 +129,7 @@ class Admission(Repeated):
 
     def _check_disks(self, size: int) -> None:
         with self._refusing(Bound.WAREHOUSE):
-            check_there(self._warehouse)
+            check_present(self._warehouse)
         rooms = {"the warehouse": free_bytes(self._warehouse), "the data folder": free_bytes_at(str(self._folder))}
         needed = self._bounds.free_bytes + size + sum(self._pending.values())
         for where, room in rooms.items():

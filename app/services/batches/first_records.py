@@ -87,28 +87,28 @@ class _FirstRecords:
         tokens = tokens_of_keys(self.plan.schema, keys)
         known = dict.fromkeys(self.begun[np.isin(self.begun, tokens)].tolist(), True)
         known |= dict.fromkeys(self.removed[np.isin(self.removed, tokens)].tolist(), False)
-        asked: dict[int, list[int]] = {}
+        unknown: dict[int, list[int]] = {}
         wanting: list[int] = []
         for place, token in enumerate(tokens.tolist()):
             if removing[place]:
                 known[token] = False
             elif lacking[place] and token not in known:
-                asked.setdefault(token, []).append(place)
+                unknown.setdefault(token, []).append(place)
             elif lacking[place] and not known[token]:
                 wanting.append(place)
             elif kinds[place] & 1 == 0:
                 known[token] = True
-        there = self.known([keys[places[0]] for places in asked.values()]) if asked else ()
-        for (token, places), found in zip(asked.items(), there, strict=True):
-            wanting += [] if found else places
-            known.setdefault(token, found)
+        states = self.known([keys[places[0]] for places in unknown.values()]) if unknown else ()
+        for (token, places), has_begun in zip(unknown.items(), states, strict=True):
+            wanting += [] if has_begun else places
+            known.setdefault(token, has_begun)
         self._note(known)
         for place in sorted(wanting):
             yield from self._faults_at(records, place)
 
     def _note(self, known: Mapping[int, bool]) -> None:
-        begun = np.array([token for token, there in known.items() if there], np.int64)
-        removed = np.array([token for token, there in known.items() if not there], np.int64)
+        begun = np.array([token for token, has_begun in known.items() if has_begun], np.int64)
+        removed = np.array([token for token, has_begun in known.items() if not has_begun], np.int64)
         self.begun = np.setdiff1d(np.union1d(self.begun, begun), removed)
         self.removed = np.setdiff1d(np.union1d(self.removed, removed), begun)
 

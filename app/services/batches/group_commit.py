@@ -16,7 +16,7 @@ from app.catalog.repository import Repository
 from app.core.errors import Conflict, KeyfoldError, NotFound, NotStored, Unavailable
 from app.core.table.history import Batch, NewBatch
 from app.files.layout import Warehouse
-from app.files.writable import check_there, writing
+from app.files.writable import check_present, writing
 from app.storage.staging.keys_in_flight import KeysInFlight
 from app.storage.staging.staging import staged_files, sync_staged, sync_staging
 
@@ -142,7 +142,7 @@ class GroupCommit:
             for table_id, new in news.items():
                 if table_id not in tables:
                     raise Conflict("a table was dropped while its records were read; post the request again")
-                if not self._there(table_id, [new]):
+                if not self._with_files(table_id, [new]):
                     raise swept()
                 [outcome] = repository.batches.add_locked(tables[table_id], [new])
                 if not isinstance(outcome, Batch):
@@ -165,14 +165,16 @@ class GroupCommit:
                 table = repository.tables.lock(table_id)
             except NotFound as error:
                 return [error] * len(news)
-            there = self._there(table_id, news)
-            outcomes = dict(zip((new.id for new in there), repository.batches.add_locked(table, there), strict=True))
+            present = self._with_files(table_id, news)
+            outcomes = dict(
+                zip((new.id for new in present), repository.batches.add_locked(table, present), strict=True)
+            )
         return [outcomes.get(new.id) or swept() for new in news]
 
-    def _there(self, table_id: str, news: Sequence[NewBatch]) -> list[NewBatch]:
+    def _with_files(self, table_id: str, news: Sequence[NewBatch]) -> list[NewBatch]:
         """Return those whose files are there; their table is locked."""
         if self._warehouse.marked:  # else the files may be in the folder in its place
-            check_there(self._warehouse)
+            check_present(self._warehouse)
         with writing():
             found = staged_files(self._warehouse, table_id, [new.file for new in news])
         return [new for new in news if new.file in found]
