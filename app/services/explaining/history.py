@@ -30,7 +30,7 @@ from app.storage.history.history import (
     Cut,
     NewestRecords,
     Room,
-    all_there,
+    all_exist,
     join_history,
     key_records,
     staged_key_records,
@@ -228,7 +228,7 @@ def _file_some(database: CatalogDatabase, warehouse: Warehouse, table: Table, cu
     ]
     with database.transaction(wakes=False) as repository:
         named = repository.history.file(table.id, before, filed, files, some)
-        _check_there(warehouse, table, files)
+        _check_files(warehouse, table, files)
     return named and len(some) < len(waiting)
 
 
@@ -255,16 +255,16 @@ def _join_some(database: CatalogDatabase, warehouse: Warehouse, table: Table, cu
         whole = join_history(warehouse, table.id, parts, schemas[parts[0].schema_id], cut)
         with database.transaction(wakes=False) as repository:
             repository.history.join(table.id, parts, whole)
-            _check_there(warehouse, table, [whole])
+            _check_files(warehouse, table, [whole])
 
 
-def _check_there(warehouse: Warehouse, table: Table, files: Sequence[HistoryFile]) -> None:
+def _check_files(warehouse: Warehouse, table: Table, files: Sequence[HistoryFile]) -> None:
     """Under the table's lock, under which sweeps remove what nothing names: who slept before the commit may be too
     late.
 
     Raise ``Unavailable``.
     """
-    if not all_there(warehouse, table.id, files):
+    if not all_exist(warehouse, table.id, files):
         raise Unavailable(f"history files of table {table.full_name} were swept before they were named; tried again")
 
 

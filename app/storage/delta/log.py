@@ -77,7 +77,7 @@ def write_version(warehouse: Warehouse, published: Published, before: Published 
     content = "".join(f"{line}\n" for line in lines).encode()
     version = published.version
     segments = delta_log(version.table_id, version_name(version.version))
-    if not _create(warehouse, segments, content) and not _is_there(warehouse, segments, published):
+    if not _create(warehouse, segments, content) and not _is_same_version(warehouse, segments, published):
         raise Conflict(
             f"{'/'.join(segments)} is not the version that the catalog has: somebody else wrote it, or the catalog is"
             " older than the warehouse; remove it and the versions after it"
@@ -112,7 +112,7 @@ def _commit_info(published: Published) -> dict[str, Any]:
     }
 
 
-def _is_there(warehouse: Warehouse, segments: tuple[str, ...], published: Published) -> bool:
+def _is_same_version(warehouse: Warehouse, segments: tuple[str, ...], published: Published) -> bool:
     """Return whether a file of the log is the version that the catalog has: of its snapshot, and of its very moment."""
     with warehouse.filesystem.open_input_stream(warehouse.path(*segments)) as source:
         first = source.read().split(b"\n", 1)[0]

@@ -108,7 +108,7 @@ def unpacked_bytes(warehouse: Warehouse, table_id: str, file: HistoryFile) -> in
         return int(groups + 8 * footer.num_rows * footer.num_columns)
 
 
-def all_there(warehouse: Warehouse, table_id: str, files: Sequence[HistoryFile]) -> bool:
+def all_exist(warehouse: Warehouse, table_id: str, files: Sequence[HistoryFile]) -> bool:
     """Return whether no file is gone. Raise ``OSError``."""
 
     def look(file: HistoryFile) -> bool:

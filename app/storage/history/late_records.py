@@ -352,8 +352,8 @@ def _states(
             place: names.get(field.column.id, place[0]) if place[1] is None else place[0]
             for place, field in places.items()
         }
-        there = _state_columns(warehouse, merged.table_id, run)
-        wanted = sorted({name for name in stored.values() if name in there})
+        present = _state_columns(warehouse, merged.table_id, run)
+        wanted = sorted({name for name in stored.values() if name in present})
         read = batches_of(warehouse, merged.table_id, run, tokens, wanted, partial(may_hold, touched))
         for batch in (only_touched(one, touched) for one in read):
             kept.append(tokens_in(batch))

@@ -113,13 +113,13 @@ def write_change_manifests(
     for place, hidden in sorted(hidden_rows(warehouse, published).items()):
         segments = place.split("/")
         path = warehouse.uri(*segments)
-        there = earlier.get(path)
+        entry = earlier.get(path)
         # On the same base ever more rows of a file are hidden: as many are the same.
-        if there is None or there["data_file"]["record_count"] != len(hidden):
+        if entry is None or entry["data_file"]["record_count"] != len(hidden):
             *_, folder, name = segments
             own = iceberg_file(version.table_id, "runs", folder, f"{name}.{version.version}.hidden")
-            there = _deletes(warehouse, own, {path: hidden})
-        deletes.append(there)
+            entry = _deletes(warehouse, own, {path: hidden})
+        deletes.append(entry)
     places = {content: change_manifest(version, content) for content in Content}
     return _write_all(
         warehouse, places, (version.schema_id, published.schema), {Content.DATA: data, Content.DELETES: deletes}

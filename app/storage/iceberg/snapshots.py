@@ -44,8 +44,8 @@ def write_snapshot(warehouse: Warehouse, published: Published, before: Published
     records: list[Named] = []
     for run in published.runs:
         names = [warehouse.uri(*run_manifest(version.table_id, run.id, content)) for content in Content]
-        there = [earlier[name] for name in names if name in earlier]
-        records += there or (_named(version, manifest) for manifest in write_manifests(warehouse, published, run))
+        known = [earlier[name] for name in names if name in earlier]
+        records += known or (_named(version, manifest) for manifest in write_manifests(warehouse, published, run))
     records += (_named(version, manifest) for manifest in write_change_manifests(warehouse, published, before))
     header = {
         "snapshot-id": str(version.as_of),

@@ -53,7 +53,7 @@ class Builder:
     def work(self) -> bool:
         """Make one image, or find out that it cannot be; whether anything was asked for."""
         if not self._waiting:  # there may be thousands: they are listed once they are all done
-            self._waiting.extend(self._asked())
+            self._waiting.extend(self._requests())
         while self._waiting:
             path = self._waiting.popleft()
             try:
@@ -82,14 +82,14 @@ class Builder:
                 logger.warning("no image for %s", path.name, exc_info=True)  # lookups go on from the Parquet file
         path.unlink(missing_ok=True)
 
-    def _asked(self) -> list[Path]:
-        found = []
+    def _requests(self) -> list[Path]:
+        requests = []
         for path in (self.folder / WANTED).glob("*.json"):
             try:
-                found.append((path.stat().st_mtime, path))
+                requests.append((path.stat().st_mtime, path))
             except FileNotFoundError:
                 continue
-        return [path for _, path in sorted(found)]
+        return [path for _, path in sorted(requests)]
 
     def _make(self, request: ImageRequest) -> None:
         place = request.name.path(self.folder)

@@ -157,8 +157,8 @@ class Container:
         if not self.rows:
             return np.full(len(tokens), -1, dtype=np.int64)
         rows = np.searchsorted(self.tokens, tokens)
-        there = self.tokens[np.minimum(rows, self.rows - 1)] == tokens
-        return np.where(there, rows, -1)
+        held = self.tokens[np.minimum(rows, self.rows - 1)] == tokens
+        return np.where(held, rows, -1)
 
     def entry(self, row: int) -> bytes:
         """Return the entry that the row is in. Raise ``Damaged`` if its block is not what was written."""

@@ -178,9 +178,9 @@ class Images:
         for file, places in files_with_any(run, tokens):
             image = self._answers(table_id, run, file, written, plan)
             rows = None if image is None else image.first_rows(tokens[places])
-            there = (places if rows is None else places[rows >= 0]).tolist()
-            answers = self._all_in(image, rows, [keys[place] for place in there], plan, read)
-            for place, answer in zip(there, answers, strict=True):
+            held = (places if rows is None else places[rows >= 0]).tolist()
+            answers = self._all_in(image, rows, [keys[place] for place in held], plan, read)
+            for place, answer in zip(held, answers, strict=True):
                 found[place] = answer
         return found
 

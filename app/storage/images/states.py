@@ -56,11 +56,11 @@ def columns_in_parquet(
     with opened_parquet(warehouse, file) as parquet:
         for group in range(parquet.num_row_groups):
             low, high = _range(parquet, group)
-            asked = tokens[(tokens >= low) & (tokens <= high)]
-            if not len(asked):
+            wanted = tokens[(tokens >= low) & (tokens <= high)]
+            if not len(wanted):
                 continue
             own = parquet.read_row_group(group, columns=[TOKEN_COLUMN]).column(TOKEN_COLUMN).to_numpy()
-            rows = spans(*(np.searchsorted(own, asked, side=side) for side in ("left", "right")))
+            rows = spans(*(np.searchsorted(own, wanted, side=side) for side in ("left", "right")))
             if len(rows):
                 [whole] = parquet.read_row_group(group).combine_chunks().to_batches()
                 yield from _few(whole, rows, read)
@@ -88,20 +88,20 @@ def rows_in_parquet(
     Of a row group the tokens are read first: most runs of a table do not have the key, and all its columns take many
     times as long. Raise ``DamagedFile``, and ``TooMuchAtOnce``.
     """
-    asked = np.array(tokens, dtype=np.int64)
+    wanted = np.array(tokens, dtype=np.int64)
     with opened_parquet(warehouse, file) as parquet:
         for group in range(parquet.num_row_groups):
             low, high = _range(parquet, group)
-            places = np.flatnonzero((asked >= low) & (asked <= high)).tolist()
-            found = _matches(parquet.read_row_group(group, columns=[TOKEN_COLUMN]), asked, places) if places else []
-            if found:
-                yield from _taken(parquet.read_row_group(group), found, read)
+            places = np.flatnonzero((wanted >= low) & (wanted <= high)).tolist()
+            matches = _matches(parquet.read_row_group(group, columns=[TOKEN_COLUMN]), wanted, places) if places else []
+            if matches:
+                yield from _taken(parquet.read_row_group(group), matches, read)
 
 
-def _matches(rows: pa.Table, asked: np.ndarray[Any, Any], places: Sequence[int]) -> list[tuple[int, int]]:
+def _matches(rows: pa.Table, wanted: np.ndarray[Any, Any], places: Sequence[int]) -> list[tuple[int, int]]:
     """(place, row) of every row that has the token of one of ``places``; ``rows`` are their tokens."""
     own = np.asarray(rows.column(TOKEN_COLUMN).to_numpy(), dtype=np.int64)
-    firsts, lasts = (np.searchsorted(own, asked[places], side=side).tolist() for side in ("left", "right"))
+    firsts, lasts = (np.searchsorted(own, wanted[places], side=side).tolist() for side in ("left", "right"))
     return [
         (place, row) for place, first, last in zip(places, firsts, lasts, strict=True) for row in range(first, last)
     ]

@@ -30,7 +30,7 @@ _LONGEST_BOUND = 64  # characters
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _WantedFacts:
     """The facts that are wanted of a file.
 
     These are whether rows may be hidden, columns with the carries of their totals, and the columns whose nulls are
@@ -42,7 +42,7 @@ class _Asked:
     columns: tuple[tuple[str, bool], ...]
 
     @classmethod
-    def of(cls, written: TableSchema, run: Run) -> _Asked:
+    def of(cls, written: TableSchema, run: Run) -> _WantedFacts:
         """Of a file of a run that was written under this schema."""
         plan = compile_plan(written)
         return cls(
@@ -52,7 +52,7 @@ class _Asked:
         )
 
     @classmethod
-    def of_changes(cls, written: TableSchema) -> _Asked:
+    def of_changes(cls, written: TableSchema) -> _WantedFacts:
         """Of a file of changes, which has no states: what the columns of its rows say."""
         return cls(may_hide=False, carries=(), columns=_bounded(written))
 
@@ -77,21 +77,21 @@ def facts_of(warehouse: Warehouse, published: Published, run: Run, file: DataFil
     ``Unfoldable`` where a row has a total that its column cannot hold, which no commit lets through (decision 5).
     """
     named = file_of_run(published.version.table_id, run.id, file)
-    return _facts(warehouse, named, _Asked.of(published.written[run.schema_id], run))
+    return _facts(warehouse, named, _WantedFacts.of(published.written[run.schema_id], run))
 
 
 def facts_of_changes(warehouse: Warehouse, published: Published, changes: Changes, file: NamedFile) -> FileFacts:
     """Return the same of a file of a version's changes. Raise ``DamagedFile``."""
-    return _facts(warehouse, file, _Asked.of_changes(published.written[changes.schema_id]))
+    return _facts(warehouse, file, _WantedFacts.of_changes(published.written[changes.schema_id]))
 
 
 @lru_cache(maxsize=10_000)  # files never change, and each is asked for twice: when it comes and when it goes
-def _facts(warehouse: Warehouse, file: NamedFile, asked: _Asked) -> FileFacts:
+def _facts(warehouse: Warehouse, file: NamedFile, wanted: _WantedFacts) -> FileFacts:
     with opened_parquet(warehouse, file) as parquet:
-        _check_totals(parquet, asked)
-        dead = _dead_rows(parquet) if asked.may_hide else FrozenBitMap()
+        _check_totals(parquet, wanted)
+        dead = _dead_rows(parquet) if wanted.may_hide else FrozenBitMap()
         nulls, bounds, places = [], [], _places(parquet.metadata)
-        for name, bounded in asked.columns:
+        for name, bounded in wanted.columns:
             chunks = _chunks(parquet.metadata, places.get(name))
             if chunks:
                 nulls.append((name, sum(chunk.null_count for chunk in chunks)))
@@ -100,10 +100,10 @@ def _facts(warehouse: Warehouse, file: NamedFile, asked: _Asked) -> FileFacts:
     return FileFacts(dead, tuple(nulls), tuple(bounds))
 
 
-def _check_totals(parquet: pq.ParquetFile, asked: _Asked) -> None:
-    there = set(parquet.schema_arrow.names) if asked.carries else ()
-    for name, carry in asked.carries:
-        if carry in there and not _all_null(parquet, carry):
+def _check_totals(parquet: pq.ParquetFile, wanted: _WantedFacts) -> None:
+    stored = set(parquet.schema_arrow.names) if wanted.carries else ()
+    for name, carry in wanted.carries:
+        if carry in stored and not _all_null(parquet, carry):
             raise Unfoldable(f"column {name!r} of a row is out of range: it cannot be published")
 
 

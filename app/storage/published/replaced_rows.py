@@ -132,11 +132,11 @@ def _hits_in(
         return
     names = [TOKEN_COLUMN, *schema.primary_key]
     rows = parquet.read_row_group(group, columns=names).select(names).take(pa.array(places))
-    there = np.flatnonzero(np.isin(wanted, tokens[places]))
-    together = pa.concat_tables([_plain(rows), _plain(keys.take(pa.array(there)))]).combine_chunks()
+    shared = np.flatnonzero(np.isin(wanted, tokens[places]))
+    together = pa.concat_tables([_plain(rows), _plain(keys.take(pa.array(shared)))]).combine_chunks()
     groups = grouped(schema, together.column(TOKEN_COLUMN).to_numpy(), together)
     first = np.full(len(groups.starts), np.iinfo(np.int64).max)
-    np.minimum.at(first, groups.numbers[len(places) :], numbers[there])
+    np.minimum.at(first, groups.numbers[len(places) :], numbers[shared])
     of_rows = first[groups.numbers[: len(places)]]
     hit = of_rows != np.iinfo(np.int64).max
     yield places[hit] + start, of_rows[hit]

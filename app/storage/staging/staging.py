@@ -213,11 +213,11 @@ def delete_batch(warehouse: Warehouse, table_id: str, name: str) -> None:
 def staged_files(warehouse: Warehouse, table_id: str, names: Sequence[str]) -> set[str]:
     """Return which of the staging files are (still) there. Raise ``OSError``."""
 
-    def is_there(name: str) -> bool:
+    def exists(name: str) -> bool:
         path = warehouse.path(*staging_file(table_id, name))
         return bool(warehouse.filesystem.get_file_info(path).type is fs.FileType.File)
 
-    return {name for name, there in zip(names, at_once(warehouse, is_there, names), strict=True) if there}
+    return {name for name, stored in zip(names, at_once(warehouse, exists, names), strict=True) if stored}
 
 
 def read_bounded_batch(warehouse: Warehouse, batch: Batch, schema: TableSchema, most_bytes: int) -> StagedRows | None:

@@ -55,7 +55,7 @@ def test_what_is_withdrawn_is_not_made_and_may_be_asked_for_again(warehouse: War
     for request in (old, new):
         asking.ask(request.name, lambda request=request: request)
     builder = Builder(folder, warehouse, 10**9)
-    builder._waiting.extend(builder._asked())  # it knows of both before one is withdrawn
+    builder._waiting.extend(builder._requests())  # it knows of both before one is withdrawn
     asking.withdraw("t2", {"new"})
     asking.withdraw("t1", {"old"})
     assert builder.work()
