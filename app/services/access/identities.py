@@ -80,7 +80,7 @@ class Identities:
         self._verified: TTLCache[str, Verified] = TTLCache(_MOST_VERIFIED, _VERIFIED_SECONDS, timer=clock)
         self._document: Mapping[str, Any] | None = None
         self._client: jwt.PyJWKClient | None = None
-        self._asked_at = self._failed_at = float("-inf")
+        self._fetched_at = self._failed_at = float("-inf")
 
     def recall(self, token: str) -> Grant | None:
         """Return what a token grants that was verified lately; None for any other."""
@@ -167,8 +167,8 @@ class Identities:
     def _may_ask(self) -> bool:
         """Whether keys may be asked for again, because of one that is not known: anybody may name any."""
         now = self._clock()
-        may = now - self._asked_at >= _UNKNOWN_KEY_SECONDS
-        self._asked_at = now if may else self._asked_at
+        may = now - self._fetched_at >= _UNKNOWN_KEY_SECONDS
+        self._fetched_at = now if may else self._fetched_at
         return may
 
     def _keys(self) -> jwt.PyJWKClient:

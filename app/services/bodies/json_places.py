@@ -16,7 +16,7 @@ _LEXEME: Final = re.compile(r'\s*+("(?:[^"\\]++|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"
 
 @dataclass(frozen=True)
 class Places:
-    """The offsets of the values that were asked for, and of those that they are members of, by their pointers."""
+    """The offsets of the wanted values, and of those that they are members of, by their pointers."""
 
     offsets: Mapping[str, int]
 
@@ -25,29 +25,29 @@ class Places:
 
         Faults of schemas point into ``{identifier, schema}``; a text may be the schema alone.
         """
-        for asked in (pointer, pointer.removeprefix("/schema")):
-            if asked in self.offsets:
-                return self.offsets[asked]
+        for wanted in (pointer, pointer.removeprefix("/schema")):
+            if wanted in self.offsets:
+                return self.offsets[wanted]
         if pointer.startswith("/identifier") or not pointer:
             return None
         return self.nearest(pointer.rpartition("/")[0])
 
 
 @dataclass
-class _Asked:
-    """A value that was asked for, or has members that were."""
+class _Wanted:
+    """A value that is wanted, or has wanted members."""
 
     pointer: str = ""
-    members: dict[str, _Asked] = field(default_factory=dict)
+    members: dict[str, _Wanted] = field(default_factory=dict)
 
     def add(self, pointer: str) -> None:
-        """Ask for the value of ``pointer``, too."""
-        asked = self
+        """Want the value of ``pointer``, too."""
+        wanted = self
         for step in pointer.split("/")[1:]:
-            asked = asked.members.setdefault(step, _Asked(f"{asked.pointer}/{step}"))
+            wanted = wanted.members.setdefault(step, _Wanted(f"{wanted.pointer}/{step}"))
 
     def count(self) -> int:
-        """Return how many values were asked for."""
+        """Return how many values are wanted."""
         return 1 + sum(one.count() for one in self.members.values())
 
 
@@ -55,7 +55,7 @@ class _Asked:
 class _Open:
     """An object or a list that is being read."""
 
-    asked: _Asked
+    wanted: _Wanted
     is_list: bool
     index: int = 0
     key: str | None = None
@@ -63,17 +63,17 @@ class _Open:
 
 @dataclass
 class _Reading:
-    """Of what no one asked for only the depth is kept: texts may open a bracket with each of their characters."""
+    """Of unwanted values only the depth is kept: texts may open a bracket with each of their characters."""
 
-    root: _Asked
+    root: _Wanted
     offsets: dict[str, int] = field(default_factory=dict)
     inside: list[_Open] = field(default_factory=list)
-    unasked: int = 0  # brackets that are open inside a value that no one asked for
+    unwanted: int = 0  # brackets that are open inside an unwanted value
 
     def take(self, lexeme: str, offset: int) -> None:
         """One lexeme. Raise ``ValueError`` or ``IndexError`` for what is no JSON."""
-        if self.unasked:
-            self.unasked += 1 if lexeme in "{[" else -1 if lexeme in "}]" else 0
+        if self.unwanted:
+            self.unwanted += 1 if lexeme in "{[" else -1 if lexeme in "}]" else 0
             return
         top = self.inside[-1] if self.inside else None
         if lexeme in "}]":
@@ -85,27 +85,27 @@ class _Reading:
         elif top is not None and not top.is_list and top.key is None:
             top.key = str(json.loads(lexeme))
         else:
-            self._value(lexeme, offset, self._asked_at(top))
+            self._value(lexeme, offset, self._wanted_at(top))
 
-    def _asked_at(self, top: _Open | None) -> _Asked | None:
+    def _wanted_at(self, top: _Open | None) -> _Wanted | None:
         if top is None:
             return self.root
-        return top.asked.members.get(str(top.index) if top.is_list else escape_pointer(top.key or ""))
+        return top.wanted.members.get(str(top.index) if top.is_list else escape_pointer(top.key or ""))
 
-    def _value(self, lexeme: str, offset: int, asked: _Asked | None) -> None:
-        if asked is not None:
-            self.offsets.setdefault(asked.pointer, offset)
+    def _value(self, lexeme: str, offset: int, wanted: _Wanted | None) -> None:
+        if wanted is not None:
+            self.offsets.setdefault(wanted.pointer, offset)
         if lexeme not in "{[":
             return
-        if asked is None:
-            self.unasked = 1
+        if wanted is None:
+            self.unwanted = 1
         else:
-            self.inside.append(_Open(asked, lexeme == "["))
+            self.inside.append(_Open(wanted, lexeme == "["))
 
 
 def places_in(text: str, pointers: Iterable[str]) -> Places:
     """Return the places of the values that ``pointers`` name, as far as ``text`` is JSON."""
-    root = _Asked()
+    root = _Wanted()
     for pointer in pointers:
         root.add(pointer)
         root.add(pointer.removeprefix("/schema"))

@@ -40,9 +40,9 @@ def record_texts(content: Content, media_type: str, rows: Collection[int]) -> di
 
 def _of_json(content: bytes, rows: Collection[int]) -> dict[int, str]:
     body = parse_json(content)
-    records = body.get("records") if isinstance(body, dict) else None
-    there = records if isinstance(records, list) else []
-    return {row: json.dumps(there[row], ensure_ascii=False, default=str) for row in rows if row < len(there)}
+    listed = body.get("records") if isinstance(body, dict) else None
+    items = listed if isinstance(listed, list) else []
+    return {row: json.dumps(items[row], ensure_ascii=False, default=str) for row in rows if row < len(items)}
 
 
 def _lines(text: str) -> Iterator[str]:

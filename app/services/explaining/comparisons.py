@@ -165,9 +165,9 @@ def _not_committed(task: Task) -> Conflict:
 
 def _expired(repository: Repository, table: Table, task: Task) -> NotFound:
     number = str(task.snapshot_id)
-    there = repository.snapshots.not_found(table.id, f"snapshot {number}, which the {task.kind} committed,", number)
+    missing = repository.snapshots.not_found(table.id, f"snapshot {number}, which the {task.kind} committed,", number)
     fix = "what it did is known as long as that is kept: snapshot.time-retained, snapshot.num-retained.min, or a tag"
-    return not_found(Resource.SNAPSHOT, number, f"{there.message}; {fix}")
+    return not_found(Resource.SNAPSHOT, number, f"{missing.message}; {fix}")
 
 
 def _since_last(repository: Repository, table: Table, after: Snapshot) -> Compared:
@@ -184,8 +184,8 @@ def _since_last(repository: Repository, table: Table, after: Snapshot) -> Compar
 
 def _compared(repository: Repository, table: Table, before: Snapshot | None, after: Snapshot | None) -> Compared:
     """Both under the later one's schema: what an ALTER between them did is no change of a row."""
-    there = [snapshot for snapshot in (before, after) if snapshot is not None]
-    schema_id = max((snapshot.schema_id for snapshot in there), default=table.schema_id)
+    snapshots = [snapshot for snapshot in (before, after) if snapshot is not None]
+    schema_id = max((snapshot.schema_id for snapshot in snapshots), default=table.schema_id)
     shown = table
     if schema_id != table.schema_id:
         shown = replace(table, schema_id=schema_id, schema=repository.tables.schema_at(table.id, schema_id))
@@ -238,7 +238,7 @@ def compare(
     schema = compared.view.table.schema
     names = dict.fromkeys((*schema.primary_key, *wanted_columns(compared.view, columns)))
     shown = tuple(column for column in schema.columns if column.name in names)
-    found = _Found(Scan(compared.view, shown, integers=integers_of(schema, integers)), sample)
+    found = _Tally(Scan(compared.view, shown, integers=integers_of(schema, integers)), sample)
     source = found.scan.source(warehouse)
     tokens, every = _planned(warehouse, compared, bounds)
     for sides, touched in every:
@@ -268,7 +268,7 @@ def _part(tokens: TokenRange, most: int, found: int) -> TokenRange:
     return TokenRange(tokens.first, tokens.first + max(1, (tokens.last - tokens.first + 1) * most // found) - 1)
 
 
-class _Found:
+class _Tally:
     """What was found so far, and up to ``most`` rows of each that were added, changed and removed."""
 
     def __init__(self, scan: Scan, most: int) -> None:
@@ -307,8 +307,8 @@ class _Found:
             return
         self._room -= size
         old, new = self._json(before), self._json(after)
-        there = old or new or {}
-        key = {name: there[name] for name in self.scan.view.table.schema.primary_key}
+        row = old or new or {}
+        key = {name: row[name] for name in self.scan.view.table.schema.primary_key}
         self._sample[became].append(RowChange(became, key, old, new, differing))
 
     def _json(self, row: Any) -> Mapping[str, Any] | None:

@@ -86,9 +86,9 @@ class Heads:
 
     async def _poll(self) -> None:
         while self._followed and not self._stopped:
-            asked = set(self._followed)
+            followed = set(self._followed)
             try:
-                self._known, self._read = await asyncio.to_thread(self._heads, asked), asked
+                self._known, self._read = await asyncio.to_thread(self._heads, followed), followed
             except KeyfoldError:
                 logger.warning("followed tables could not be looked up; tried again", exc_info=True)
             tick, self._tick = self._tick, asyncio.Event()

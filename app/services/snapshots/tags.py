@@ -88,14 +88,14 @@ def _retained(table: Table, text: str | None) -> tuple[timedelta | None, list[Vi
         default: timedelta | None = options[RETAINED.key]
         return default, []
     try:
-        asked: timedelta = RETAINED.parse(text)
+        retained: timedelta = RETAINED.parse(text)
     except ValueError as error:
         return None, [Violation("/timeRetained", FaultCode.ILLEGAL_DURATION, f"{text!r} is not a duration", str(error))]
-    if not asked:
+    if not retained:
         return None, [
             Violation("/timeRetained", FaultCode.ILLEGAL_DURATION, "the tag would expire at once", "write 1 d")
         ]
-    return asked, []
+    return retained, []
 
 
 def list_tags(repository: Repository, table: Table, request: PageRequest, prefix: str = "") -> Page[Tag]:

@@ -83,10 +83,10 @@ def alter_database(
     if faults:
         raise Invalid(f"the change of the database is not valid: {first_of(faults)}", violations=faults)
     present = repository.databases.get(name).options
-    asked = list(dict.fromkeys(removals))
-    too_many = [*options_faults({**{key: present[key] for key in present.keys() - set(asked)}, **updates}, "/updates")]
+    unset = list(dict.fromkeys(removals))
+    too_many = [*options_faults({**{key: present[key] for key in present.keys() - set(unset)}, **updates}, "/updates")]
     if too_many and updates:
         raise Invalid(too_many[0].message, violations=too_many)
-    repository.databases.update_options(name, asked, updates, by)
-    removed = [key for key in asked if key in present]
-    return DatabaseChange(removed, list(updates), [key for key in asked if key not in present])
+    repository.databases.update_options(name, unset, updates, by)
+    removed = [key for key in unset if key in present]
+    return DatabaseChange(removed, list(updates), [key for key in unset if key not in present])

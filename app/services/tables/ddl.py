@@ -92,11 +92,11 @@ def create_declared(
     """
     with catalog.transaction() as repository:
         return [
-            _there(repository, database, one) or _created(repository, database, one, by, bounds) for one in declared
+            _existing(repository, database, one) or _created(repository, database, one, by, bounds) for one in declared
         ]
 
 
-def _there(repository: Repository, database: str, declared: DeclaredTable) -> FoundTable | None:
+def _existing(repository: Repository, database: str, declared: DeclaredTable) -> FoundTable | None:
     """Return the table that was there before, where the statement does not mind."""
     if not declared.statement.if_not_exists:
         return None

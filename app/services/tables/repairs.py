@@ -95,8 +95,8 @@ def _respelt_word(text: str, fault: Violation) -> Iterator[Repair]:
     of_type = fault.code is FaultCode.UNKNOWN_TYPE
     known = [kind.value for kind in Kind] if of_type else _columns(text)
     for word in islice(_WORD.finditer(line), MOST_WORDS):
-        asked = word[0].upper() if of_type else word[0]
-        near = nearest(asked, [name for name in known if name != word[0]])
+        spelling = word[0].upper() if of_type else word[0]
+        near = nearest(spelling, [name for name in known if name != word[0]])
         if near is not None:
             yield _replaced(text, fault.about.offset + word.start(), fault.about.offset + word.end(), near)
             return

@@ -272,12 +272,12 @@ def release(
     table_id, sought = forgetting.table_id, Sought([forgetting])
     with database.reading() as repository:
         published = repository.published.keeps(table_id)
-        there = {
+        held_commits = {
             one.snapshot_id: one for one in repository.commits.every(table_id) if one.snapshot_id in forgetting.held
         }
-        free = [repository.snapshots.get(table_id, number) for number in sorted(there.keys() - published)]
+        free = [repository.snapshots.get(table_id, number) for number in sorted(held_commits.keys() - published)]
         runs = {run.id: run for snapshot in free for run in snapshot.runs}
-        written = {run.schema_id for run in runs.values()} | {there[one.id].schema_id for one in free}
+        written = {run.schema_id for run in runs.values()} | {held_commits[one.id].schema_id for one in free}
         schemas = {number: repository.tables.schema_at(table_id, number) for number in written}
         changelogs = {one.id: repository.changelogs.of(table_id, one.id) for one in free}
     found = {
@@ -288,12 +288,14 @@ def release(
     changes = {
         number: left
         for number, files in changelogs.items()
-        if (left := changes_without(warehouse, table_id, number, files, schemas[there[number].schema_id], sought))
+        if (
+            left := changes_without(warehouse, table_id, number, files, schemas[held_commits[number].schema_id], sought)
+        )
         is not None
     }
     for run_id in found:
         mark(table_id, run_id)
-    held = sorted(there.keys() & published)
+    held = sorted(held_commits.keys() & published)
     if held == list(forgetting.held) and not free:
         return held
     with database.transaction() as repository:
