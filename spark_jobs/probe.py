@@ -17,8 +17,8 @@ def missing_on(spark: SparkSession) -> tuple[str, ...]:
     relation = spark.createDataFrame([("probe",)], "parcel string")
     [row] = relation.mapInArrow(_probe(PACKAGES), "result string").collect()
     found: dict[str, Any] = json.loads(row[0])
-    here, there = "{}.{}".format(*sys.version_info[:2]), found.pop("python")
-    wrong = () if here == there else (f"its Python workers run Python {there}, and this service Python {here}",)
+    own, theirs = "{}.{}".format(*sys.version_info[:2]), found.pop("python")
+    wrong = () if own == theirs else (f"its Python workers run Python {theirs}, and this service Python {own}",)
     absent = [name for name, version in found.items() if version is None]
     lacks = f"its Python workers lack {', '.join(absent)}: pip install {' '.join(absent)}"
     return (*wrong, lacks) if absent else wrong

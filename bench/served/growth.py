@@ -76,9 +76,9 @@ def _parts(folder: Path, rows: int, sizes: Sizes) -> Iterator[Figures]:
     yield _loaded(folder, rows)
     yield from _written(folder, rows, sizes)
     yield _stored(folder)
-    yield _asked(folder, rows, "row groups", 0)
+    yield _lookups_alone(folder, rows, "row groups", 0)
     if rows * IMAGE_BYTES_A_ROW < IMAGE_BYTES:
-        yield _asked(folder, rows, "images", IMAGE_BYTES)
+        yield _lookups_alone(folder, rows, "images", IMAGE_BYTES)
         yield {"images, MiB": _bytes_below(folder / "data" / "images") / _MIB}
 
 
@@ -198,7 +198,7 @@ def _bytes_below(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def _asked(folder: Path, rows: int, way: str, image_bytes: int) -> Figures:
+def _lookups_alone(folder: Path, rows: int, way: str, image_bytes: int) -> Figures:
     """Lookups of a service that has only them to do, with images or without; one at a time."""
     environment = {"KEYFOLD_WORKERS": "0", "KEYFOLD_IMAGE_BYTES": str(image_bytes)}
     command = keyfold(folder / "data", "--processes", "1")

@@ -22,12 +22,12 @@ SKIPPED = 77
 
 def main() -> int:
     """0 if all rows are equal and no value went back."""
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--changes", type=int, default=100_000)
-    asked.add_argument("--source", choices=[*SOURCES], default="postgres")
-    asked.add_argument("--mode", choices=[LIST, SINGLE], default=LIST)
-    asked.add_argument("--seed", type=int, default=1)
-    given = asked.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--changes", type=int, default=100_000)
+    parser.add_argument("--source", choices=[*SOURCES], default="postgres")
+    parser.add_argument("--mode", choices=[LIST, SINGLE], default=LIST)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
     with ExitStack() as exits:
         folder = Path(exits.enter_context(tempfile.TemporaryDirectory(prefix="keyfold-debezium-")))
         folder.chmod(0o755)  # the user of PostgreSQL goes there

@@ -29,7 +29,7 @@ _TEXT: Final = Column("text", str)
 _COUNT: Final = Column("int", str, int)
 
 
-class NotThere(Exception):
+class TimedOut(Exception):
     """What was waited for did not come."""
 
 
@@ -69,7 +69,7 @@ class Pipeline:
             struck.join()
         self._reach(MIDDLE)
         if unstruck := [kept.name for kept in (self.service, self.feeder, self.source.kept) if kept.starts == 1]:
-            raise NotThere(f"the end of {', '.join(unstruck)} did not come")
+            raise TimedOut(f"the end of {', '.join(unstruck)} did not come")
         self.source.alter()
         self.source.change(changes - 3 * part)
         self._reach(LAST)
@@ -79,15 +79,15 @@ class Pipeline:
         for table, columns in self._columns.items():
             every = {**columns, **(self.source.added if table == "kinds" else {})}
             keys = 2 if table == "orders" else 1
-            here = {_key(row, every, keys): row for row in self._shown(table, every)}
-            there = {
+            in_service = {_key(row, every, keys): row for row in self._shown(table, every)}
+            in_source = {
                 _key(row, every, keys): row
                 for row in self.source.rows(table, {name: column.read for name, column in every.items()})
             }
-            yield from (f"{table} {key}: only in the source" for key in there.keys() - here.keys())
-            yield from (f"{table} {key}: not in the source" for key in here.keys() - there.keys())
-            for key in here.keys() & there.keys():
-                for (name, column), shown, read in zip(every.items(), here[key], there[key], strict=True):
+            yield from (f"{table} {key}: only in the source" for key in in_source.keys() - in_service.keys())
+            yield from (f"{table} {key}: not in the source" for key in in_service.keys() - in_source.keys())
+            for key in in_service.keys() & in_source.keys():
+                for (name, column), shown, read in zip(every.items(), in_service[key], in_source[key], strict=True):
                     if _same(column, shown) != _same(column, read):
                         yield f"{table} {key} {name}: {shown!r}, in the source {read!r}"
 
@@ -134,7 +134,7 @@ class Pipeline:
             except httpx.HTTPError:
                 pass  # it was killed, and comes back
             time.sleep(0.2)
-        raise NotThere(f"{what} did not come within {PATIENCE_SECONDS} s: {self._last_words()}")
+        raise TimedOut(f"{what} did not come within {PATIENCE_SECONDS} s: {self._last_words()}")
 
     def _last_words(self) -> str:
         last = max(self.folder.glob("feeder-*.log"), key=lambda log: log.stat().st_mtime, default=None)

@@ -38,14 +38,14 @@ class Seen:
     rows_read: int = 0
     faults: list[str] = field(default_factory=list)
 
-    def check(self, asked: str, answer: httpx.Response) -> None:
+    def check(self, request: str, answer: httpx.Response) -> None:
         """No 5xx without a problem and when to come again."""
         told = answer.headers.get("content-type", "").startswith("application/problem+json")
         with self.lock:
-            self.answers[f"{asked} {answer.status_code}"] += 1
+            self.answers[f"{request} {answer.status_code}"] += 1
             if answer.status_code >= 500 and not (told and answer.headers.get("retry-after", "").isdigit()):
                 headers = {name: answer.headers.get(name) for name in ("content-type", "retry-after")}
-                self.faults.append(f"{asked}: {answer.status_code} {headers} {answer.text[:500]}")
+                self.faults.append(f"{request}: {answer.status_code} {headers} {answer.text[:500]}")
 
     def tell(self, fault: str | None) -> None:
         """Something is wrong."""

@@ -69,7 +69,7 @@ def _thaw(pid: int) -> None:
         os.kill(pid, signal.SIGCONT)
 
 
-def _asked_to_end(which: Callable[[System], list[Kept]]) -> Strike:
+def _signalled(which: Callable[[System], list[Kept]]) -> Strike:
     @contextmanager
     def strike(system: System, random: Random) -> Iterator[str]:
         kept = random.choice(which(system))
@@ -223,9 +223,9 @@ FAULTS: Mapping[str, Fault] = {
     "freeze an API process": Fault(_frozen(_api), 4),
     "freeze the JVM": Fault(_frozen(_jvm), 2 * LEASE_SECONDS),
     "freeze PostgreSQL": Fault(_frozen(_all_of_postgres), 4, catalogs=(POSTGRES,)),
-    "end a service": Fault(_asked_to_end(lambda system: system.apis)),
-    "end a worker": Fault(_asked_to_end(lambda system: system.workers)),
-    "end PostgreSQL": Fault(_asked_to_end(lambda system: [system.kept["postgres"]]), catalogs=(POSTGRES,)),
+    "end a service": Fault(_signalled(lambda system: system.apis)),
+    "end a worker": Fault(_signalled(lambda system: system.workers)),
+    "end PostgreSQL": Fault(_signalled(lambda system: [system.kept["postgres"]]), catalogs=(POSTGRES,)),
     "full warehouse": Fault(lambda system, _: system.warehouse.full(), 4),
     "full data folder": Fault(lambda system, _: system.data.full(), 4),
     "full disk of PostgreSQL": Fault(lambda system, _: system.catalog_disk.full(), 4, catalogs=(POSTGRES,)),

@@ -322,12 +322,15 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=3000, help="trials")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--reads-only", action="store_true", help="no merges and compactions of damaged files")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     logging.disable()  # each trial would be told there, too
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder, campaign(Path(folder), asked.seed, jobs=not asked.reads_only) as one:
-        tally = one.run(asked.n)
-    print("\n".join([*tally.lines(), f"{asked.n} trials, seed {asked.seed}, {time.monotonic() - began:.0f} s"]))  # noqa: T201
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        campaign(Path(folder), options.seed, jobs=not options.reads_only) as one,
+    ):
+        tally = one.run(options.n)
+    print("\n".join([*tally.lines(), f"{options.n} trials, seed {options.seed}, {time.monotonic() - began:.0f} s"]))  # noqa: T201
     sys.exit(bool(tally.faults))
 
 

@@ -162,13 +162,13 @@ class Ledger:
             for key, batch in by_key.items()
             if batch.state == DELETED or (batch.snapshot is not None and batch.snapshot not in seen)
         }
-        there = [
+        kept = [
             (sent.number or by_key[key].number, sent)
             for key, sent in self.sent.items()
             if (sent.told is Told.ACCEPTED or key in by_key) and sent.told is not Told.WITHDRAWN and key not in gone
         ]
         histories: dict[Key, list[Change]] = defaultdict(list)
-        for _, sent in sorted(there, key=lambda one: one[0]):
+        for _, sent in sorted(kept, key=lambda one: one[0]):
             for record in sent.records:
                 values = {name: record.get(name) for name, _ in self.case.columns}
                 histories[self._key(record)].append(Change(str(record.get("_kind", "+I")), values))
@@ -217,12 +217,12 @@ class Follower:
         for change in changes:
             row = {name: change[name] for name in names}
             key = tuple(row[name] for name in self.case.primary_key)
-            there = self.rows.pop(key, None)
+            earlier = self.rows.pop(key, None)
             removes = change["_kind"] in {"-U", "-D"}
-            if removes and there != row:
-                found.wrong.append(f"the changelog takes away {change}, and there was {there}")
-            if not removes and there is not None:
-                found.doubled.append(f"the changelog adds {change} beside {there}")
+            if removes and earlier != row:
+                found.wrong.append(f"the changelog takes away {change}, and there was {earlier}")
+            if not removes and earlier is not None:
+                found.doubled.append(f"the changelog adds {change} beside {earlier}")
             if not removes:
                 self.rows[key] = row
             self.snapshot = max(self.snapshot, change["_snapshot"])

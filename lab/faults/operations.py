@@ -15,7 +15,7 @@ import httpx
 from lab.faults.clients import DATABASE, Generation, Seen
 from lab.faults.tables import TABLES
 
-Asked = Callable[[str, str, Any], httpx.Response | None]  # method, path, body
+Ask = Callable[[str, str, Any], httpx.Response | None]  # method, path, body
 PATIENCE_SECONDS = 60
 
 
@@ -47,13 +47,13 @@ def _alter(operator: Operator, generation: Generation) -> None:
     """A column more, or, where it is there already, one less."""
     for name in TABLES:
         path = generation.path(name)
-        found = operator.ask("GET", path)
-        if found is None or found.status_code != 200:
+        answer = operator.ask("GET", path)
+        if answer is None or answer.status_code != 200:
             continue
-        there = [field["name"] for field in found.json()["schema"]["fields"]]
+        columns = [field["name"] for field in answer.json()["schema"]["fields"]]
         add = {"action": "addColumn", "fieldNames": ["more"], "dataType": "STRING"}
         drop = {"action": "dropColumn", "fieldNames": ["more"]}
-        operator.ask("POST", path, {"changes": [drop if "more" in there else add]})
+        operator.ask("POST", path, {"changes": [drop if "more" in columns else add]})
 
 
 def _compact(operator: Operator, generation: Generation) -> None:
@@ -93,9 +93,9 @@ def note_rollbacks(operator: Operator, generation: Generation) -> None:
 def _cancel(operator: Operator, generation: Generation) -> None:
     """Merges are asked for and cancelled."""
     for name in TABLES:
-        asked = operator.ask("POST", f"{generation.path(name)}/merges")
-        if asked is not None and asked.status_code == 202:
-            operator.ask("POST", f"{generation.path(name)}/merges/{asked.json()['id']}:cancel")
+        answer = operator.ask("POST", f"{generation.path(name)}/merges")
+        if answer is not None and answer.status_code == 202:
+            operator.ask("POST", f"{generation.path(name)}/merges/{answer.json()['id']}:cancel")
 
 
 def _make_and_drop(operator: Operator, generation: Generation) -> None:

@@ -53,8 +53,8 @@ class Disk:
     def full(self) -> Iterator[str]:
         """There is no room but for a few files."""
         self._check()
-        there = os.statvfs(self.path)
-        used = (there.f_blocks - there.f_bfree) * there.f_frsize
+        filesystem = os.statvfs(self.path)
+        used = (filesystem.f_blocks - filesystem.f_bfree) * filesystem.f_frsize
         self._remount(f"size={used + 16384}")
         try:
             yield f"{self.path.name} has 16 KiB left"

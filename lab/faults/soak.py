@@ -224,20 +224,20 @@ def main() -> None:
     parser.add_argument("--fault", action="append", choices=list(FAULTS), default=[], help="this one alone; repeatable")
     parser.add_argument("--no-spark", action="store_true", help="workers fold in Python: more faults an hour")
     parser.add_argument("--keep", type=Path, help="a folder for what processes said, if anything was wrong")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left
     with (
         tempfile.TemporaryDirectory(prefix="keyfold-soak-") as folder,
-        campaign(Path(folder), asked.catalog, asked.seed, asked.fault, spark=not asked.no_spark) as one,
+        campaign(Path(folder), options.catalog, options.seed, options.fault, spark=not options.no_spark) as one,
     ):
         signal.signal(signal.SIGTERM, lambda *_: one.ended.set())
-        tally = one.run(asked.seconds)
+        tally = one.run(options.seconds)
         lines = list(tally.lines(one.seen))
-        if asked.keep:
-            asked.keep.mkdir(parents=True, exist_ok=True)
+        if options.keep:
+            options.keep.mkdir(parents=True, exist_ok=True)
             text = "\n".join(f"{name}: {line}" for name, line in one.system.said())
-            (asked.keep / f"said-{asked.catalog}-{asked.seed}.log").write_text(text)
-    print("\n".join([*lines, f"seed {asked.seed}, {asked.catalog}"]))  # noqa: T201
+            (options.keep / f"said-{options.catalog}-{options.seed}.log").write_text(text)
+    print("\n".join([*lines, f"seed {options.seed}, {options.catalog}"]))  # noqa: T201
     sys.exit(bool(tally.faults))
 
 

@@ -18,7 +18,7 @@ from keyfold_client.errors import Misuse, NotKeyfold, Refused, Unreachable, refu
 
 PATIENCE_SECONDS: Final = 30.0  # for which a request is retried
 _TIMEOUT: Final = httpx.Timeout(120.0, connect=10.0)
-_ASKED_AGAIN: Final = (409, 429, 503)  # with Retry-After
+_RETRIED: Final = (409, 429, 503)  # with Retry-After
 _BACKOFF: Final = wait_exponential_jitter(multiplier=0.2, max=5.0)
 _NOT_MODIFIED: Final = 304
 logger = logging.getLogger(__name__)
@@ -186,7 +186,7 @@ def _checked(response: httpx.Response) -> httpx.Response:
     if response.is_success or response.status_code == _NOT_MODIFIED:
         return response
     text = response.headers.get("Retry-After", "")
-    seconds = float(text) if response.status_code in _ASKED_AGAIN and text.isdigit() else None
+    seconds = float(text) if response.status_code in _RETRIED and text.isdigit() else None
     raise refused(_problem(response), response.status_code, seconds)
 
 
