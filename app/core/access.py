@@ -196,8 +196,8 @@ class ClaimRule:
         """Return whether the claims of a valid token have it."""
         if self.claim is None:
             return True
-        found = _claim(claims, self.claim)
-        return self.value in found if isinstance(found, list) else isinstance(found, str) and found == self.value
+        actual = _claim(claims, self.claim)
+        return self.value in actual if isinstance(actual, list) else isinstance(actual, str) and actual == self.value
 
 
 def _claim(claims: object, name: str) -> object:

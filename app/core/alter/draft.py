@@ -244,10 +244,10 @@ class Draft:
             )
         options = MappingProxyType(self.options)
         after = TableSchema(tuple(self.columns), self.primary_key, self.partition_keys, options, self.comment)
-        after, found = (after, list(after.parsed.faults)) if own else _checked(after)
+        after, violations = (after, list(after.parsed.faults)) if own else _checked(after)
         touched = [name for what, name in self._touched if what == "option" and name in self.options]
-        found += misspelt_options(touched)
-        faults = [fault for fault in found if fault.about.option not in self._dangling]
+        violations += misspelt_options(touched)
+        faults = [fault for fault in violations if fault.about.option not in self._dangling]
         if has_rows:
             faults += immutable_violations(replace(self._before, columns=after.columns), after)
         if own or faults:

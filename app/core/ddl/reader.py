@@ -74,10 +74,10 @@ def read_tables(text: str, dialect: Dialect | None = None) -> list[TableStatemen
     """
     _check_size(len(text), MOST_CHARACTERS, FaultCode.TOO_LONG, "characters")
     source = Source(text, dialect or dialect_of(text))
-    found = [*source.statements()]
-    _check_size(len(found), MOST_STATEMENTS, FaultCode.TOO_MANY, "statements")
+    parts = [*source.statements()]
+    _check_size(len(parts), MOST_STATEMENTS, FaultCode.TOO_MANY, "statements")
     statements, faults = [], []
-    for base, statement in found:
+    for base, statement in parts:
         read = _read(source, base, statement)
         if isinstance(read, Violation):
             faults.append(read)

@@ -30,7 +30,7 @@ _OF_SPARK = re.compile(
 
 def dialect_of(text: str) -> Dialect:
     """Return the dialect that the text is written in: Flink's where it has no sign of Spark's."""
-    bare = _LEXEMES[Dialect.SPARK].sub(lambda found: " " if found["comment"] or found["quoted"] else ";", text)
+    bare = _LEXEMES[Dialect.SPARK].sub(lambda lexeme: " " if lexeme["comment"] or lexeme["quoted"] else ";", text)
     return Dialect.SPARK if _OF_SPARK.search(bare) else Dialect.FLINK
 
 
@@ -46,14 +46,14 @@ class Source:
         a page of Markdown escapes a bracket with.
         """
         bare, start, end = [], 0, 0
-        for found in _LEXEMES[self.dialect].finditer(self.text):
-            bare.append(_unescaped(self.text[end : found.start()]))
-            end = found.end()
-            if found["end"]:
+        for lexeme in _LEXEMES[self.dialect].finditer(self.text):
+            bare.append(_unescaped(self.text[end : lexeme.start()]))
+            end = lexeme.end()
+            if lexeme["end"]:
                 yield from _if_any(start, "".join(bare))
                 bare, start = [], end
             else:
-                bare.append(re.sub(r"[^\n]", " ", found[0]) if found["comment"] else found[0])
+                bare.append(re.sub(r"[^\n]", " ", lexeme[0]) if lexeme["comment"] else lexeme[0])
         yield from _if_any(start, "".join([*bare, _unescaped(self.text[end:])]))
 
     def fault(self, place: int, code: FaultCode, message: str, fix: str = "") -> Violation:
@@ -70,7 +70,7 @@ class Source:
     @cached_property
     def _lines(self) -> list[int]:
         """Where each line begins, looked up once: a text may have thousands of faults."""
-        return [0, *(found.end() for found in re.finditer("\n", self.text))]
+        return [0, *(lexeme.end() for lexeme in re.finditer("\n", self.text))]
 
 
 def _unescaped(bare: str) -> str:

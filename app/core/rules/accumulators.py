@@ -141,5 +141,5 @@ class Union(Rule):
 
     def fold_log(self, records: LogRecords) -> State:
         values = records.column(self.column.name)
-        found = [values[place] for place in self.part.places(records)]
-        return {self.column.name: reduce(self.join, found) if found else None}
+        lists = [values[place] for place in self.part.places(records)]
+        return {self.column.name: reduce(self.join, lists) if lists else None}

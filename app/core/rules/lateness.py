@@ -28,8 +28,8 @@ def horizon_text(horizon: Horizon) -> str:
     """Return a horizon as one writes it."""
     if isinstance(horizon, int):
         return str(horizon)
-    found = next(((unit, one) for unit, one in _UNITS.items() if not horizon % one), None)
-    return f"{horizon // found[1]} {found[0]}" if found else f"{horizon / timedelta(milliseconds=1):g} ms"
+    whole = next(((unit, one) for unit, one in _UNITS.items() if not horizon % one), None)
+    return f"{horizon // whole[1]} {whole[0]}" if whole else f"{horizon / timedelta(milliseconds=1):g} ms"
 
 
 @dataclass(frozen=True)

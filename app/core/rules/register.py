@@ -181,5 +181,5 @@ class Register(Rule):
             return self.lift(records.record(places[-1 if latest else 0]))
         # Of equal ranks the latest record wins, or the first one.
         best = max(ranks) if latest else min(ranks)
-        found = len(ranks) - 1 - ranks[::-1].index(best) if latest else ranks.index(best)
-        return self.lift(records.record(places[found]))
+        winner = len(ranks) - 1 - ranks[::-1].index(best) if latest else ranks.index(best)
+        return self.lift(records.record(places[winner]))

@@ -50,18 +50,18 @@ def lineage(rewrites: Sequence[Rewrite], until: int) -> Lineage:
     """Return the lineage of the snapshot ``until`` (0: before the first commit), given all rollbacks, drops and
     forgettings in order.
     """
-    found: list[Stretch] = []
+    stretches: list[Stretch] = []
     last, complete = until, True
     rollbacks = [one for one in rewrites if one.kind is SnapshotKind.ROLLBACK]
     while last > 0:
         begun = next((one for one in reversed(rollbacks) if one.snapshot_id <= last), None)
-        found.append(Stretch(begun.snapshot_id if begun else 1, last, begun))
+        stretches.append(Stretch(begun.snapshot_id if begun else 1, last, begun))
         last = (begun.restored_from or 0) if begun else 0
         complete = complete and (begun is None or begun.restored_from is not None)
-    found.reverse()
+    stretches.reverse()
     drops = [one for one in rewrites if one.kind in (SnapshotKind.PARTITION_DROP, SnapshotKind.FORGETTING)]
-    known = Lineage(found, (), complete)
-    return Lineage(found, [one for one in drops if known.holds(one.snapshot_id)], complete)
+    known = Lineage(stretches, (), complete)
+    return Lineage(stretches, [one for one in drops if known.holds(one.snapshot_id)], complete)
 
 
 @dataclass(frozen=True)

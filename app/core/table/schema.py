@@ -193,11 +193,11 @@ def _columns(raw: object, faults: list[Violation]) -> tuple[Column, ...]:
     taken = {item["id"] for item in raw if isinstance(item, Mapping) and _is_id(item.get("id"))}
     free = count(max(taken, default=-1) + 1)
     for index, item in enumerate(raw):
-        found: list[Violation] = []
-        column = _column(item, index, free, found)
+        violations: list[Violation] = []
+        column = _column(item, index, free, violations)
         name = item.get("name") if isinstance(item, Mapping) else None
         about = About(columns=(name,) if isinstance(name, str) else ())
-        faults += [replace(fault, about=about) for fault in found]
+        faults += [replace(fault, about=about) for fault in violations]
         if column is None:
             continue
         if column.name in seen:

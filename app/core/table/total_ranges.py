@@ -19,7 +19,7 @@ def total_range(values: Iterable[Any]) -> Sequence[str]:
 
 def joined(ranges: Iterable[TotalRanges]) -> TotalRanges:
     """Return the ranges of all rows together."""
-    found: dict[str, Sequence[str]] = {}
+    union: dict[str, Sequence[str]] = {}
     for name, ends in (item for one in ranges for item in one.items()):
-        found[name] = total_range((*found.get(name, ()), *ends))
-    return found
+        union[name] = total_range((*union.get(name, ()), *ends))
+    return union

@@ -46,8 +46,8 @@ def unquoted(token: str, dialect: Dialect) -> str:
     return quote.join(_ESCAPE.sub(_unescaped, part) for part in parts)
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    return chr(int(found[1], 16)) if found[1] else _ESCAPED.get(found[2], found[2])
+def _unescaped(match: re.Match[str]) -> str:
+    return chr(int(match[1], 16)) if match[1] else _ESCAPED.get(match[2], match[2])
 
 
 def quoted_text(text: str, dialect: Dialect) -> str:

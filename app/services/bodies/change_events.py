@@ -120,8 +120,8 @@ class _Reading:
         """Return what ``events`` did; null, Kafka's tombstone, is nothing. Raise ``Invalid`` with every fault by
         event.
         """
-        found = self.decoder.found
-        changes = Changes(self.decoder.plan, self.events.unavailable, None if found is None else found.declared)
+        unknown = self.decoder.unknown_columns
+        changes = Changes(self.decoder.plan, self.events.unavailable, None if unknown is None else unknown.declared)
         faults: list[Violation] = []
         for number, event in zip(numbers, events, strict=False):
             changes.event = number

@@ -220,7 +220,7 @@ def _never_folded(
     words: Words,
 ) -> Places:
     """Return where the plan refuses a record (merge-semantics A.7)."""
-    found = np.zeros(len(kinds), bool)
+    faulty = np.zeros(len(kinds), bool)
     for refusal in plan.refusals:
         mask = kinds == int(refusal.kind)
         if refusal.group:
@@ -228,10 +228,10 @@ def _never_folded(
             mask = mask & np.logical_or.reduce(touching)
         for name in refusal.naming:
             mask = mask & naming(words, plan.schema.by_name[name])
-        found |= mask
+        faulty |= mask
     for row, record in _looked_at(plan, kinds, arrays):
-        found[row] |= any(rule.fault(record) is not None for rule in plan.faulting)
-    return np.flatnonzero(found & kept)
+        faulty[row] |= any(rule.fault(record) is not None for rule in plan.faulting)
+    return np.flatnonzero(faulty & kept)
 
 
 def _looked_at(

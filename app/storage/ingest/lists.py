@@ -39,7 +39,7 @@ class SentObjects:
     def __init__(self, records: Sequence[object], decoder: RecordDecoder) -> None:
         self.records = records
         self._known = decoder.names
-        self._found = decoder.found
+        self._unknown = decoder.unknown_columns
 
     @property
     def rows(self) -> int:
@@ -56,11 +56,11 @@ class SentObjects:
     @property
     def odd_rows(self) -> Places:
         """The records that are no objects, or name what is no column where that is a fault."""
-        known, found = self._known, self._found
+        known, unknown = self._known, self._unknown
         odd = [row for row, record in enumerate(self._objects) if not record.keys() <= known]
-        if found is not None:
+        if unknown is not None:
             for row in odd:
-                found.note(self._objects[row], self._objects[row].keys() - known)
+                unknown.note(self._objects[row], self._objects[row].keys() - known)
             odd = []
         if self._objects is not self.records:
             odd += [row for row, record in enumerate(self.records) if not isinstance(record, dict)]

@@ -56,10 +56,10 @@ def read_footer(body: Content) -> Footer:
         raise ValueError(f"its footer cannot be read ({type(error).__name__})") from error
 
 
-def _footer(body: Content, found: Members) -> Footer:
-    elements = found[2]
+def _footer(body: Content, members: Members) -> Footer:
+    elements = members[2]
     leaves = [element for element in elements if not element.get(5)]
-    rows, groups = found[3], found.get(4) or []
+    rows, groups = members[3], members.get(4) or []
     chunks = [chunk[3] for group in groups for chunk in group[1]]
     if rows < 0 or any(len(group[1]) != len(leaves) for group in groups) or sum(group[3] for group in groups) != rows:
         raise ValueError("its row groups are not those of its schema")

@@ -33,7 +33,7 @@ def name_faults(names: Sequence[str], decoder: RecordDecoder) -> list[Violation]
         if name in seen:
             message = f"the body has two columns {cut(name)!r}"
             faults.append(column_fault(name, FaultCode.DUPLICATE_COLUMN, message, "send each column once"))
-        elif name not in decoder.names and decoder.found is None:
+        elif name not in decoder.names and decoder.unknown_columns is None:
             message = f"the table has no column {cut(name)!r}"
             faults.append(
                 column_fault(name, FaultCode.UNKNOWN_COLUMN, message, other_name(decoder.plan.schema.by_name, name))
@@ -46,9 +46,9 @@ def name_faults(names: Sequence[str], decoder: RecordDecoder) -> list[Violation]
 
 def known_columns(table: pa.Table, decoder: RecordDecoder) -> pa.Table:
     """Return ``table`` without columns that are to be left out."""
-    if decoder.found is None:
+    if decoder.unknown_columns is None:
         return table
-    return table.select(decoder.found.known_of(table.column_names, decoder.names, table.num_rows))
+    return table.select(decoder.unknown_columns.known_of(table.column_names, decoder.names, table.num_rows))
 
 
 def refuse_columns(faults: Sequence[Violation]) -> None:

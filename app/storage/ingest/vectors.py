@@ -31,8 +31,8 @@ class Vector:
 def places(mask: pa.Array) -> Places:
     """Return where ``mask`` is true; a null is not."""
     known = pc.fill_null(mask, False) if mask.null_count else mask
-    found: Places = np.flatnonzero(known.to_numpy(zero_copy_only=False))
-    return found
+    known_places: Places = np.flatnonzero(known.to_numpy(zero_copy_only=False))
+    return known_places
 
 
 def present(array: pa.Array) -> Places:

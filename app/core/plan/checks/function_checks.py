@@ -28,9 +28,9 @@ def _functions(schema: TableSchema, options: TableOptions) -> Iterator[Violation
         if used is None or used.entry is None:
             continue
         if used.entry.types(column.type):
-            for found in used.entry.faults(column, options.of_function(column.name)):
+            for fault in used.entry.faults(column, options.of_function(column.name)):
                 yield option_violation(
-                    field_key(column.name, found.suffix), found.code, found.message, found.fix, column.name
+                    field_key(column.name, fault.suffix), fault.code, fault.message, fault.fix, column.name
                 )
             continue
         takes = f"function {used.entry.name} takes {used.entry.takes}"

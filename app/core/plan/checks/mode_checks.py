@@ -25,7 +25,7 @@ def _modes(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
     """
     producer, engine = options["changelog-producer"], options.engine
     vectors, overwrite, deltas = "deletion-vectors.enabled", "streaming-read-overwrite", "full-compaction.delta-commits"
-    found = (
+    contradictions = (
         (vectors, options[vectors] and producer is ChangelogProducer.FULL_COMPACTION, f"changelog-producer {producer}"),
         (vectors, options[vectors] and engine is MergeEngine.FIRST_ROW, "first-row"),
         (
@@ -35,7 +35,7 @@ def _modes(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
         ),
         (deltas, options.given(deltas) and producer is ChangelogProducer.LOOKUP, f"changelog-producer {producer}"),
     )
-    for key, contradicts, what in found:
+    for key, contradicts, what in contradictions:
         if contradicts:
             yield option_violation(
                 key, FaultCode.CONTRADICTING_OPTIONS, f"{key} cannot stand with {what}", "remove one of the two"

@@ -41,12 +41,12 @@ _Fold = Callable[[Any, Column, _Before, Sequence[Record], Source], Source]
 
 def _kept(rule: Register, _column: Column, before: _Before, records: Sequence[Record], origin: Source) -> Source:
     """Of the record that wins over all others."""
-    state, found = before, origin
+    state, source = before, origin
     for record in records:
         lifted = rule.lift(record)
         if rule.part.takes(record) and (state is None or rule.newer_wins(state, lifted)):
-            state, found = lifted, Source(arrivals=(record.arrival,))
-    return found
+            state, source = lifted, Source(arrivals=(record.arrival,))
+    return source
 
 
 def _named(rule: NamedValues, column: Column, _before: _Before, records: Sequence[Record], origin: Source) -> Source:
@@ -100,10 +100,10 @@ def sources(
     if after is None:
         return {}
     if plan.replay is not None:
-        found = _of_replay(plan.replay, after, known, origin)
+        by_column = _of_replay(plan.replay, after, known, origin)
     else:
-        found = _of_rules(plan, before, records, origin)
-    return {number: source for number, source in found.items() if source != NOTHING}
+        by_column = _of_rules(plan, before, records, origin)
+    return {number: source for number, source in by_column.items() if source != NOTHING}
 
 
 def _of_rules(
@@ -122,7 +122,7 @@ def _of_rules(
 def _of_replay(replay: Replay, after: Mapping[str, Any], known: Collection[int], origin: Sources) -> dict[int, Source]:
     """As the row is replayed; an entry of its log that is none of the ``known`` records is of what was before them."""
     row = replay.row(after)
-    found: dict[int, Source] = {}
+    by_column: dict[int, Source] = {}
     for rule in replay.rules:
         log, removal = row.folded_by(rule), row.begins_with_removal(rule)
         records = [log.record(place) for place in range(len(log))]
@@ -134,5 +134,5 @@ def _of_replay(replay: Replay, after: Mapping[str, Any], known: Collection[int],
             newer = [arrival for arrival in source.arrivals if arrival in known]
             before = own if older and (own != NOTHING) else START if older else Source(source.start)
             inherited = Source(source.start or before.start, before.arrivals)
-            found[column.id] = inherited.joined(newer)
-    return found
+            by_column[column.id] = inherited.joined(newer)
+    return by_column

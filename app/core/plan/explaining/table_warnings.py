@@ -116,7 +116,7 @@ def _without_effect(schema: TableSchema, options: TableOptions) -> Iterator[Viol
 def _changelog(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
     """What a producer costs, or when its changes come (§8)."""
     producer, commits = options["changelog-producer"], options["full-compaction.delta-commits"] or 1
-    found: dict[ChangelogProducer, tuple[FaultCode, str, str]] = {
+    warnings: dict[ChangelogProducer, tuple[FaultCode, str, str]] = {
         ChangelogProducer.LOOKUP: (
             FaultCode.MERGES_READ_OLDER_RUNS,
             "every merge looks its keys up in the older runs: it costs more as the table grows",
@@ -133,8 +133,8 @@ def _changelog(schema: TableSchema, options: TableOptions) -> Iterator[Violation
             "use lookup or full-compaction unless producers post whole rows with their row kinds",
         ),
     }
-    if producer in found:
-        code, message, fix = found[producer]
+    if producer in warnings:
+        code, message, fix = warnings[producer]
         yield option_violation("changelog-producer", code, message, fix)
 
 

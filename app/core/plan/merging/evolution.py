@@ -286,8 +286,8 @@ def removing(old: MergePlan, new: MergePlan) -> tuple[Replay, Replay] | None:
     """Return the replays of both plans if a removal hides the same older records under either: the order of rows, and
     what removes them, did not change (merge-semantics A.10).
     """
-    found = [next((rule for rule in plan.rules if isinstance(rule, Replay)), None) for plan in (old, new)]
-    before, after = found
+    replays = [next((rule for rule in plan.rules if isinstance(rule, Replay)), None) for plan in (old, new)]
+    before, after = replays
     if before is None or after is None or _meaning(old.order) != _meaning(new.order):
         return None
     listed = [tuple(_meaning(register.order) for register in replay.listed) for replay in (before, after)]

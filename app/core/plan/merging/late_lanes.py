@@ -65,7 +65,7 @@ class Lane:
 
 def lanes_of(plan: MergePlan) -> Sequence[Lane]:
     """Return the lanes of a table: none where arrival alone orders its records."""
-    found = [
+    lanes = [
         _lane(plan, group, register, [rule for rule in plan.column_rules if rule.part.group == group])
         for group, register in plan.group_registers.items()
     ]
@@ -73,8 +73,8 @@ def lanes_of(plan: MergePlan) -> Sequence[Lane]:
     registers = [rule for rule in free if isinstance(rule, Register) and rule.order.fields]
     if plan.order.fields and registers:
         own = next((register for register in registers if register.part == EVERY_RECORD), None)
-        found.append(_lane(plan, tuple(field.column.name for field in plan.order.fields), own, free))
-    return found
+        lanes.append(_lane(plan, tuple(field.column.name for field in plan.order.fields), own, free))
+    return lanes
 
 
 def _lane(plan: MergePlan, sequence: tuple[str, ...], own: Register | None, rules: Sequence[Rule]) -> Lane:

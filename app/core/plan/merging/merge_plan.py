@@ -148,11 +148,11 @@ class MergePlan:
     @cached_property
     def group_registers(self) -> Mapping[tuple[str, ...], Register]:
         """The register that holds the ordering fields of a sequence group, by their names."""
-        found: dict[tuple[str, ...], Register] = {}
+        registers: dict[tuple[str, ...], Register] = {}
         for rule in self.column_rules:
             if isinstance(rule, Register) and rule.part.group and rule.kept_on_clear:
-                found.setdefault(rule.part.group, rule)
-        return found
+                registers.setdefault(rule.part.group, rule)
+        return registers
 
     @cached_property
     def faulting(self) -> tuple[Rule, ...]:

@@ -106,20 +106,20 @@ def no_check(_: DecodedRecords) -> None:
 class RecordDecoder:
     """Reads the records of one table; made once for its plan, with a ``check`` once for a body.
 
-    With ``found`` values for columns that the table does not have are noted there, and left out; without it they are
-    faults. With ``faulty`` change events that have faults are kept there, and none of their records is stored.
+    With ``unknown_columns`` values for columns that the table does not have are noted there, and left out; without it
+    they are faults. With ``faulty`` change events that have faults are kept there, and none of their records is stored.
     """
 
     def __init__(
         self,
         plan: MergePlan,
         check: Check = no_check,
-        found: FoundColumns | None = None,
+        unknown_columns: FoundColumns | None = None,
         faulty: FaultyEvents | None = None,
     ) -> None:
         self.plan = plan
         self.check = check
-        self.found = found
+        self.unknown_columns = unknown_columns
         self.faulty = faulty
         self.columns = tuple((column, _column_decoder(plan, column)) for column in plan.schema.columns)
         self.names = frozenset({column.name for column in plan.schema.columns} | {KIND_MEMBER})
@@ -175,10 +175,10 @@ class RecordDecoder:
                 )
                 faults.add(row, column.name, code, message, fault.fix, fault.path)
         if not raw.keys() <= self.names:
-            if self.found is None:
+            if self.unknown_columns is None:
                 self._refuse_unknown(row, raw.keys() - self.names, raw, faults)
             else:
-                self.found.note(raw, raw.keys() - self.names)
+                self.unknown_columns.note(raw, raw.keys() - self.names)
         return values
 
     def _is_omissible(self, column: Column, raw: Mapping[str, Any]) -> bool:

@@ -55,17 +55,17 @@ def parse_filters(schema: TableSchema, texts: Sequence[str]) -> tuple[Condition,
         message = f"{len(texts)} filters are more than {MOST_CONDITIONS}"
         fault = Violation("/filter", FaultCode.OUT_OF_RANGE, message, "use in, or fewer of them")
         raise Invalid(message, violations=[fault])
-    found: list[Condition] = []
+    conditions: list[Condition] = []
     faults: list[Violation] = []
     for place, text in enumerate(texts):
         try:
-            found.append(_condition(schema, text))
+            conditions.append(_condition(schema, text))
         except ValueFault as fault:
             faults.append(Violation(f"/filter/{place}", fault.code, f"filter {text[:100]!r}: {fault}", fault.fix))
     if faults:
         message = faults[0].message if len(faults) == 1 else f"{len(faults)} filters are not valid"
         raise Invalid(message, violations=faults)
-    return tuple(found)
+    return tuple(conditions)
 
 
 def _condition(schema: TableSchema, text: str) -> Condition:

@@ -183,14 +183,14 @@ class Replay(Rule):
             KIND_COLUMN: int(RowKind.DELETE),
             **dict.fromkeys(self.members.values()),
         }
-        found = next((entry for entry in state[LOG] or () if entry[ARRIVAL_COLUMN] == row.removed_at), nothing)
+        entry = next((one for one in state[LOG] or () if one[ARRIVAL_COLUMN] == row.removed_at), nothing)
         # A group that did not accept it has nothing to say.
         accepted = {
             self.members[name]: (row.tombstones.get(i) or {}).get(f"g{place}")
             for i, register in enumerate(self.listed)
             for place, name in enumerate(register.part.group)
         }
-        return {**found, **accepted}
+        return {**entry, **accepted}
 
     def removed(self, removal: Mapping[str, Any]) -> State:
         """Return the state of a row of which nothing is known but the log entry of its last removal."""

@@ -82,13 +82,13 @@ class ReplayedRow:
         begun = 0
         for place in deletes:
             highs = [_highest(high, ranks[begun:place]) for high, ranks in zip(highs, self._group_ranks, strict=True)]
-            found = [ranks[place] for ranks in self._group_ranks]
+            placed = [ranks[place] for ranks in self._group_ranks]
             accepting = [
-                i for i, rank in enumerate(found) if rank is not None and (highs[i] is None or rank >= highs[i])
+                i for i, rank in enumerate(placed) if rank is not None and (highs[i] is None or rank >= highs[i])
             ]
             begun = place + 1 if accepting else place  # one that removes nothing counts among its group's records
             if accepting:
-                highs = [rank if i in accepting else None for i, rank in enumerate(found)]
+                highs = [rank if i in accepting else None for i, rank in enumerate(placed)]
                 self._removed(place, accepting)
 
     def _removed(self, place: int, accepting: Sequence[int]) -> None:

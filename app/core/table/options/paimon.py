@@ -75,8 +75,8 @@ def is_foreign(key: str) -> bool:
 
 def missing_feature(key: str) -> str | None:
     """Return what the key is of, where that is something which Paimon has and Keyfold has not."""
-    found = _OF_FEATURE.match(key)
-    return FEATURES[found[1]] if found else None
+    feature = _OF_FEATURE.match(key)
+    return FEATURES[feature[1]] if feature else None
 
 
 def is_misspelt(key: str) -> bool:

@@ -103,13 +103,13 @@ def joined(
 def _joined(
     files: Sequence[HistoryFile], fits: Callable[[Sequence[HistoryFile]], bool]
 ) -> Iterator[Sequence[HistoryFile]]:
-    found: list[list[HistoryFile]] = []
+    groups: list[list[HistoryFile]] = []
     for file in files:
-        found.append([file])
-        while len(found) > 1 and _records(found[-2]) <= 2 * _records(found[-1]) and fits(found[-2] + found[-1]):
-            later = found.pop()
-            found[-1] += later
-    yield from (parts for parts in found if len(parts) > 1)
+        groups.append([file])
+        while len(groups) > 1 and _records(groups[-2]) <= 2 * _records(groups[-1]) and fits(groups[-2] + groups[-1]):
+            later = groups.pop()
+            groups[-1] += later
+    yield from (parts for parts in groups if len(parts) > 1)
 
 
 def _records(files: Sequence[HistoryFile]) -> int:
