@@ -200,8 +200,8 @@ class Running:
             self.workers = [Worker(site, settings.poll_seconds, settings.merge_slots, upkeep) for _ in range(workers)]
 
     def _trusts_spark(self) -> bool | None:
-        found = [worker.trusts for worker in self.workers]
-        return False if False in found else (None if None in found else True)
+        trusts = [worker.trusts for worker in self.workers]
+        return False if False in trusts else (None if None in trusts else True)
 
     def start(self) -> None:
         """Begin merging; Spark starts behind it."""

@@ -140,22 +140,22 @@ class Worker:
         """Return whether Spark does what merges need, if that is to be tried. Until it is known nothing is merged or
         compacted.
         """
-        found: tuple[str, ...] = ()
+        faults: tuple[str, ...] = ()
         if self.upkeep.tries_spark:
             try:
-                found = try_spark(self.site.warehouse, self.site.executor)
+                faults = try_spark(self.site.warehouse, self.site.executor)
             except Exception as error:
                 if str(error) != self._untried:
                     logger.warning("Spark could not be tried, nothing is merged until it is: %s", error)
                 self._untried = str(error)
                 return False
-        if found and found != self.refused:
+        if faults and faults != self.refused:
             what = "KEYFOLD_SPARK_REMOTE answers, and does not do what merges need, so that nothing is merged"
-            logger.error("the server at %s: %s. keyfold check-spark tries it again", what, "; ".join(found))
-        self.refused = found
-        if not found:
+            logger.error("the server at %s: %s. keyfold check-spark tries it again", what, "; ".join(faults))
+        self.refused = faults
+        if not faults:
             self._trusted.set()
-        return not found
+        return not faults
 
     def _start_merges(self) -> bool:
         """Ask for what is due, start what has a place and do a round of small merges; whether there was any."""

@@ -154,8 +154,8 @@ class CatalogDatabase:
         if not self._sqlite:
             return []
         with translated(), self._reading() as connection:
-            found = connection.exec_driver_sql(f"PRAGMA integrity_check({_MOST_FAULTS})").scalars()
-            return [" ".join(one.split()) for one in found if one != "ok"]
+            lines = connection.exec_driver_sql(f"PRAGMA integrity_check({_MOST_FAULTS})").scalars()
+            return [" ".join(one.split()) for one in lines if one != "ok"]
 
     def remember(self, committed: Iterable[Snapshot]) -> None:
         """Keep snapshots that a transaction has made, once it is committed: anyone who needs them next need not load

@@ -59,9 +59,9 @@ def load(transaction: Transaction, lines: Iterable[str]) -> None:
 
 
 def _tables(transaction: Transaction) -> list[sa.Table]:
-    found = sa.MetaData()
-    found.reflect(transaction.connection)
-    return [table for table in found.sorted_tables if table.name != _VERSION_TABLE]
+    schema = sa.MetaData()
+    schema.reflect(transaction.connection)
+    return [table for table in schema.sorted_tables if table.name != _VERSION_TABLE]
 
 
 def _json_value(value: Any) -> Any:

@@ -67,10 +67,10 @@ class Certificate:
     def _seen(self) -> _Stamp:
         """Return what changes with the files; empty while one of them is not there."""
         try:
-            found = [os.stat(path) for path in (self._chain, self._key)]
+            statuses = [os.stat(path) for path in (self._chain, self._key)]
         except OSError:
             return ()
-        return tuple((one.st_mtime_ns, one.st_size, one.st_ino) for one in found)
+        return tuple((one.st_mtime_ns, one.st_size, one.st_ino) for one in statuses)
 
 
 def _no_passphrase() -> str:

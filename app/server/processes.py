@@ -133,9 +133,9 @@ class Supervisor:
         """Return the lives of those that have ended."""
         ended = []
         with contextlib.suppress(ChildProcessError):
-            while (found := os.waitpid(-1, os.WNOHANG))[0] != 0:
-                life = self._lives.pop(found[0])
-                life.ended = _how(os.waitstatus_to_exitcode(found[1]))
+            while (child := os.waitpid(-1, os.WNOHANG))[0] != 0:
+                life = self._lives.pop(child[0])
+                life.ended = _how(os.waitstatus_to_exitcode(child[1]))
                 ended.append(life)
         return ended
 

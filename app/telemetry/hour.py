@@ -108,8 +108,8 @@ class Hour:
         """Return the samples of the hour before ``now``, the oldest first."""
         cells, width = self._cells.tolist(), self._width
         oldest = now - HOUR_SECONDS - SAMPLE_SECONDS
-        found = (cells[start : start + width] for start in range(0, len(cells), width))
-        return sorted((Sample(one[0], one[1:]) for one in found if oldest < one[0] <= now), key=lambda one: one.at)
+        rows = (cells[start : start + width] for start in range(0, len(cells), width))
+        return sorted((Sample(one[0], one[1:]) for one in rows if oldest < one[0] <= now), key=lambda one: one.at)
 
     def steps(self, now: float) -> list[Step]:
         """Return what happened in each ``STEP_SECONDS`` of the hour before ``now``, by the last sample of each. Where

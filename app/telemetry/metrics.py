@@ -147,8 +147,8 @@ class Metrics:
     def lives(self) -> list[Life]:
         """Return the processes of the service that were started at least once."""
         starts = range(0, len(self._all), self._width)
-        found = [(int(self._all[one + _PID]), int(self._all[one + _STARTS])) for one in starts]
-        named = zip(self._processes, found, strict=True)
+        lives = [(int(self._all[one + _PID]), int(self._all[one + _STARTS])) for one in starts]
+        named = zip(self._processes, lives, strict=True)
         return [Life(name, pid, count) for name, (pid, count) in named if count]
 
 

@@ -174,10 +174,10 @@ class Batches:
         """Return the number of the last batch that was accepted, 0 before the first. Raise ``NotFound`` for the
         table.
         """
-        found = self.transaction.execute(sa.select(tables.c.last_batch_number).where(tables.c.id == table_id)).scalar()
-        if found is None:
+        number = self.transaction.execute(sa.select(tables.c.last_batch_number).where(tables.c.id == table_id)).scalar()
+        if number is None:
             raise not_found(Resource.TABLE, table_id)
-        return int(found)
+        return int(number)
 
     def last_number_of(self, database: str, name: str) -> tuple[str, int] | None:
         """Return the id and the last batch's number of the table of this name; None if there is none."""
@@ -232,11 +232,11 @@ class Batches:
 
     def files_of_batches(self, table_id: str, files: Sequence[str]) -> set[str]:
         """Return those of ``files`` that batches of the table have or had, so that no upload will still name them."""
-        found: set[str] = set()
+        existing: set[str] = set()
         for start in range(0, len(files), _FILES_AT_ONCE):
             mine = (batches.c.table_id == table_id) & batches.c.file.in_(files[start:][:_FILES_AT_ONCE])
-            found |= set(self.transaction.execute(sa.select(batches.c.file).where(mine)).scalars())
-        return found
+            existing |= set(self.transaction.execute(sa.select(batches.c.file).where(mine)).scalars())
+        return existing
 
     def forget(self, table_id: str, before: datetime, keyed_before: datetime, most: int) -> int:
         """Forget up to ``most`` batches that are merged or withdrawn and were accepted ``before``, those with an

@@ -92,8 +92,8 @@ class History:
     def batches(self, table_id: str, numbers: Collection[int]) -> dict[int, Batch]:
         """Return those of the table's batches that have one of the ``numbers``, by number."""
         wanted = sorted(numbers)
-        found = (self._some(table_id, wanted[start : start + _AT_ONCE]) for start in range(0, len(wanted), _AT_ONCE))
-        return {batch.number: batch for some in found for batch in some}
+        pieces = (self._some(table_id, wanted[start : start + _AT_ONCE]) for start in range(0, len(wanted), _AT_ONCE))
+        return {batch.number: batch for some in pieces for batch in some}
 
     def files(self, table_id: str, after: int = 0) -> list[HistoryFile]:
         """Return the table's history files, oldest first, those that have records of later snapshots than ``after``."""

@@ -38,22 +38,22 @@ class SetAside:
             return True
         if not suspects:
             return False
-        [found] = suspects
-        tried = sa.select(batches.c.tries).where(batches.c.id == found.id)
+        [suspect] = suspects
+        tried = sa.select(batches.c.tries).where(batches.c.id == suspect.id)
         tries: int = self.transaction.execute(tried).scalar_one() + 1
         away = tries >= TRIES[blame.state]
         values = {"state": blame.state, "fault": blame.fault} if away else {}
-        self.transaction.execute(batches.update().where(batches.c.id == found.id).values(tries=tries, **values))
+        self.transaction.execute(batches.update().where(batches.c.id == suspect.id).values(tries=tries, **values))
         if away:
             self._limit(table_id, None)
         return away
 
     def limit(self, table_id: str) -> int | None:
         """Return the most batches that the next merge takes; None: all."""
-        found: int | None = self.transaction.execute(
+        number: int | None = self.transaction.execute(
             sa.select(tables.c.merge_at_most).where(tables.c.id == table_id)
         ).scalar()
-        return found
+        return number
 
     def goes_on(self, table_id: str) -> bool:
         """Return whether a merge that succeeded has left batches to the next one; where it has not, that one takes

@@ -88,11 +88,11 @@ class SetAsideEvents:
     def some(self, table_id: str, ids: Sequence[str]) -> list[SetAsideEvent]:
         """Return the table's events with these ids, in the order of their numbers. Raise ``NotFound``."""
         self._check_kept(table_id, ids)
-        found: list[SetAsideEvent] = []
+        kept: list[SetAsideEvent] = []
         for few in _in_parts(ids):
             mine = (events.c.table_id == table_id) & events.c.id.in_(few)
-            found += [_event(row) for row in self.transaction.execute(sa.select(events).where(mine))]
-        return sorted(found, key=lambda one: one.number)
+            kept += [_event(row) for row in self.transaction.execute(sa.select(events).where(mine))]
+        return sorted(kept, key=lambda one: one.number)
 
     def delete(self, table_id: str, ids: Sequence[str]) -> None:
         """Keep these events of the table no longer. Raise ``NotFound`` where one is not there."""
@@ -105,8 +105,8 @@ class SetAsideEvents:
     def note_faults(self, table_id: str, faults: Mapping[str, Sequence[Violation]]) -> None:
         """Note what is wrong with events now, by their ids. Raise ``NotFound`` where one is not there."""
         self._check_kept(table_id, list(faults))
-        for event_id, found in faults.items():
-            self.transaction.execute(events.update().where(events.c.id == event_id).values(faults=_stored(found)))
+        for event_id, violations in faults.items():
+            self.transaction.execute(events.update().where(events.c.id == event_id).values(faults=_stored(violations)))
 
     def count(self, table_id: str | None = None) -> int:
         """Return how many events the table keeps, or all tables."""
@@ -133,12 +133,12 @@ class SetAsideEvents:
             raise not_found(Resource.SET_ASIDE_EVENT, missing)
 
     def _known(self, table_id: str, digests: Collection[str]) -> dict[str, int]:
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for few in _in_parts(list(digests)):
             mine = (events.c.table_id == table_id) & events.c.digest.in_(few)
             query = sa.select(events.c.digest, events.c.times).where(mine)
-            found |= {row.digest: row.times for row in self.transaction.execute(query)}
-        return found
+            counts |= {row.digest: row.times for row in self.transaction.execute(query)}
+        return counts
 
     def _room(self, table_id: str, new: Sequence[FaultyEvent]) -> int:
         """Return the number of the table's last event, 0 for none. Raise ``Invalid`` where the new ones are too

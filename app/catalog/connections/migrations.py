@@ -29,8 +29,8 @@ def migration_of(connection: sa.Connection) -> str | None:
     """Return the migration that a catalog is at, None where it has none."""
     if not sa.inspect(connection).has_table(_VERSION.name):
         return None
-    found: str | None = connection.execute(sa.select(_VERSION.c.version_num)).scalar()
-    return found
+    version: str | None = connection.execute(sa.select(_VERSION.c.version_num)).scalar()
+    return version
 
 
 def upgrade(connection: sa.Connection, revision: str) -> None:

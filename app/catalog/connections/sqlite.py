@@ -39,10 +39,10 @@ class _OneFile:
 
     def _named(self) -> tuple[int, int] | None:
         try:
-            found = os.stat(self._path)
+            status = os.stat(self._path)
         except OSError:
             return None
-        return found.st_dev, found.st_ino
+        return status.st_dev, status.st_ino
 
 
 def sqlite_engine(url: sa.URL, busy_seconds: float) -> sa.Engine:

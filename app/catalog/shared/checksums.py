@@ -100,7 +100,7 @@ def of_schema(table_id: str, schema_id: int, body: str) -> str:
     return _checksum(table_id, schema_id, body)
 
 
-def check(stored: str | None, found: str, what: str) -> None:
+def check(stored: str | None, computed: str, what: str) -> None:
     """Raise ``DamagedCatalog`` where ``what`` is not what was stored."""
-    if stored is not None and stored != found:
+    if stored is not None and stored != computed:
         raise DamagedCatalog(f"{what} is not what was stored")

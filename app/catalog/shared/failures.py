@@ -86,8 +86,8 @@ def violated_constraint(error: exc.IntegrityError) -> str | None:
     if diagnosis is not None:  # psycopg
         name: str | None = diagnosis.constraint_name
         return name
-    found = _SQLITE_UNIQUE.search(str(error.orig))
-    return _constraint_on(found.group(1).split(", ")) if found else None
+    match = _SQLITE_UNIQUE.search(str(error.orig))
+    return _constraint_on(match.group(1).split(", ")) if match else None
 
 
 def _constraint_on(qualified: list[str]) -> str | None:

@@ -31,10 +31,10 @@ class SnapshotCache:
         """Return the snapshot if it is kept."""
         key = (table_id, number, rewritten)
         with self._lock:
-            found = self._kept.get(key)
-            if found is not None:
+            entry = self._kept.get(key)
+            if entry is not None:
                 self._kept.move_to_end(key)
-            return found
+            return entry
 
     def runs(self, table_id: str) -> Mapping[str, Run]:
         """Return the runs of the table's snapshot that was kept last, by run id: most runs of a snapshot were in

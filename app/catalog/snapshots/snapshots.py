@@ -77,19 +77,19 @@ class Snapshots:
     def _rewritten(self, table_id: str, number: int) -> int | None:
         """Return how often keys were taken out of the snapshot; None if there is none."""
         mine = (snapshots.c.table_id == table_id) & (snapshots.c.id == number)
-        found: int | None = self.transaction.execute(sa.select(snapshots.c.rewritten).where(mine)).scalar_one_or_none()
-        return found
+        times: int | None = self.transaction.execute(sa.select(snapshots.c.rewritten).where(mine)).scalar_one_or_none()
+        return times
 
     def find(self, table_id: str, number: int) -> Snapshot | None:
         """Return the same; None if there is none."""
-        found = self._load(table_id, snapshots.c.id == number)
-        return found[0] if found else None
+        existing = self._load(table_id, snapshots.c.id == number)
+        return existing[0] if existing else None
 
     def last_of(self, table_id: str, kinds: Collection[SnapshotKind]) -> int | None:
         """Return the number of the newest snapshot of one of these kinds that has not expired."""
         query = sa.select(sa.func.max(snapshots.c.id)).where(snapshots.c.table_id == table_id)
-        found: int | None = self.transaction.execute(query.where(snapshots.c.kind.in_(kinds))).scalar_one()
-        return found
+        last: int | None = self.transaction.execute(query.where(snapshots.c.kind.in_(kinds))).scalar_one()
+        return last
 
     def ends(self, table_id: str) -> tuple[int, int] | None:
         """Return the numbers of the earliest and the latest snapshot, None before the first commit.
@@ -235,12 +235,12 @@ class Snapshots:
         known = self.transaction.loaded.get(table_id, number, rewritten)
         if known is not None:
             return known
-        found = self._load(table_id, snapshots.c.id == number)
-        if not found:  # a writing transaction that holds no lock sees it expire
+        existing = self._load(table_id, snapshots.c.id == number)
+        if not existing:  # a writing transaction that holds no lock sees it expire
             raise self.not_found(table_id, f"snapshot {number}", str(number))
         if not self.transaction.writes:
-            self.transaction.loaded.keep(found[0], rewritten)
-        return found[0]
+            self.transaction.loaded.keep(existing[0], rewritten)
+        return existing[0]
 
     def _load(self, table_id: str, which: sa.ColumnElement[bool]) -> list[Snapshot]:
         """Return the snapshots that ``which`` selects, newest first, with their runs: three queries however many they

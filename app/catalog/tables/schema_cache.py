@@ -27,10 +27,10 @@ class SchemaCache:
     def of(self, text: str) -> TableSchema:
         """Return the schema that ``text`` holds."""
         with self._lock:
-            found = self._kept.get(text)
-            if found is not None:
+            entry = self._kept.get(text)
+            if entry is not None:
                 self._kept.move_to_end(text)
-                return found[0]
+                return entry[0]
         schema = self._read(text)
         return self._keep(text, schema, len(schema.declared_names) + len(text) // _TEXT_OF_A_COLUMN)
 

@@ -212,17 +212,17 @@ class Tables:
         mine = tables.c.database_id == self.databases.row(database).id
         query = sa.select(tables.c.id, tables.c.name, tables.c.name_hash).where(mine)
         query = query.where(*named(tables.c.name, after, like, among))
-        found = self.transaction.execute(query.order_by(tables.c.name).limit(limit)).all()
-        for row in found:
+        rows = self.transaction.execute(query.order_by(tables.c.name).limit(limit)).all()
+        for row in rows:
             checksums.check(row.name_hash, checksums.of_name(database, row.name), f"the row of table {row.id}")
-        return [row.name for row in found]
+        return [row.name for row in rows]
 
     def every_one(self, database: str) -> list[Table]:
         """Return all tables of a database in name order. Raise as ``page``."""
-        found = [table_of(row) for row in self.transaction.execute(_OF_DATABASE, {"database": database})]
-        if not found:
+        known = [table_of(row) for row in self.transaction.execute(_OF_DATABASE, {"database": database})]
+        if not known:
             self.databases.row(database)
-        return found
+        return known
 
     def ids(self, database: str) -> list[str]:
         """Return the ids of the tables of a database. Raise ``NotFound``."""
@@ -296,8 +296,8 @@ class Tables:
     def schema_id_of(self, table_id: str) -> int | None:
         """Return the number of the table's current schema; None where the table is gone."""
         query = sa.select(tables.c.schema_id).where(tables.c.id == table_id)
-        found: int | None = self.transaction.execute(query).scalar_one_or_none()
-        return found
+        current: int | None = self.transaction.execute(query).scalar_one_or_none()
+        return current
 
     def written(self, table_id: str) -> Written:
         """Bytes that the table's commits have written. Raise ``NotFound`` when the table is gone."""
@@ -343,9 +343,9 @@ class Tables:
         id: no two that lock several deadlock. Those whose rows are damaged are left out, as if they did not exist.
         """
         rows = self.transaction.execute(_ALL_LOCKED, {"tables": [*table_ids]})
-        found = {row.id: row for row in rows if row.checksum in (None, checksums.of_table(row))}
-        self.transaction.touched.locked.update(found)
-        return found
+        intact_rows = {row.id: row for row in rows if row.checksum in (None, checksums.of_table(row))}
+        self.transaction.touched.locked.update(intact_rows)
+        return intact_rows
 
     def _lock_named(self, database: str, name: str) -> AnyRow:
         """Return the row of the table ``database.name``, which no one else renames or drops until the transaction

@@ -104,12 +104,12 @@ class Leases:
         now = self.transaction.now()
         columns = (merges.c.id, merges.c.table_id, merges.c.state, merges.c.requested_at, merges.c.cancel_requested)
         query = sa.select(*columns).where(UNFINISHED, claimable(now), merges.c.kind == kind)
-        found = self.transaction.execute(query.order_by(*oldest_first(now))).all()
-        stopped = self.stops.stopped() if found and counts_stops else frozenset()
+        waiting = self.transaction.execute(query.order_by(*oldest_first(now))).all()
+        stopped = self.stops.stopped() if waiting and counts_stops else frozenset()
         if kind is TaskKind.MERGE:
-            return [one for one in found if one.state is not TaskState.PENDING or one.table_id not in stopped]
+            return [one for one in waiting if one.state is not TaskState.PENDING or one.table_id not in stopped]
         # One that merges have waited for in vain is not put off for those that merges wait for now.
-        return sorted(found, key=lambda one: one.table_id not in stopped and one.requested_at > now - MERGES_WAIT)
+        return sorted(waiting, key=lambda one: one.table_id not in stopped and one.requested_at > now - MERGES_WAIT)
 
     def renew(
         self,

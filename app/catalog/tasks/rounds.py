@@ -141,8 +141,8 @@ class Rounds:
         if not ids:
             return {}
         query = TABLES.add_columns(tables.c.merge_at_most).where(tables.c.id.in_(ids))
-        found = intact(self.transaction.execute(query))
-        return {row.id: (table, row.merge_at_most is None) for row, table in found}
+        rows = intact(self.transaction.execute(query))
+        return {row.id: (table, row.merge_at_most is None) for row, table in rows}
 
     def claim(self, chosen: Sequence[WaitingMerge], owner: str, lease_seconds: float) -> list[ClaimedTask]:
         """Return those of the ``plain`` merges that no one else has claimed meanwhile, now leased to ``owner``, in the

@@ -44,8 +44,8 @@ class Stops:
         if not recent:
             return {}
         known = self.transaction.execute(_WITH_TRIGGER.where(tables.c.id.in_(recent))).all()
-        found = {row.id: stop_trigger(table.schema.parsed) for row, table in intact(known)}
-        triggers = {table_id: trigger for table_id, trigger in found.items() if trigger is not None}
+        by_table = {row.id: stop_trigger(table.schema.parsed) for row, table in intact(known)}
+        triggers = {table_id: trigger for table_id, trigger in by_table.items() if trigger is not None}
         counts = self._runs(triggers) if triggers else {}
         stops = [
             (table_id, Stop(first[table_id].id, count, triggers[table_id], first[table_id].requested_at))

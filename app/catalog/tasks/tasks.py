@@ -164,16 +164,16 @@ class Tasks:
         named = sa.select(batches.c.id).where(batches.c.merge_id == merges.c.id).exists()
         old = sa.select(merges.c.id, merges.c.kind, merges.c.state).where(over, ~named)
         old = old.where(merges.c.id.not_in([task_id for task_id in last if task_id is not None]))
-        found = list(self.transaction.execute(old.order_by(merges.c.finished_at).limit(most)))
-        if found:
-            self.transaction.execute(merges.delete().where(merges.c.id.in_([row.id for row in found])))
-            counted = Counter(row.kind for row in found if row.state is TaskState.SUCCEEDED)
+        rows = list(self.transaction.execute(old.order_by(merges.c.finished_at).limit(most)))
+        if rows:
+            self.transaction.execute(merges.delete().where(merges.c.id.in_([row.id for row in rows])))
+            counted = Counter(row.kind for row in rows if row.state is TaskState.SUCCEEDED)
             self.transaction.execute(
                 tables.update()
                 .where(tables.c.id == table_id)
                 .values({column.key: column + counted[kind] for kind, column in FORGOTTEN.items()})
             )
-        return len(found)
+        return len(rows)
 
     def compacts(self, table_id: str) -> bool:
         """Return whether a compaction of the table waits or runs."""
@@ -251,8 +251,8 @@ class Tasks:
         """Return whether some table whose merges do not fail has staged batches that no running merge has claimed."""
         unclaimed = (batches.c.state == BatchState.STAGED) & batches.c.merge_id.is_(None)
         query = sa.select(batches.c.id).join(tables, tables.c.id == batches.c.table_id)
-        found = self.transaction.execute(query.where(unclaimed, tables.c.failed_merges == 0).limit(1))
-        return found.first() is not None
+        waiting = self.transaction.execute(query.where(unclaimed, tables.c.failed_merges == 0).limit(1))
+        return waiting.first() is not None
 
     def row(self, table_id: str, task_id: str, *, lock: bool = False) -> AnyRow:
         """Return the task's own row, ours until the transaction ends with ``lock``. Raise ``NotFound``."""

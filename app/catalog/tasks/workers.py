@@ -47,8 +47,8 @@ class Workers:
     def waiting(self) -> Mapping[TaskKind, int]:
         """Return how many tasks of each kind no one has begun."""
         query = sa.select(merges.c.kind, sa.func.count()).where(merges.c.state == TaskState.PENDING)
-        found = {row[0]: row[1] for row in self.transaction.execute(query.group_by(merges.c.kind))}
-        return {kind: found.get(kind, 0) for kind in TaskKind}
+        counts = {row[0]: row[1] for row in self.transaction.execute(query.group_by(merges.c.kind))}
+        return {kind: counts.get(kind, 0) for kind in TaskKind}
 
 
 def _lease(row: AnyRow) -> HeldLease:

@@ -56,7 +56,7 @@ def _rows(file: NamedFile) -> tuple[sa.Table, sa.ColumnElement[bool]]:
 
 
 def _is_needed() -> sa.ColumnElement[bool]:
-    return sa.or_(*((damages.c.kind == kind) & found for kind, found in _needed(damages.c).items()))
+    return sa.or_(*((damages.c.kind == kind) & condition for kind, condition in _needed(damages.c).items()))
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ class Damages:
     transaction: Transaction
     tables: Tables
 
-    def note(self, found: Sequence[DamagedFile]) -> None:
+    def note(self, errors: Sequence[DamagedFile]) -> None:
         """Keep what was found; of a file that was known to be damaged the last finding, and when it was first found.
 
         What a dropped table had is no one's damage.
         """
-        for error in found:
+        for error in errors:
             try:
                 self.tables.lock(error.file.table_id)  # who notes the same file at the same time waits
             except NotFound:
@@ -126,10 +126,10 @@ class Damages:
 
     def paths(self) -> dict[str, set[str]]:
         """Return what is known to be damaged, by table; tables without damage are not in it."""
-        found: dict[str, set[str]] = defaultdict(set)
+        by_table: dict[str, set[str]] = defaultdict(set)
         for row in self.transaction.execute(sa.select(damages.c.table_id, damages.c.path)):
-            found[row.table_id].add(row.path)
-        return found
+            by_table[row.table_id].add(row.path)
+        return by_table
 
     def is_needed(self, file: NamedFile) -> bool:
         """Return whether the catalog still names the file for somebody."""

@@ -145,8 +145,8 @@ class Forgettings:
     def pending_since(self, table_id: str) -> datetime | None:
         """Return when the oldest of them was asked for; None where there is none."""
         oldest = sa.select(sa.func.min(forgettings.c.requested_at)).where(forgettings.c.table_id == table_id, _PENDING)
-        found: datetime | None = self.transaction.execute(oldest).scalar_one()
-        return found
+        since: datetime | None = self.transaction.execute(oldest).scalar_one()
+        return since
 
     def unended(self, table_id: str | None = None) -> list[Forgetting]:
         """Return those that are forgotten and not gone yet, of one table or all."""

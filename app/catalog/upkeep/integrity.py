@@ -34,31 +34,31 @@ class Integrity:
 
         The transaction must not have loaded anything before: ``CatalogDatabase.reading(afresh=True)``.
         """
-        found: list[DamagedCatalog] = []
+        faults: list[DamagedCatalog] = []
         for check in (self._table, self._schemas, self._runs, self._snapshots, self._batches):
-            with _kept(found):  # a row that cannot be read at all ends the check of its kind
-                check(table_id, found)
-        return found
+            with _kept(faults):  # a row that cannot be read at all ends the check of its kind
+                check(table_id, faults)
+        return faults
 
     def _table(self, table_id: str, _: list[DamagedCatalog]) -> None:
         self.tables.find(table_id)
 
-    def _schemas(self, table_id: str, found: list[DamagedCatalog]) -> None:
+    def _schemas(self, table_id: str, faults: list[DamagedCatalog]) -> None:
         current = self.tables.schema_id_of(table_id)
         mine = table_schemas.c.table_id == table_id
         for row in self.transaction.execute(sa.select(table_schemas).where(mine).order_by(table_schemas.c.schema_id)):
             if row.schema_id != current:  # which the table itself was loaded with
-                with _kept(found):
+                with _kept(faults):
                     schema_in(table_id, row.schema_id, row)
 
-    def _runs(self, table_id: str, found: list[DamagedCatalog]) -> None:
+    def _runs(self, table_id: str, faults: list[DamagedCatalog]) -> None:
         files = self.snapshots.every_data_file(table_id)
         query = sa.select(*RUN_COLUMNS, runs.c.checksum).where(runs.c.table_id == table_id).order_by(runs.c.id)
         for row in self.transaction.execute(query):
-            with _kept(found):
+            with _kept(faults):
                 run_of(table_id, row, tuple(files.get(row.id, ())))
 
-    def _snapshots(self, table_id: str, found: list[DamagedCatalog]) -> None:
+    def _snapshots(self, table_id: str, faults: list[DamagedCatalog]) -> None:
         same = (snapshot_runs.c.table_id == runs.c.table_id) & (snapshot_runs.c.run_id == runs.c.id)
         query = sa.select(snapshot_runs.c.snapshot_id, runs.c.id).join(runs, same)
         named: dict[int, list[str]] = defaultdict(list)
@@ -67,23 +67,23 @@ class Integrity:
             named[number].append(run_id)
         every = sa.select(snapshots).where(snapshots.c.table_id == table_id).order_by(snapshots.c.id)
         for row in self.transaction.execute(every):
-            with _kept(found):
+            with _kept(faults):
                 checksum = checksums.of_snapshot(table_id, row.id, row.schema_id, named.get(row.id, ()))
                 checksums.check(row.checksum, checksum, checksums.of_runs_named(table_id, row.id))
 
-    def _batches(self, table_id: str, found: list[DamagedCatalog]) -> None:
+    def _batches(self, table_id: str, faults: list[DamagedCatalog]) -> None:
         query = sa.select(batches).where(batches.c.table_id == table_id).order_by(batches.c.number).limit(_AT_ONCE)
         after = -1
         while rows := self.transaction.execute(query.where(batches.c.number > after)).all():
             after = rows[-1].number
             for row in rows:
-                with _kept(found):
+                with _kept(faults):
                     checksums.batch_of(row)
 
 
 @contextmanager
-def _kept(found: list[DamagedCatalog]) -> Iterator[None]:
+def _kept(faults: list[DamagedCatalog]) -> Iterator[None]:
     try:
         yield
     except DamagedCatalog as error:
-        found.append(error)
+        faults.append(error)

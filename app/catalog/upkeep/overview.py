@@ -66,8 +66,8 @@ class Overview:
         totals = (sa.func.count(), sa.func.sum(columns.records), sa.func.sum(columns.size_bytes))
         query = sa.select(columns.table_id, *totals, sa.func.min(columns.accepted_at))
         query = query.where(columns.state == BatchState.STAGED, columns.table_id.in_(table_ids))
-        found = self.transaction.execute(query.group_by(columns.table_id))
-        return {row[0]: StagedTotals(row[1], int(row[2]), int(row[3]), row[4]) for row in found}
+        rows = self.transaction.execute(query.group_by(columns.table_id))
+        return {row[0]: StagedTotals(row[1], int(row[2]), int(row[3]), row[4]) for row in rows}
 
     def set_aside(self, table_ids: Collection[str]) -> Mapping[str, int]:
         """Return how many batches of the tables are in no merge."""

@@ -86,10 +86,10 @@ class Stats:
             .order_by(batches.c.number.desc())
             .limit(_LAST_BATCHES)
         )
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for row in self.transaction.execute(query):
-            found.update(row.ignored_columns)
-        return dict(found)
+            counts.update(row.ignored_columns)
+        return dict(counts)
 
     def staged_tables(self) -> list[StagedTable]:
         """Return the staging area of every table that has one, the one with most bytes first."""
@@ -148,8 +148,8 @@ class Stats:
         """Return the ids of up to ``most`` tables that have staged batches, and as many that have data files."""
         staged = sa.select(batches.c.table_id).where(batches.c.state == BatchState.STAGED, batches.c.records > 0)
         of_runs = sa.select(data_files.c.table_id)
-        found = [self.transaction.execute(one.distinct().limit(most)).scalars() for one in (staged, of_runs)]
-        return sorted({table_id for ids in found for table_id in ids})
+        table_ids = [self.transaction.execute(one.distinct().limit(most)).scalars() for one in (staged, of_runs)]
+        return sorted({table_id for ids in table_ids for table_id in ids})
 
     def failing_tables(self) -> int:
         """Return how many tables' last merge has failed."""
