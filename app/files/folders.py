@@ -34,8 +34,8 @@ class Entry:
 def entries(warehouse: Warehouse, path: str, *, recursive: bool = False) -> list[Entry]:
     """Return what is in the folder at ``path``; nothing where there is no such folder."""
     selector = fs.FileSelector(path, allow_not_found=True, recursive=recursive)
-    found = warehouse.filesystem.get_file_info(selector)
-    return [Entry(one.path, one.type is fs.FileType.Directory, one.mtime) for one in found]
+    listing = warehouse.filesystem.get_file_info(selector)
+    return [Entry(one.path, one.type is fs.FileType.Directory, one.mtime) for one in listing]
 
 
 def remove(warehouse: Warehouse, path: str) -> bool:

@@ -84,15 +84,15 @@ def check_file(warehouse: Warehouse, file: NamedFile, read: Callable[[int], None
     Raise ``DamagedFile``.
     """
     with _failures_as_damage(warehouse, file):
-        found = checksums_of(warehouse, warehouse.path(file.path), read)
-        _check_size(file, found.size_bytes)
-        if file.digest is not None and found.digest != file.digest:
-            raise DamagedFile(file, DamageReason.WRONG_CONTENT, f"its bytes have xxh3-128 {found.digest}")
+        actual = checksums_of(warehouse, warehouse.path(file.path), read)
+        _check_size(file, actual.size_bytes)
+        if file.digest is not None and actual.digest != file.digest:
+            raise DamagedFile(file, DamageReason.WRONG_CONTENT, f"its bytes have xxh3-128 {actual.digest}")
     if file.digest is None:
         with opened_parquet(warehouse, file) as parquet:
             for _ in parquet.iter_batches():
                 continue
-    return found
+    return actual
 
 
 def damaged_files(warehouse: Warehouse, files: Sequence[NamedFile]) -> list[DamagedFile]:
@@ -120,8 +120,8 @@ def read_whole(warehouse: Warehouse, file: NamedFile) -> pa.Buffer:
         content = source.read_buffer()
     _check_size(file, content.size)
     if file.digest is not None and xxhash.xxh3_128_hexdigest(content) != file.digest:
-        found = f"its bytes have xxh3-128 {xxhash.xxh3_128_hexdigest(content)}"
-        raise DamagedFile(file, DamageReason.WRONG_CONTENT, found)
+        actual = f"its bytes have xxh3-128 {xxhash.xxh3_128_hexdigest(content)}"
+        raise DamagedFile(file, DamageReason.WRONG_CONTENT, actual)
     return content
 
 
@@ -179,8 +179,8 @@ def _identity(warehouse: Warehouse, file: NamedFile) -> tuple[int, ...]:
     """
     if not warehouse.local:
         return ()
-    found = os.stat(warehouse.path(file.path))
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+    status = os.stat(warehouse.path(file.path))
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 @lru_cache(maxsize=_KNOWN_FILES)
@@ -244,8 +244,8 @@ class _CheckedSource(io.RawIOBase):
     def _check(self, block: int, content: Any) -> None:
         place = block * DIGEST_BYTES
         if block_digest(content) != (self._file.block_digests or b"")[place : place + DIGEST_BYTES]:
-            found = f"other bytes than were written, from byte {block * BLOCK_BYTES} on"
-            self.damage = DamagedFile(self._file, DamageReason.WRONG_CONTENT, found)
+            difference = f"other bytes than were written, from byte {block * BLOCK_BYTES} on"
+            self.damage = DamagedFile(self._file, DamageReason.WRONG_CONTENT, difference)
             raise self.damage
 
 
@@ -263,10 +263,10 @@ class _FetchedSource(_CheckedSource):
         if missing:
             self._fetch(range(missing[0], missing[-1] + 1))
         start = self._place - blocks[0] * BLOCK_BYTES
-        found = memoryview(b"".join(self._kept[block] for block in blocks))[start : start + count]
+        piece = memoryview(b"".join(self._kept[block] for block in blocks))[start : start + count]
         for block in [*self._kept][:-_KEPT_BLOCKS]:
             del self._kept[block]
-        return found
+        return piece
 
     def _fetch(self, blocks: range) -> None:
         content = memoryview(self._source.read_at(len(blocks) * BLOCK_BYTES, blocks[0] * BLOCK_BYTES))

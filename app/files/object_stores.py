@@ -106,16 +106,16 @@ def read_uri(root: str) -> Bucket:
         raise ValueError(
             "it is not s3://bucket/prefix of letters, digits, '.', '_', '-', '=' (no segment begins with '.')"
         )
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for name, text in parse_qsl(parts.query, keep_blank_values=True):
         known = PARAMETERS.get(name)
         if known is None:
             raise ValueError(f"it has a parameter that is not known; those that are: {', '.join(sorted(PARAMETERS))}")
         try:
-            found[name] = known(text)
+            options[name] = known(text)
         except ValueError:
             raise ValueError(f"its parameter {name} has a value that is not taken") from None
-    return Bucket(location.rstrip("/"), found)
+    return Bucket(location.rstrip("/"), options)
 
 
 def check_root(root: str) -> None:
@@ -154,8 +154,8 @@ def reason_of_store(error: OSError) -> str | None:
     """Return what an object store's error means, in words without names of objects, hosts or keys; None for other
     errors.
     """
-    found = _KIND.search(str(error))
-    if found is None:
+    match = _KIND.search(str(error))
+    if match is None:
         return None
-    kind, status = found.groups()
+    kind, status = match.groups()
     return _KINDS.get(kind) or _KINDS.get(status or "") or f"the object store answered {kind} {status or ''}".rstrip()

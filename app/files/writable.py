@@ -99,8 +99,8 @@ def holds_tables(warehouse: Warehouse) -> bool:
     """Return whether there is a folder of any table; a new disk may hold others (``lost+found``).
     Raise ``OSError`` where it is unknown.
     """
-    found = entries(warehouse, warehouse.path())
-    return any(entry.is_folder and names_table(entry.name) for entry in found)
+    listed = entries(warehouse, warehouse.path())
+    return any(entry.is_folder and names_table(entry.name) for entry in listed)
 
 
 def try_writing(warehouse: Warehouse) -> str | None:

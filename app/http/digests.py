@@ -24,7 +24,7 @@ class ContentDigest:
 
     def __init__(self, said: Mapping[str, bytes]) -> None:
         self._said = said
-        self._found = {name: _ALGORITHMS[name]() for name in said}
+        self._hashes = {name: _ALGORITHMS[name]() for name in said}
 
     @classmethod
     def of(cls, headers: Headers) -> Self | None:
@@ -37,15 +37,15 @@ class ContentDigest:
 
     def add(self, part: bytes) -> None:
         """Take the next part of the body."""
-        for found in self._found.values():
-            found.update(part)
+        for algorithm in self._hashes.values():
+            algorithm.update(part)
 
     def check(self) -> None:
         """Raise ``Invalid`` if the body is another one."""
         for name, said in self._said.items():
-            found = self._found[name].digest()
-            if found != said:
-                message = f"the body has the {name} {written(found)}, its Content-Digest says {written(said)}"
+            computed = self._hashes[name].digest()
+            if computed != said:
+                message = f"the body has the {name} {written(computed)}, its Content-Digest says {written(said)}"
                 fix = "send the body again: it was altered or cut, or it was compressed after its digest was made"
                 raise Invalid(message, violations=[Violation("", FaultCode.WRONG_DIGEST, message, fix)])
 
@@ -75,12 +75,12 @@ def written(digest: bytes) -> str:
 
 def _members(name: str, header: str) -> dict[str, Any]:
     """Return what a header says by known algorithms."""
-    found = Dictionary()
+    members = Dictionary()
     try:
-        found.parse(header.encode("latin-1"))
+        members.parse(header.encode("latin-1"))
     except ValueError as error:
         raise _bad_header(name) from error
-    return {one: getattr(item, "value", None) for one, item in found.items() if one in _ALGORITHMS}
+    return {one: getattr(item, "value", None) for one, item in members.items() if one in _ALGORITHMS}
 
 
 def _bad_header(name: str) -> Invalid:

@@ -50,9 +50,9 @@ def blamed_states(plan: MergePlan, groups: Groups, states: pa.Table) -> Iterator
         raise
     except Exception as error:
         for rows in _rows_by_key(groups, states):
-            found = _failure(plan, partial(combine_all, plan, rows))
-            if found is not None:
-                raise UnfoldableValue(*found, key=_key(plan, rows[0])) from error
+            failure = _failure(plan, partial(combine_all, plan, rows))
+            if failure is not None:
+                raise UnfoldableValue(*failure, key=_key(plan, rows[0])) from error
         raise _named(plan, error) from error
 
 
@@ -73,14 +73,14 @@ def _check_records(plan: MergePlan, records: Sequence[Record], now: int) -> None
     """Raise ``UnfoldableValue`` if the records of one key cannot be folded."""
     _check_faults(plan, records)
     failing, sound = len(records), 0
-    found = _failure(plan, partial(fold, plan, records, now))
-    if found is None:
+    failure = _failure(plan, partial(fold, plan, records, now))
+    if failure is None:
         return
     while failing - sound > 1:  # the first record with which the fold fails
         middle = (failing + sound) // 2
         earlier = _failure(plan, partial(fold, plan, records[:middle], now))
-        found, failing, sound = (found, failing, middle) if earlier is None else (earlier, middle, sound)
-    raise UnfoldableValue(*found, key=_key(plan, records[0].values), batch=_batch(records[failing - 1]))
+        failure, failing, sound = (failure, failing, middle) if earlier is None else (earlier, middle, sound)
+    raise UnfoldableValue(*failure, key=_key(plan, records[0].values), batch=_batch(records[failing - 1]))
 
 
 def check_older_records(plan: MergePlan, records: pa.Table) -> None:

@@ -70,12 +70,12 @@ def _chosen(
 
 
 def _differ(plan: MergePlan, task: Task, rows: pa.Table, old: Places, new: Places) -> Truths:
-    found = np.zeros(len(old), dtype=bool)
+    unequal = np.zeros(len(old), dtype=bool)
     for column in plan.schema.value_columns:
         if column.name not in task.ignored_fields:
             values = rows.column(column.name).combine_chunks()
-            found |= unlike(values.take(pa.array(old)), values.take(pa.array(new)), column)
-    return found
+            unequal |= unlike(values.take(pa.array(old)), values.take(pa.array(new)), column)
+    return unequal
 
 
 def _rows(schema: TableSchema, rows: pa.Table, chosen: list[tuple[RowKind, Places, Places]]) -> pa.Table:

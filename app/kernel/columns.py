@@ -293,9 +293,9 @@ def added(target: States, rows: Places, states: Sequence[Mapping[str, Any] | Non
     """Append the values of ``states``, which are those of ``rows``; a row without a state stays as it is."""
     for name in {name: None for state in states for name in state or ()}:
         has = np.array([state is not None and name in state for state in states])
-        found = [state[name] for state in states if state is not None and name in state]
+        present = [state[name] for state in states if state is not None and name in state]
         values = target.values[name]
-        yield name, rows[has], values.add(values_array(name, found, values.type))
+        yield name, rows[has], values.add(values_array(name, present, values.type))
 
 
 class _Objects(dict[str, list[Any]]):

@@ -244,7 +244,7 @@ def _fold_by_rows(
         values = source.objects(places)
         at = groups.order[places]
         of = {name: column[at].tolist() for name, column in words.items()}
-        found = [
+        folds = [
             Record(
                 RowKind(of[KIND_COLUMN][n]),
                 row,
@@ -255,7 +255,7 @@ def _fold_by_rows(
         ]
         ends = np.cumsum(counts).tolist()
         made = [
-            _folded_by(plan, rule, found[end - count : end]) for end, count in zip(ends, counts.tolist(), strict=True)
+            _folded_by(plan, rule, folds[end - count : end]) for end, count in zip(ends, counts.tolist(), strict=True)
         ]
         _replace(states, starts, made)
 

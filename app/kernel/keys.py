@@ -61,11 +61,11 @@ def grouped(schema: TableSchema, tokens: Tokens, rows: pa.Table) -> Groups:
 
 
 def _differ(schema: TableSchema, rows: pa.Table, ones: Places, others: Places) -> Truths:
-    found = np.zeros(len(ones), dtype=bool)
+    unequal = np.zeros(len(ones), dtype=bool)
     for column in schema.key_columns:
         values = rows.column(column.name).combine_chunks()
-        found |= ~_same(column, values.take(pa.array(ones)), values.take(pa.array(others)))
-    return found
+        unequal |= ~_same(column, values.take(pa.array(ones)), values.take(pa.array(others)))
+    return unequal
 
 
 def _same(column: Column, ones: pa.Array, others: pa.Array) -> Truths:

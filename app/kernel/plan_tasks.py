@@ -59,12 +59,12 @@ class Plan:
     def _of_runs(self, work: Work, runs: Sequence[Run], newer: int, **members: Any) -> list[Task]:
         """Return a task for each range of tokens in which the ``newer`` runs have files."""
         rows, size = sum(run.rows for run in runs), sum(run.size_bytes for run in runs)
-        found = []
+        tasks = []
         for place, (first, last) in enumerate(_ranges(self._count(rows, size))):
             parts = tuple(_within(run, first, last) for run in runs)
             if any(run.files for run in parts[len(parts) - newer :]):
-                found.append(self._task(work, place, (first, last), runs=parts, newer=newer, **members))
-        return found
+                tasks.append(self._task(work, place, (first, last), runs=parts, newer=newer, **members))
+        return tasks
 
     def _task(self, work: Work, place: int, tokens: tuple[int, int], *, output: str = "", **members: Any) -> Task:
         first, last = tokens
@@ -106,9 +106,9 @@ def _within(run: Run, first: int, last: int) -> Run:
 
 def runs_written(output: str, schema_id: int, results: Sequence[Result]) -> tuple[Run, ...]:
     """Return the run of each partition that tasks wrote files of; ``results`` come by token."""
-    found: dict[str | None, list[WrittenFile]] = {}
+    by_partition: dict[str | None, list[WrittenFile]] = {}
     for one in (file for result in results for file in result.files):
-        found.setdefault(one.partition, []).append(one)
+        by_partition.setdefault(one.partition, []).append(one)
     return tuple(
         Run(
             run_of(output, partition),
@@ -118,7 +118,7 @@ def runs_written(output: str, schema_id: int, results: Sequence[Result]) -> tupl
             live_rows=sum(one.live_rows for one in files),
             totals=joined(one.totals for one in files),
         )
-        for partition, files in found.items()
+        for partition, files in by_partition.items()
     )
 
 

@@ -195,9 +195,9 @@ class Replayed:
         at = np.full(self.logs.count, _NOTHING)
         keys = self.rows.column(TOKEN_COLUMN).to_numpy()
         at[keys] = np.arange(len(keys))
-        found = self.rows.column(name).combine_chunks().take(pa.array(at, mask=at == _NOTHING))
+        values = self.rows.column(name).combine_chunks().take(pa.array(at, mask=at == _NOTHING))
         default = self._of_nothing[name]
-        return found if default is None else pc.fill_null(found, default)
+        return values if default is None else pc.fill_null(values, default)
 
     @cached_property
     def _of_nothing(self) -> Mapping[str, Any]:
@@ -305,9 +305,9 @@ def combine_logs(fold: Inner, rule: Replay, states: States, starts: Places, coun
     by_columns = logs.by_columns()
     if not by_columns.all():
         logs = Logs.of(rule, states, rows[np.repeat(by_columns, counts)], counts[by_columns])
-    found = logs.replayed(fold)
-    made: dict[str, pa.Array] = {name: found.column(name) for name in rule.names if name in found.rows.column_names}
-    made |= {rule.log: found.log(states.values[rule.log].type), LIVE_COLUMN: pa.array(found.live)}
+    merged = logs.replayed(fold)
+    made: dict[str, pa.Array] = {name: merged.column(name) for name in rule.names if name in merged.rows.column_names}
+    made |= {rule.log: merged.log(states.values[rule.log].type), LIVE_COLUMN: pa.array(merged.live)}
     if logs.bases is not None:
         made[rule.base] = logs.bases
     _store(states, starts[by_columns], made)
@@ -320,14 +320,14 @@ def settle_logs(fold: Inner, rule: Replay, states: States, rows: Places) -> Trut
     by_columns = logs.by_columns()
     if not by_columns.all():
         logs = Logs.of(rule, states, rows[by_columns], np.ones(int(by_columns.sum()), np.int64))
-    found = logs.replayed(fold)
+    merged = logs.replayed(fold)
     outside = np.zeros(logs.count, dtype=bool)
     for bounds in rule.bounds:
-        outside |= np.asarray(found.column(bounds.carry).is_valid())
+        outside |= np.asarray(merged.column(bounds.carry).is_valid())
     settled = np.flatnonzero(~outside)
     log_type, base_type = states.values[rule.log].type, states.values[rule.base].type
     empty = pa.ListArray.from_arrays(pa.array(np.zeros(len(settled) + 1, np.int32)), pa.nulls(0, log_type.value_type))
-    bases = found.base(base_type).take(pa.array(settled))
+    bases = merged.base(base_type).take(pa.array(settled))
     _store(states, rows[by_columns][settled], {rule.log: empty.cast(log_type), rule.base: bases})
     return by_columns
 

@@ -51,7 +51,7 @@ def windows_of(warehouse: Warehouse, task: Task, touched: Tokens | None = None) 
     read = []
     for run in task.runs:
         share = max(least, WINDOW_BYTES * run.rows // rows)
-        found = batches_of(
+        batches = batches_of(
             warehouse,
             task.table_id,
             run,
@@ -60,31 +60,29 @@ def windows_of(warehouse: Warehouse, task: Task, touched: Tokens | None = None) 
             most_bytes=share,
         )
         if touched is not None:
-            found = joined((only_touched(batch, touched) for batch in found), share)
-        read.append(RunRows(found, share // 2))
+            batches = joined((only_touched(batch, touched) for batch in batches), share)
+        read.append(RunRows(batches, share // 2))
     plans = [compile_plan(task.schema_at(run.schema_id)) for run in task.runs]
-    for _, found_rows in windows(read):
-        if any(rows is not None for rows in found_rows):
-            yield [
-                None if rows is None else WindowRun(plan, rows) for plan, rows in zip(plans, found_rows, strict=True)
-            ]
+    for _, window in windows(read):
+        if any(rows is not None for rows in window):
+            yield [None if rows is None else WindowRun(plan, rows) for plan, rows in zip(plans, window, strict=True)]
 
 
 def tokens_in_runs(warehouse: Warehouse, task: Task, runs: Sequence[Run]) -> Tokens:
     """Return the tokens that ``runs`` hold in the task's range, ascending, each once. Raise ``DamagedFile``."""
     tokens = TokenRange(task.first_token, task.last_token)
-    found = [
+    of_runs = [
         batch.column(TOKEN_COLUMN).to_numpy()
         for run in runs
         for batch in batches_of(warehouse, task.table_id, run, tokens, ())
     ]
-    return np.unique(np.concatenate([np.empty(0, np.int64), *found]))
+    return np.unique(np.concatenate([np.empty(0, np.int64), *of_runs]))
 
 
 def combined_window(plan: MergePlan, window: Window) -> pa.Table:
     """Return the state row of each key of a window under ``plan``, by token."""
-    found = [(one.plan, one.rows) for one in window if one is not None]
-    return combined_runs(plan, found, _WindowSteps()) if found else run_schema(plan).empty_table()
+    present = [(one.plan, one.rows) for one in window if one is not None]
+    return combined_runs(plan, present, _WindowSteps()) if present else run_schema(plan).empty_table()
 
 
 class _WindowSteps(RunSteps[Rows, pa.Table]):
