@@ -52,20 +52,20 @@ class BackupFolder:
     def names(self) -> list[str]:
         """Return the backups that are complete, oldest first."""
         folder = self.path / _DUMPS
-        found = folder.iterdir() if folder.is_dir() else ()
-        return sorted(one.name.removesuffix(_SUFFIX) for one in found if one.name.endswith(_SUFFIX))
+        paths = folder.iterdir() if folder.is_dir() else ()
+        return sorted(one.name.removesuffix(_SUFFIX) for one in paths if one.name.endswith(_SUFFIX))
 
     def has(self, file: NamedFile) -> bool:
         """Return whether an earlier backup has the file; what it is called is never called so again."""
-        found = self.path / _FILES / file.path
-        return found.is_file() and found.stat().st_size == file.size_bytes
+        copy = self.path / _FILES / file.path
+        return copy.is_file() and copy.stat().st_size == file.size_bytes
 
     def keep(self, warehouse: Warehouse, file: NamedFile) -> None:
         """Copy a file of the warehouse, durably and as a whole. Raise ``DamagedFile``, and ``Unavailable`` when an
         object store does not answer.
         """
         try:
-            found = _copied(warehouse, file.path, self.path / _FILES)
+            copy = _copied(warehouse, file.path, self.path / _FILES)
         except FileNotFoundError as error:
             raise missing(warehouse, file) from error
         except OSError as error:
@@ -73,9 +73,9 @@ class BackupFolder:
             if reason is None:
                 raise
             raise not_now(file, reason) from error
-        if found != (file.size_bytes, file.digest or found[1]):
+        if copy != (file.size_bytes, file.digest or copy[1]):
             (self.path / _FILES / file.path).unlink()
-            raise DamagedFile(file, DamageReason.WRONG_CONTENT, f"it has {found[0]} bytes of xxh3-128 {found[1]}")
+            raise DamagedFile(file, DamageReason.WRONG_CONTENT, f"it has {copy[0]} bytes of xxh3-128 {copy[1]}")
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:
@@ -117,10 +117,10 @@ class BackupFolder:
         """
         copied = _put if warehouse.is_store else _copied_back
         try:
-            found = copied(self.files, file.path, warehouse)
+            copy = copied(self.files, file.path, warehouse)
         except FileNotFoundError as error:
             raise Invalid(f"{file.path} is not in the backup any more; restore another backup") from error
-        if found != (file.size_bytes, file.digest or found[1]):
+        if copy != (file.size_bytes, file.digest or copy[1]):
             raise Invalid(f"{file.path} is damaged in the backup; restore another backup")
 
     def forget_all_but(self, most: int) -> int:

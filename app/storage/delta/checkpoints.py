@@ -133,8 +133,8 @@ def name_checkpoint(warehouse: Warehouse, table_id: str, version: int, size: int
 
 def forget_versions(warehouse: Warehouse, table_id: str, first: int) -> int:
     """Remove what the log has of versions before ``first``, which has a checkpoint; returns how many files that are."""
-    found = [(entry.path, _number(entry.name)) for entry in entries(warehouse, warehouse.path(*delta_log(table_id)))]
-    gone: Sequence[str] = [path for path, number in found if number is not None and number < first]
+    versions = [(entry.path, _number(entry.name)) for entry in entries(warehouse, warehouse.path(*delta_log(table_id)))]
+    gone: Sequence[str] = [path for path, number in versions if number is not None and number < first]
     return sum(remove_file(warehouse, path) for path in gone)
 
 

@@ -28,11 +28,11 @@ def added_files(warehouse: Warehouse, published: Published) -> dict[str, dict[st
     row has a total that its column cannot hold, which no commit lets through (decision 5).
     """
     hidden = hidden_rows(warehouse, published)
-    found = {}
+    actions = {}
     for file in (*_of_runs(warehouse, published), *_of_changes(warehouse, published)):
         action = _add(file, hidden.get("/".join(file.segments), BitMap()), published.schema)
-        found[f"{action['path']} {action.get('deletionVector', {}).get('pathOrInlineDv', '')}"] = action
-    return found
+        actions[f"{action['path']} {action.get('deletionVector', {}).get('pathOrInlineDv', '')}"] = action
+    return actions
 
 
 @dataclass(frozen=True)

@@ -79,8 +79,8 @@ def changes_in(
     """
     for file in files:
         if start < file.rows:
-            found = (_as_of(batch, written, schema) for batch in _changes_in(warehouse, file, start, most))
-            yield from pieces(found, MOST_BYTES)
+            batches = (_as_of(batch, written, schema) for batch in _changes_in(warehouse, file, start, most))
+            yield from pieces(batches, MOST_BYTES)
         start = max(0, start - file.rows)
 
 

@@ -92,17 +92,17 @@ def run_without(warehouse: Warehouse, table_id: str, run: Run, schema: TableSche
         if one.name not in holding:
             files.append(one)
             continue
-        found = _write(warehouse, file_of_run(table_id, run.id, one), target, schema, sought)
-        live, removed = live + found.live, removed + found.removed
-        if found.tokens is not None:
-            sums = found.sums
+        rest = _write(warehouse, file_of_run(table_id, run.id, one), target, schema, sought)
+        live, removed = live + rest.live, removed + rest.removed
+        if rest.tokens is not None:
+            sums = rest.sums
             files.append(
                 replace(
                     one,
-                    rows=found.rows,
+                    rows=rest.rows,
                     size_bytes=sums.size_bytes,
-                    min_token=found.tokens[0],
-                    max_token=found.tokens[1],
+                    min_token=rest.tokens[0],
+                    max_token=rest.tokens[1],
                     digest=sums.digest,
                     block_digests=sums.block_digests,
                 )
@@ -136,10 +136,10 @@ def changes_without(
     for one in files:
         name = f"{folder}/{one.name.partition('/')[2]}"
         if one.name in holding:
-            found = _write(warehouse, named[one.name], changelog_file(table_id, name), schema, sought)
-            sums = found.sums
-            if found.rows:
-                left.append(ChangelogFile(name, found.rows, sums.size_bytes, sums.digest, sums.block_digests))
+            rest = _write(warehouse, named[one.name], changelog_file(table_id, name), schema, sought)
+            sums = rest.sums
+            if rest.rows:
+                left.append(ChangelogFile(name, rest.rows, sums.size_bytes, sums.digest, sums.block_digests))
         else:
             old = changelog_folder(table_id, one.name.partition("/")[0])
             _bring(warehouse, old, changelog_folder(table_id, folder), [one.name.partition("/")[2]])
@@ -155,12 +155,12 @@ def history_without(
     if not _holds(warehouse, named, schema, sought):
         return None
     name = f"{uuid.uuid4().hex}.parquet"
-    found = _write(warehouse, named, history_file(table_id, name), schema, sought)
-    sums = found.sums
+    rest = _write(warehouse, named, history_file(table_id, name), schema, sought)
+    sums = rest.sums
     return replace(
         file,
         name=name,
-        records=found.rows,
+        records=rest.rows,
         size_bytes=sums.size_bytes,
         digest=sums.digest,
         block_digests=sums.block_digests,
@@ -176,17 +176,17 @@ def batch_without(warehouse: Warehouse, batch: Batch, schema: TableSchema, sough
     if not _holds(warehouse, named, schema, sought):
         return None
     name = f"{uuid.uuid4().hex}.parquet"
-    found = _write(warehouse, replace(named, kind=FileKind.STAGING), staging_file(batch.table_id, name), schema, sought)
-    return replace(batch, file=name, records=found.rows, size_bytes=found.sums.size_bytes, digest=found.sums.digest)
+    rest = _write(warehouse, replace(named, kind=FileKind.STAGING), staging_file(batch.table_id, name), schema, sought)
+    return replace(batch, file=name, records=rest.rows, size_bytes=rest.sums.size_bytes, digest=rest.sums.digest)
 
 
 def _holds(warehouse: Warehouse, file: NamedFile, schema: TableSchema, sought: Sought) -> bool:
     with opened_parquet(warehouse, file) as parquet:
         groups = range(parquet.num_row_groups)
-        return any(_found(parquet, group, schema, sought).any() for group in groups)
+        return any(_matches(parquet, group, schema, sought).any() for group in groups)
 
 
-def _found(parquet: pq.ParquetFile, group: int, schema: TableSchema, sought: Sought) -> Mask:
+def _matches(parquet: pq.ParquetFile, group: int, schema: TableSchema, sought: Sought) -> Mask:
     """Return which rows of a row group are of the keys."""
     names = _key_names(parquet, schema)
     rows = parquet.metadata.row_group(group).num_rows
@@ -204,11 +204,11 @@ def _found(parquet: pq.ParquetFile, group: int, schema: TableSchema, sought: Sou
     keys = keys.select(names).rename_columns(list(schema.primary_key))
     keys = keys.cast(pa.schema([arrow_field(column) for column in schema.key_columns]))
     tokens = tokens_of(schema, keys) if tokens is None else tokens
-    found: Mask = np.isin(tokens, wanted)
-    for place in np.flatnonzero(found):
+    hits: Mask = np.isin(tokens, wanted)
+    for place in np.flatnonzero(hits):
         row = keys.slice(int(place), 1).to_pylist()[0]
-        found[place] = sought.has(schema, tuple(row[name] for name in schema.primary_key))
-    return found
+        hits[place] = sought.has(schema, tuple(row[name] for name in schema.primary_key))
+    return hits
 
 
 def _key_names(parquet: pq.ParquetFile, schema: TableSchema) -> list[str]:
@@ -261,11 +261,11 @@ def _copied(
         pq.ParquetWriter(sink, parquet.schema_arrow, **how) as writer,
     ):
         for group in range(parquet.num_row_groups):
-            found = _found(parquet, group, schema, sought)
+            hits = _matches(parquet, group, schema, sought)
             table = parquet.read_row_group(group)
-            kept = table.filter(pa.array(~found)) if found.any() else table
-            removed += int(found.sum())
-            live += _live(table, found)
+            kept = table.filter(pa.array(~hits)) if hits.any() else table
+            removed += int(hits.sum())
+            live += _live(table, hits)
             if kept.num_rows:
                 writer.write_table(kept, row_group_size=kept.num_rows)
                 rows += kept.num_rows
@@ -273,11 +273,11 @@ def _copied(
     return _Without(rows, removed, live, summed.sums.checksums, (ends[0], ends[-1]) if ends else None)
 
 
-def _live(table: pa.Table, found: Mask) -> int:
+def _live(table: pa.Table, mask: Mask) -> int:
     """Return how many of the rows that were found are seen by readers."""
     if LIVE_COLUMN not in table.column_names:
-        return int(found.sum())
-    return int((table.column(LIVE_COLUMN).to_numpy(zero_copy_only=False).astype(np.bool_) & found).sum())
+        return int(mask.sum())
+    return int((table.column(LIVE_COLUMN).to_numpy(zero_copy_only=False).astype(np.bool_) & mask).sum())
 
 
 def _ends(table: pa.Table) -> list[int]:

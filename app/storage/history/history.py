@@ -112,8 +112,8 @@ def all_exist(warehouse: Warehouse, table_id: str, files: Sequence[HistoryFile])
     """Return whether no file is gone. Raise ``OSError``."""
 
     def look(file: HistoryFile) -> bool:
-        found = warehouse.filesystem.get_file_info(warehouse.path(*history_file(table_id, file.name)))
-        return bool(found.type is fs.FileType.File)
+        status = warehouse.filesystem.get_file_info(warehouse.path(*history_file(table_id, file.name)))
+        return bool(status.type is fs.FileType.File)
 
     return all(at_once(warehouse, look, files))
 
@@ -125,13 +125,13 @@ class Room:
     records: int
     size_bytes: int
 
-    def holds(self, found: NewestRecords) -> bool:
+    def holds(self, newest: NewestRecords) -> bool:
         """Return whether there was room for these."""
-        return len(found.records) <= self.records and self.size_bytes >= 0
+        return len(newest.records) <= self.records and self.size_bytes >= 0
 
-    def less(self, found: NewestRecords) -> Room:
+    def less(self, newest: NewestRecords) -> Room:
         """Return what is left when these are there."""
-        return Room(self.records - len(found.records), self.size_bytes - found.size_bytes)
+        return Room(self.records - len(newest.records), self.size_bytes - newest.size_bytes)
 
 
 @dataclass(frozen=True)
@@ -160,25 +160,25 @@ def key_records(
 
     def look(of: tuple[HistoryFile, TableSchema]) -> NewestRecords:
         file, schema = of
-        return _newest(_found(warehouse, file_of_history(table_id, file), schema, key, wanted), room)
+        return _newest(_records_of_key(warehouse, file_of_history(table_id, file), schema, key, wanted), room)
 
     return list(at_once(warehouse, look, files))
 
 
 def staged_key_records(warehouse: Warehouse, batch: Batch, schema: TableSchema, key: Key, room: Room) -> NewestRecords:
     """Return the same of a staging file."""
-    found = (
+    sized = (
         (staged_record(schema, batch.number, row), size)
         for rows in key_rows(warehouse, batch, schema, key, newest_first=True)
         for row, size in _backwards(rows)
     )
-    return _newest(found, room)
+    return _newest(sized, room)
 
 
-def _newest(found: Iterator[tuple[Record, int]], room: Room) -> NewestRecords:
+def _newest(sized: Iterator[tuple[Record, int]], room: Room) -> NewestRecords:
     records: list[Record] = []
     taken = 0
-    for record, size in found:
+    for record, size in sized:
         if len(records) >= room.records or taken >= room.size_bytes:
             return NewestRecords(records, taken, batch_number(record.arrival))
         records.append(record)
@@ -196,7 +196,7 @@ def _backwards(rows: pa.Table) -> Iterator[tuple[dict[str, Any], int]]:
             yield row, size
 
 
-def _found(
+def _records_of_key(
     warehouse: Warehouse, file: NamedFile, schema: TableSchema, key: Key, wanted: Wanted
 ) -> Iterator[tuple[Record, int]]:
     """Yield the key's records from the newest on, each with what it takes."""
@@ -271,11 +271,11 @@ def _row_groups(parquet: pq.ParquetFile, schema: TableSchema) -> Iterator[Staged
         yield staged_rows(schema, parquet.read_row_group(group, use_threads=False))
 
 
-def _placed(schema: TableSchema, found: Sequence[tuple[Batch, StagedRows]]) -> pa.Table:
+def _placed(schema: TableSchema, pieces: Sequence[tuple[Batch, StagedRows]]) -> pa.Table:
     """Return the records of batches, with their tokens and the numbers of the batches."""
-    records = pa.concat_tables([piece.rows for _, piece in found]).combine_chunks()
-    numbers = np.repeat([batch.number for batch, _ in found], [len(piece.tokens) for _, piece in found])
-    own = [pa.array(np.concatenate([piece.tokens for _, piece in found])), pa.array(numbers, pa.int64())]
+    records = pa.concat_tables([piece.rows for _, piece in pieces]).combine_chunks()
+    numbers = np.repeat([batch.number for batch, _ in pieces], [len(piece.tokens) for _, piece in pieces])
+    own = [pa.array(np.concatenate([piece.tokens for _, piece in pieces])), pa.array(numbers, pa.int64())]
     return pa.Table.from_arrays([*own, *records.columns], schema=_schema(schema))
 
 

@@ -89,11 +89,11 @@ class _Ordered:
         own, ranks = keys[places][order], self.ranks[places][order]
         size = int(ranks.max(initial=0)) + 1
         highest = np.maximum.accumulate(own * size + ranks) if len(own) else own
-        found = np.zeros(len(own), dtype=np.int64)
+        result = np.zeros(len(own), dtype=np.int64)
         same = own[1:] == own[:-1]
-        found[1:][same] = highest[:-1][same] - own[:-1][same] * size
-        in_merge = np.empty_like(found)
-        in_merge[order] = found
+        result[1:][same] = highest[:-1][same] - own[:-1][same] * size
+        in_merge = np.empty_like(result)
+        in_merge[order] = result
         return in_merge, self.older[keys[places]]
 
 
@@ -132,10 +132,10 @@ class _Records:
         by_key[of_run] = run_tokens
         touched = np.unique(by_key[by_key <= tokens.last])
         places = {place[1:]: place[0] for lane in lanes for place in _places(lane)}
-        found = _states(warehouse, merged, older, tokens, touched, places)
+        states = _states(warehouse, merged, older, tokens, touched, places)
         order = np.argsort(by_key, kind="stable")
-        at = np.minimum(np.searchsorted(by_key[order], found[0]), max(0, len(order) - 1))
-        return cls(schema, columns, keys, senders, sender, by_key <= tokens.last, order[at], found[1])
+        at = np.minimum(np.searchsorted(by_key[order], states[0]), max(0, len(order) - 1))
+        return cls(schema, columns, keys, senders, sender, by_key <= tokens.last, order[at], states[1])
 
     def column(self, column: Column) -> pa.Array:
         """Return the values of a column."""
@@ -154,10 +154,10 @@ class _Records:
 
     def taking(self, part: Participation) -> Flags:
         """Return the records that take part in a rule."""
-        found = np.ones(len(self.keys), dtype=bool)
+        met = np.ones(len(self.keys), dtype=bool)
         for condition in part.conditions:
-            found &= _MET[type(condition)](self, condition)
-        return found
+            met &= _MET[type(condition)](self, condition)
+        return met
 
     def ordered(self, places: Sequence[OrderPlace], *, downwards: bool = False) -> _Ordered:
         """Return the records by an order, whose places older runs have there."""
@@ -184,14 +184,14 @@ class _Records:
         ranks = order.ranks[places]
         is_late = ranks < np.maximum(in_merge, older)
         late = places[is_late]
-        found = _Late(
+        counts_of = _Late(
             in_merge=(ranks < in_merge)[is_late],
             amounts=np.abs(order.values[np.maximum(in_merge, older)[is_late]] - order.values[ranks[is_late]]),
             idle=None if lane.kept is None else ~self._changing(lane, late),
         )
         counts = np.bincount(self.sender[part], minlength=len(self.senders))
         return {
-            name: found.of(self.sender[late] == number, int(counts[number]), lane, weight)
+            name: counts_of.of(self.sender[late] == number, int(counts[number]), lane, weight)
             for number, name in enumerate(self.senders)
             if counts[number]
         }
@@ -265,14 +265,14 @@ def _places(lane: Lane) -> Iterator[OrderPlace]:
 
 def _needed(schema: TableSchema, lanes: Sequence[Lane]) -> Sequence[Column]:
     """Return the columns of records that are read."""
-    found = {column.id: column for column in schema.key_columns}
+    by_id = {column.id: column for column in schema.key_columns}
     for lane in lanes:
         rules = (*(lane.kept or ()), *(lane.counted or ()))
         columns = [field.column for field, _, _ in _places(lane)]
         parts = (lane.part, *(rule.part for rule in rules))
         columns += [column for part in parts for one in part.conditions for column in _columns_of(one)]
-        found |= {column.id: column for column in columns}
-    return list(found.values())
+        by_id |= {column.id: column for column in columns}
+    return list(by_id.values())
 
 
 def _columns_of(condition: Condition) -> Sequence[Column]:
@@ -342,7 +342,7 @@ def _states(
     places: Mapping[tuple[str, str | None], OrderField],
 ) -> tuple[Tokens, Mapping[tuple[str, str | None], pa.Array]]:
     """Return the tokens of older rows of the keys, and what these have in the ``places`` of orders."""
-    found: dict[tuple[str, str | None], list[pa.Array]] = {
+    parts: dict[tuple[str, str | None], list[pa.Array]] = {
         place: [pa.array([], arrow_type(field.column.type))] for place, field in places.items()
     }
     kept = [np.empty(0, dtype=np.int64)]
@@ -358,8 +358,8 @@ def _states(
         for batch in (only_touched(one, touched) for one in read):
             kept.append(tokens_in(batch))
             for place, field in places.items():
-                found[place].append(_stored(batch, stored[place], place[1], arrow_type(field.column.type)))
-    return np.concatenate(kept), {place: pa.concat_arrays(arrays) for place, arrays in found.items()}
+                parts[place].append(_stored(batch, stored[place], place[1], arrow_type(field.column.type)))
+    return np.concatenate(kept), {place: pa.concat_arrays(arrays) for place, arrays in parts.items()}
 
 
 def _state_columns(warehouse: Warehouse, table_id: str, run: Run) -> set[str]:

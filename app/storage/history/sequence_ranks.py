@@ -37,17 +37,17 @@ def ranks_of(values: pa.Array, field: OrderField) -> Numbers:
         dense = pc.rank(present, tiebreaker="dense").to_numpy(zero_copy_only=False).astype(np.int64) - 1
     if field.descending:
         dense = int(dense.max(initial=0)) - dense
-    found = np.zeros(len(values), dtype=np.int64)
-    found[np.asarray(values.is_valid())] = dense + 1
-    return found
+    joined = np.zeros(len(values), dtype=np.int64)
+    joined[np.asarray(values.is_valid())] = dense + 1
+    return joined
 
 
 def joined_ranks(ranks: Sequence[Numbers]) -> Numbers:
     """Return the places of all fields of an order as one, from 1 on."""
-    found = ranks[0]
+    joined = ranks[0]
     for later in ranks[1:]:
-        found = np.unique(found * (int(later.max(initial=0)) + 1) + later, return_inverse=True)[1].reshape(-1)
-    return found + 1
+        joined = np.unique(joined * (int(later.max(initial=0)) + 1) + later, return_inverse=True)[1].reshape(-1)
+    return joined + 1
 
 
 def amounts_of(values: pa.Array, field: OrderField) -> Amounts:

@@ -23,12 +23,12 @@ def published_files(warehouse: Warehouse, table_id: str) -> tuple[Sequence[Entry
 
 
 def forget_files(
-    warehouse: Warehouse, found: tuple[Sequence[Entry], Sequence[Entry]], first: int, live: Collection[str]
+    warehouse: Warehouse, stored: tuple[Sequence[Entry], Sequence[Entry]], first: int, live: Collection[str]
 ) -> None:
-    """Remove of ``found`` the files of versions before ``first``, and the folders of runs and changelogs that are not
+    """Remove the ``stored`` files of versions before ``first``, and the folders of runs and changelogs that are not
     ``live``.
     """
-    of_versions, of_runs = found
+    of_versions, of_runs = stored
     for entry in of_versions:
         match = _NUMBERED.fullmatch(entry.name)
         if match is not None and int(match[1] or match[2] or match[3]) < first:

@@ -133,8 +133,8 @@ def change_manifest(version: PublishedVersion, content: Content) -> tuple[str, .
 
 def _read_deletes(warehouse: Warehouse, version: PublishedVersion) -> dict[str, dict[str, Any]]:
     """Return what an earlier version says of the files with the places that its changes hide, by the data file."""
-    found = read_avro(warehouse, change_manifest(version, Content.DELETES))
-    return {entry["data_file"]["lower_bounds"][0]["value"].decode(): entry for entry in found}
+    entries = read_avro(warehouse, change_manifest(version, Content.DELETES))
+    return {entry["data_file"]["lower_bounds"][0]["value"].decode(): entry for entry in entries}
 
 
 def read_avro(warehouse: Warehouse, segments: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -236,8 +236,8 @@ def _stats(written: TableSchema, rows: int, facts: FileFacts) -> dict[str, Any]:
     }
 
 
-def _pairs(found: Sequence[tuple[int, Any]] | Iterator[tuple[int, Any]]) -> list[dict[str, Any]]:
-    return [{"key": key, "value": value} for key, value in found]
+def _pairs(items: Sequence[tuple[int, Any]] | Iterator[tuple[int, Any]]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": value} for key, value in items]
 
 
 def _int(value: Any) -> bytes:

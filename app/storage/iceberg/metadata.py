@@ -97,12 +97,12 @@ def _largest_id(schema: TableSchema) -> int:
     return max(_all_ids(iceberg_schema(schema)))
 
 
-def _all_ids(found: Any) -> list[int]:
-    if isinstance(found, dict):
-        own = [found[name] for name in ("id", "element-id", "key-id", "value-id") if name in found]
-        return own + [number for inner in found.values() for number in _all_ids(inner)]
-    if isinstance(found, list):
-        return [number for inner in found for number in _all_ids(inner)]
+def _all_ids(node: Any) -> list[int]:
+    if isinstance(node, dict):
+        own = [node[name] for name in ("id", "element-id", "key-id", "value-id") if name in node]
+        return own + [number for inner in node.values() for number in _all_ids(inner)]
+    if isinstance(node, list):
+        return [number for inner in node for number in _all_ids(inner)]
     return []
 
 

@@ -89,11 +89,11 @@ def live_rows(batch: pa.RecordBatch, shown: MergePlan) -> pa.Array:
 
 def unsettled_rows(batch: pa.RecordBatch, written: MergePlan) -> pa.Array:
     """Return which state rows hold a total outside its column's type."""
-    found = pa.array(np.zeros(len(batch), dtype=bool))
+    unsettled = pa.array(np.zeros(len(batch), dtype=bool))
     for bounds in written.totals:
         if bounds.carry in batch.schema.names:
-            found = pc.or_(found, pc.is_valid(batch.column(bounds.carry)))
-    return found
+            unsettled = pc.or_(unsettled, pc.is_valid(batch.column(bounds.carry)))
+    return unsettled
 
 
 def _keys(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> Parts:

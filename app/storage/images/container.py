@@ -184,13 +184,13 @@ class Container:
                 self._check(block)
         places = rows // self.rows_per_entry
         mapped, edges, unpack = self._mapped, np.frombuffer(self._places, dtype=np.int64), self._unpack
-        found: list[bytes | None] = []
+        rests: list[bytes | None] = []
         for start, end, head in zip(edges[places].tolist(), edges[places + 1].tolist(), heads, strict=True):
             entry = unpack(mapped[start:end])
             if read is not None:
                 read.add(len(entry))
-            found.append(entry[len(head) :] if entry.startswith(head) else None)
-        return found
+            rests.append(entry[len(head) :] if entry.startswith(head) else None)
+        return rests
 
     def _check(self, block: int) -> None:
         step = self._block_rows // self.rows_per_entry

@@ -152,12 +152,12 @@ class Images:
             if image is None:
                 return None
             try:
-                found = _answer_in(image, image.rows_of(token), key)
+                held = _answer_in(image, image.rows_of(token), key)
             except Damaged:
                 self._drop(image)
                 return None
-            if found is not ABSENT:
-                return found
+            if held is not ABSENT:
+                return held
         return ABSENT
 
     def answers(
@@ -174,15 +174,15 @@ class Images:
 
         Raise ``TooMuchAtOnce`` for more than may be ``read``.
         """
-        found: list[Answer | bytes | None] = [ABSENT] * len(keys)
+        by_key: list[Answer | bytes | None] = [ABSENT] * len(keys)
         for file, places in files_with_any(run, tokens):
             image = self._answers(table_id, run, file, written, plan)
             rows = None if image is None else image.first_rows(tokens[places])
             held = (places if rows is None else places[rows >= 0]).tolist()
             answers = self._all_in(image, rows, [keys[place] for place in held], plan, read)
             for place, answer in zip(held, answers, strict=True):
-                found[place] = answer
-        return found
+                by_key[place] = answer
+        return by_key
 
     def _all_in(
         self,
@@ -197,16 +197,16 @@ class Images:
         """
         if image is None or rows is None:
             return [None] * len(keys)
-        found = rows[rows >= 0]
+        held = rows[rows >= 0]
         stands = plan.whole is not None and bool(plan.whole.columns)
         try:
             heads = [key + _ROW for key in keys]
-            bodies = [None] * len(keys) if stands else image.behind(found, heads, read)
+            bodies = [None] * len(keys) if stands else image.behind(held, heads, read)
             if None not in bodies:
                 return bodies
             return [
                 _answer_in(image, image.rows_from(row), key, read) if body is None else body
-                for row, key, body in zip(found.tolist(), keys, bodies, strict=True)
+                for row, key, body in zip(held.tolist(), keys, bodies, strict=True)
             ]
         except Damaged:
             self._drop(image)
@@ -228,24 +228,24 @@ class Images:
         """As ``find``, of many keys and their tokens: what of a file is needed is read once. Raise ``DamagedFile``,
         and ``TooMuchAtOnce`` for more than may be ``read``.
         """
-        found: list[StateRow | None] = [None] * len(keys)
+        states: list[StateRow | None] = [None] * len(keys)
         for file, where in files_with_any(run, np.array(tokens, dtype=np.int64)):
             places = where.tolist()
             for nth, row in self._states_in(table_id, run, file, [tokens[place] for place in places], read):
                 if same_key(tuple(row[name] for name in key_names), keys[places[nth]]):
-                    found[places[nth]] = row
-        return found
+                    states[places[nth]] = row
+        return states
 
     def columns(self, table_id: str, run: Run, tokens: Tokens, read: ReadBytes | None = None) -> Rows | None:
         """Return the state rows of a run that have one of ``tokens``, which are ascending and each once; None for none.
         Raise as ``find_all``.
         """
-        found = [
+        batches = [
             batch
             for file, where in files_with_any(run, tokens)
             for batch in self._columns_in(table_id, run, file, tokens[where], read)
         ]
-        return rows_in(found) if found else None
+        return rows_in(batches) if batches else None
 
     def _columns_in(
         self, table_id: str, run: Run, file: DataFile, tokens: Tokens, read: ReadBytes | None

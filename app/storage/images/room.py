@@ -26,10 +26,10 @@ def stored_images(folder: Path) -> Iterator[Stored]:
     """Yield every image below the folder of images."""
     for path in folder.glob(f"*/*/*{SUFFIX}"):
         try:
-            found = path.stat()
+            status = path.stat()
         except FileNotFoundError:
             continue
-        yield Stored(path, found.st_size, found.st_mtime)
+        yield Stored(path, status.st_size, status.st_mtime)
 
 
 class Room:
@@ -59,7 +59,7 @@ class Room:
     def _make(self, needed: int) -> int:
         """Return the bytes that are free, ``needed`` ones if images can leave for them."""
         images = sorted(stored_images(self._folder), key=lambda one: one.used_at)
-        free = found = self._limit - sum(one.size_bytes for one in images)
+        free = available = self._limit - sum(one.size_bytes for one in images)
         before = time.time() - self._recent_seconds
         leaving = []
         for one in images:
@@ -69,7 +69,7 @@ class Room:
                 leaving.append(one)
                 free += one.size_bytes
         if free < needed:
-            return found
+            return available
         for one in leaving:
             one.path.unlink(missing_ok=True)
         return free

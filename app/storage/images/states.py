@@ -35,8 +35,8 @@ def rows_in_image(image: Container, tokens: Sequence[int], read: ReadBytes | Non
     for place, token in enumerate(tokens):
         for row in image.rows_of(token):
             wanted[row // rows].append((place, row % rows))
-    for block, found in sorted(wanted.items()):
-        yield from _taken(_block(image, block), found, read)
+    for block, matches in sorted(wanted.items()):
+        yield from _taken(_block(image, block), matches, read)
 
 
 def columns_in_image(image: Container, tokens: Tokens, read: ReadBytes | None = None) -> Iterator[pa.RecordBatch]:
@@ -108,11 +108,11 @@ def _matches(rows: pa.Table, wanted: np.ndarray[Any, Any], places: Sequence[int]
 
 
 def _taken(
-    rows: pa.Table | pa.RecordBatch, found: Sequence[tuple[int, int]], read: ReadBytes | None
+    rows: pa.Table | pa.RecordBatch, matches: Sequence[tuple[int, int]], read: ReadBytes | None
 ) -> Iterator[Candidate]:
     """A few rows are read one by one, each as one value: column by column takes twice as long."""
     whole = rows.to_struct_array()
-    for place, row in found:
+    for place, row in matches:
         state = whole[row].as_py()
         del state[TOKEN_COLUMN]
         if read is not None:

@@ -95,8 +95,8 @@ def _facts(warehouse: Warehouse, file: NamedFile, wanted: _WantedFacts) -> FileF
             chunks = _chunks(parquet.metadata, places.get(name))
             if chunks:
                 nulls.append((name, sum(chunk.null_count for chunk in chunks)))
-                found = _bounds(chunks) if bounded else None
-                bounds += [] if found is None else [(name, *found)]
+                ends = _bounds(chunks) if bounded else None
+                bounds += [] if ends is None else [(name, *ends)]
     return FileFacts(dead, tuple(nulls), tuple(bounds))
 
 
@@ -137,13 +137,13 @@ def _chunks(metadata: pq.FileMetaData, place: int | None) -> Sequence[pq.Statist
     """Return the statistics of a column in each row group; none where it is nested, or a row group has none."""
     if place is None:
         return ()
-    found = []
+    chunks = []
     for number in range(metadata.num_row_groups):
         statistics = metadata.row_group(number).column(place).statistics
         if statistics is None or not statistics.has_null_count:
             return ()
-        found.append(statistics)
-    return found
+        chunks.append(statistics)
+    return chunks
 
 
 def _bounds(chunks: Sequence[pq.Statistics]) -> tuple[Bound, Bound] | None:

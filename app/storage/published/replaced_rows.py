@@ -82,10 +82,10 @@ def _read_new(warehouse: Warehouse, published: Published, known: _Known, files: 
     for run in published.runs:
         for file in run.files:
             named = file_of_run(table_id, run.id, file)
-            found = [*_hits(warehouse, schema, named, together, numbers)]
-            if found:
+            new_hits = [*_hits(warehouse, schema, named, together, numbers)]
+            if new_hits:
                 before = [known.hits[named.path]] if named.path in known.hits else []
-                places, first = (np.concatenate(arrays) for arrays in zip(*before, *found, strict=True))
+                places, first = (np.concatenate(arrays) for arrays in zip(*before, *new_hits, strict=True))
                 known.hits[named.path] = (places, first)
     known.files += [file.path for file in files]
     known.keys += new
@@ -114,9 +114,9 @@ def _hits(
 
 def _may_have(parquet: pq.ParquetFile, group: int, tokens: Places) -> bool:
     """Return whether one of the sorted ``tokens`` is between the ends of a row group; rows come by token."""
-    found = parquet.metadata.row_group(group)
+    rows = parquet.metadata.row_group(group)
     names = parquet.schema_arrow.names
-    ends = found.column(names.index(TOKEN_COLUMN)).statistics if names[0] == TOKEN_COLUMN else None
+    ends = rows.column(names.index(TOKEN_COLUMN)).statistics if names[0] == TOKEN_COLUMN else None
     if ends is None or not ends.has_min_max:
         return True
     return bool(np.searchsorted(tokens, ends.max, "right") > np.searchsorted(tokens, ends.min, "left"))

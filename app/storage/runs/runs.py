@@ -25,8 +25,8 @@ def check_written(warehouse: Warehouse, table_id: str, runs: Sequence[Run]) -> N
     """Raise ``Unavailable`` where the files that tasks wrote are not in this warehouse."""
     paths = [warehouse.path(*data_file(table_id, run.id, file.name)) for run in runs for file in run.files]
     sizes = [file.size_bytes for run in runs for file in run.files]
-    found = warehouse.filesystem.get_file_info(paths)
-    if any(one.size != size for one, size in zip(found, sizes, strict=True)):
+    statuses = warehouse.filesystem.get_file_info(paths)
+    if any(one.size != size for one, size in zip(statuses, sizes, strict=True)):
         raise Unavailable(
             "Spark wrote files that are not in this worker's warehouse; give both the same KEYFOLD_WAREHOUSE"
         )
@@ -38,10 +38,10 @@ def check_footer(warehouse: Warehouse, file: NamedFile, said: DataFile) -> None:
     Raise ``DamagedFile``.
     """
     with opened_parquet(warehouse, file) as parquet:
-        found = (parquet.metadata.num_rows, *_token_range(parquet.metadata))
-    if found != (said.rows, said.min_token, said.max_token):
+        actual = (parquet.metadata.num_rows, *_token_range(parquet.metadata))
+    if actual != (said.rows, said.min_token, said.max_token):
         stated = f"{said.rows} rows with tokens from {said.min_token} to {said.max_token}"
-        has = "{} with tokens from {} to {}".format(*found)
+        has = "{} with tokens from {} to {}".format(*actual)
         raise DamagedCatalog(f"it says that {file.path} has {stated}, but the file has {has}")
 
 

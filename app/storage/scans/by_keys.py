@@ -57,13 +57,13 @@ class KeyRows:
         )
 
 
-def rows_of_keys(source: Source, found: FoundRows, staged: StagedRows, keys: Sequence[Key], tokens: Tokens) -> KeyRows:
-    """Return the rows of ``keys``, each once, with their ``tokens``. ``found`` is what each run has of them, oldest
+def rows_of_keys(source: Source, stored: FoundRows, staged: StagedRows, keys: Sequence[Key], tokens: Tokens) -> KeyRows:
+    """Return the rows of ``keys``, each once, with their ``tokens``. ``stored`` is what each run has of them, oldest
     first, with the number of its schema, ``staged`` what is newer; ``source`` answers the key columns, too.
     """
     schema = source.shown.schema
     rows = KeyedRows(np.empty(0, dtype=np.int64), _no_rows(source.columns))
-    for of_rows, batch in rows_of_window(source, found, staged):
+    for of_rows, batch in rows_of_window(source, stored, staged):
         rows = KeyedRows(of_rows, batch)  # there is one at most
     order = np.argsort(tokens, kind="stable")
     columns = schema.key_columns
@@ -85,8 +85,8 @@ def keys_stream(
     whole = pa.concat_batches([piece.rows for piece in pieces]) if pieces else _no_rows(columns)
     before = np.cumsum([0, *(piece.rows.num_rows for piece in pieces)])
     once = [np.where(piece.places < 0, -1, piece.places + start) for piece, start in zip(pieces, before, strict=False)]
-    found = np.concatenate([np.empty(0, dtype=np.int64), *once])[np.array(places, dtype=np.int64)]
-    taken = whole.take(pa.array(found, mask=found < 0))
+    positions = np.concatenate([np.empty(0, dtype=np.int64), *once])[np.array(places, dtype=np.int64)]
+    taken = whole.take(pa.array(positions, mask=positions < 0))
     arrays = [
         pa.array(keys[column.name], arrow_type(column.type)) if column.name in keys else taken.column(column.name)
         for column in columns
@@ -94,7 +94,7 @@ def keys_stream(
     schema = shown_schema(columns).insert(0, pa.field(FOUND_COLUMN, pa.bool_()))
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, schema) as writer:
-        writer.write_batch(pa.record_batch([pa.array(found >= 0), *arrays], schema=schema))
+        writer.write_batch(pa.record_batch([pa.array(positions >= 0), *arrays], schema=schema))
     return sink.getvalue()
 
 

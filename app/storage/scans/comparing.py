@@ -80,18 +80,18 @@ class Sides:
     def touched(self, warehouse: Warehouse, tokens: TokenRange) -> Tokens:
         """Return the tokens in ``tokens`` whose keys may have changed, in ascending order. Raise ``DamagedFile``."""
         batches = (part for run in self.apart for part in batches_of(warehouse, self.table_id, run, tokens, ()))
-        found = [tokens_in(batch) for batch in batches]
-        return np.unique(np.concatenate(found)) if found else _NONE
+        parts = [tokens_in(batch) for batch in batches]
+        return np.unique(np.concatenate(parts)) if parts else _NONE
 
     def rows_to_read(self, warehouse: Warehouse, tokens: TokenRange, touched: Tokens) -> int:
         """State rows in the row groups that may hold one of ``touched``. Raise ``DamagedFile``."""
         wanted = partial(may_hold, touched)
-        found = 0
+        count = 0
         for file in (file for run in self.alike for file in files_of_run(self.table_id, run)):
             with opened_parquet(warehouse, file) as parquet:
                 groups = groups_in(parquet, tokens, wanted)
-                found += sum(parquet.metadata.row_group(group).num_rows for group in groups)
-        return found + len(touched)
+                count += sum(parquet.metadata.row_group(group).num_rows for group in groups)
+        return count + len(touched)
 
 
 def differences(source: Source, sides: Sides, tokens: TokenRange, touched: Tokens) -> Iterator[Difference]:
@@ -112,10 +112,10 @@ def differences(source: Source, sides: Sides, tokens: TokenRange, touched: Token
         )
 
     for _, rows in windows([rows_of(run) for run in runs]):
-        found = {run.id: taken for run, taken in zip(runs, rows, strict=True) if taken is not None}
-        keys = _count([taken.tokens for name, taken in found.items() if name in apart])
+        by_run = {run.id: taken for run, taken in zip(runs, rows, strict=True) if taken is not None}
+        keys = _count([taken.tokens for name, taken in by_run.items() if name in apart])
         if keys:
-            yield _difference(source, keys, _shown(source, sides.before, found), _shown(source, sides.after, found))
+            yield _difference(source, keys, _shown(source, sides.before, by_run), _shown(source, sides.after, by_run))
 
 
 def _count(tokens: Sequence[Tokens]) -> int:
@@ -127,14 +127,14 @@ def _count(tokens: Sequence[Tokens]) -> int:
     each, counts = zip(*(np.unique(one, return_counts=True) for one in tokens), strict=True)
     every = np.unique(np.concatenate(each))
     most = np.zeros(len(every), dtype=np.int64)
-    for found, count in zip(each, counts, strict=True):
-        at = np.searchsorted(every, found)
+    for own, count in zip(each, counts, strict=True):
+        at = np.searchsorted(every, own)
         most[at] = np.maximum(most[at], count)
     return int(most.sum())
 
 
-def _shown(source: Source, side: Sequence[Run], found: Mapping[str, Rows]) -> KeyedRows:
-    taken = [(run.schema_id, found[run.id]) for run in side if run.id in found]
+def _shown(source: Source, side: Sequence[Run], by_run: Mapping[str, Rows]) -> KeyedRows:
+    taken = [(run.schema_id, by_run[run.id]) for run in side if run.id in by_run]
     for tokens, batch in rows_of_window(source, taken, StagedKeys.none()):
         return KeyedRows(tokens, batch)  # there is one at most
     return KeyedRows(_NONE, rows_batch([], source.read))

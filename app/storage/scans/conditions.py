@@ -20,11 +20,11 @@ from app.files.reading import Wanted
 
 def matching(batch: pa.RecordBatch, conditions: Sequence[Condition]) -> pa.Array:
     """Return which rows meet all ``conditions``, of which there is one at least; null for no."""
-    found = None
+    mask = None
     for condition in conditions:
         met = _MEANINGS[condition.operator](batch.column(condition.column.name), condition)
-        found = met if found is None else pc.and_kleene(found, met)
-    return found
+        mask = met if mask is None else pc.and_kleene(mask, met)
+    return mask
 
 
 def _scalar(condition: Condition) -> pa.Scalar:

@@ -130,21 +130,21 @@ def _partition(source: Source, runs: Sequence[Run], staged: StagedKeys, tokens: 
     read = [RunRows(batches_of(source.warehouse, source.table_id, run, tokens, *alone, share)) for run in runs]
     for bound, rows in windows(read):
         now, staged = staged.split(bound)
-        found = [(run.schema_id, taken) for run, taken in zip(runs, rows, strict=True) if taken is not None]
-        for some, their in _pieces(found, now):
+        stored = [(run.schema_id, taken) for run, taken in zip(runs, rows, strict=True) if taken is not None]
+        for some, their in _pieces(stored, now):
             yield from rows_of_window(source, some, their)
 
 
 FoundRows = Sequence[tuple[int, Rows]]
 
 
-def _pieces(found: FoundRows, staged: StagedKeys) -> Iterator[tuple[FoundRows, StagedKeys]]:
+def _pieces(stored: FoundRows, staged: StagedKeys) -> Iterator[tuple[FoundRows, StagedKeys]]:
     """Yield a window cut into several where more is staged than one may take."""
     for bound in [*staged.pieces(WINDOW_BYTES), None]:
         now, staged = staged.split(bound)
-        halves = [(number, rows.split(bound)) for number, rows in found]
+        halves = [(number, rows.split(bound)) for number, rows in stored]
         yield [(number, before) for number, (before, _) in halves if before is not None], now
-        found = [(number, after) for number, (_, after) in halves if after is not None]
+        stored = [(number, after) for number, (_, after) in halves if after is not None]
 
 
 def _alone(source: Source, runs: Sequence[Run], staged: StagedKeys) -> tuple[Any, Any]:
@@ -156,14 +156,14 @@ def _alone(source: Source, runs: Sequence[Run], staged: StagedKeys) -> tuple[Any
     return columns, group_filter(source.conditions, written, shown)
 
 
-def rows_of_window(source: Source, found: FoundRows, staged: StagedStates) -> _Walked:
+def rows_of_window(source: Source, stored: FoundRows, staged: StagedStates) -> _Walked:
     """Yield all rows of a window, by token; those of one token in the order of their runs, the combined ones last.
-    ``found`` is what each run has in it, oldest first, with the number of the run's schema.
+    ``stored`` is what each run has in it, oldest first, with the number of the run's schema.
     """
-    shared = _shared([rows.tokens for _, rows in found], staged.tokens)
+    shared = _shared([rows.tokens for _, rows in stored], staged.tokens)
     pieces: list[tuple[Tokens, pa.RecordBatch]] = []
     window: list[WindowRun] = []
-    for number, rows in found:
+    for number, rows in stored:
         plan = compile_plan(source.schemas[number])
         apart = _apart(plan, rows, shared) if number in source.readable else np.ones(len(rows.tokens), dtype=bool)
         if not apart.all():

@@ -68,8 +68,8 @@ def _shown(batch: pa.RecordBatch, before: Column | None, column: Column, shown: 
     if column.id in unions or not same_type(before.type, column.type):
         finish = unions.get(column.id, lambda value: value)
         stored = (widened(value, before.type, column.type) for value in values.to_pylist())
-        found = [None if value is None else finish(value) for value in stored]
-        return pa.array([default if value is None else value for value in found], to_type)
+        finished = [None if value is None else finish(value) for value in stored]
+        return pa.array([default if value is None else value for value in finished], to_type)
     values = values if values.type == to_type else values.cast(to_type)
     return values if default is None or not values.null_count else _filled(values, default, to_type)
 

@@ -281,15 +281,15 @@ def key_rows(
         of = staging_schema(schema)
         groups = staged_groups(parquet, TokenRange.of(token_of(schema, key)))
         for group in reversed(groups) if newest_first else groups:
-            found = rows_of_key(parquet.read_row_group(group, list(schema.primary_key), use_threads=False), schema, key)
-            if found.true_count:
-                yield parquet.read_row_group(group, use_threads=False).filter(found).select(of.names).cast(of)
+            hits = rows_of_key(parquet.read_row_group(group, list(schema.primary_key), use_threads=False), schema, key)
+            if hits.true_count:
+                yield parquet.read_row_group(group, use_threads=False).filter(hits).select(of.names).cast(of)
 
 
 def rows_of_key(rows: pa.Table, schema: TableSchema, key: tuple[object, ...]) -> pa.BooleanArray:
     """Return which of the ``rows`` are of the key, as ``same_key`` has it."""
     of = staging_schema(schema)
-    found = np.ones(rows.num_rows, bool)
+    matching = np.ones(rows.num_rows, bool)
     for name, value in zip(schema.primary_key, key, strict=True):
         column = rows.column(name).cast(of.field(name).type)
         if value is None:
@@ -298,8 +298,8 @@ def rows_of_key(rows: pa.Table, schema: TableSchema, key: tuple[object, ...]) ->
             same = pc.is_nan(column)
         else:
             same = pc.equal(column, pa.scalar(value, column.type))
-        found &= np.asarray(pc.fill_null(same, False))
-    return pa.array(found)
+        matching &= np.asarray(pc.fill_null(same, False))
+    return pa.array(matching)
 
 
 def staged_record(schema: TableSchema, batch_number: int, row: Mapping[str, Any]) -> Record:
