@@ -115,8 +115,8 @@ class Identities:
 
     def _known(self, token: str) -> Verified | None:
         with self._lock:
-            found = self._verified.get(token_digest(token))
-        return found if found is not None and self._now() < found[1] else None
+            entry = self._verified.get(token_digest(token))
+        return entry if entry is not None and self._now() < entry[1] else None
 
     def _claims(self, token: str) -> Claims:
         if len(token) > _LONGEST:
@@ -150,15 +150,15 @@ class Identities:
             raise self._unavailable(ValueError("it has not answered just now"))
         try:
             client = self._keys()
-            found = _found(client.get_jwk_set().keys, kid)
-            if found is None and self._may_ask():
-                found = _found(client.get_jwk_set(refresh=True).keys, kid)
+            key = _key_of(client.get_jwk_set().keys, kid)
+            if key is None and self._may_ask():
+                key = _key_of(client.get_jwk_set(refresh=True).keys, kid)
         except (jwt.PyJWKClientError, jwt.PyJWKSetError, httpx.HTTPError, ValueError) as error:
             self._failed_at = self._clock()
             raise self._unavailable(error) from error
-        if found is None:
+        if key is None:
             raise jwt.InvalidTokenError("its key is none of the identity provider's")
-        return found
+        return key
 
     def _knows_keys(self) -> bool:
         cache = None if self._client is None else self._client.jwk_set_cache
@@ -233,7 +233,7 @@ class Identities:
         return Unavailable(f"the identity provider {self._issuer} cannot be asked: {why}")
 
 
-def _found(keys: Sequence[jwt.PyJWK], kid: str | None) -> jwt.PyJWK | None:
+def _key_of(keys: Sequence[jwt.PyJWK], kid: str | None) -> jwt.PyJWK | None:
     """Return the key with this name; a token that names none is of the only one."""
     fitting = [one for one in keys if one.public_key_use in (None, "sig") and (kid is None or one.key_id == kid)]
     return fitting[0] if len(fitting) == 1 or (fitting and kid is not None) else None

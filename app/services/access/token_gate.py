@@ -69,8 +69,8 @@ class _Access:
         It is found by its digest, and only then compared in constant time. How long the search takes can show no more
         than a digest that its sender knows already.
         """
-        found = None if digest is None else self.tokens.get(digest)
-        return found if found is not None and hmac.compare_digest(found.digest, digest or "") else None
+        token = None if digest is None else self.tokens.get(digest)
+        return token if token is not None and hmac.compare_digest(token.digest, digest or "") else None
 
 
 class TokenGate:
@@ -213,8 +213,8 @@ class TokenGate:
         try:
             with self._database.reading() as repository:
                 required = self._required or repository.tokens.required()
-                found = repository.tokens.by_digest()
-                tokens = {digest: _Known.of(digest, token) for digest, token in found.items()}
+                by_digest = repository.tokens.by_digest()
+                tokens = {digest: _Known.of(digest, token) for digest, token in by_digest.items()}
                 return _Access(required, tokens, read_at, mark)
         except KeyfoldError as error:
             self._failure = _Failure(error, self._clock())

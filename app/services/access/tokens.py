@@ -134,5 +134,5 @@ def audit_members(token: ApiToken) -> dict[str, object]:
 
 def list_tokens(repository: Repository, request: PageRequest) -> Page[ApiToken]:
     """Return a page of the tokens in name order, expired ones too."""
-    found = repository.tokens.page(after=request.after, limit=request.and_one_more)
-    return page_of(found, request, lambda token: token.name)
+    listed = repository.tokens.page(after=request.after, limit=request.and_one_more)
+    return page_of(listed, request, lambda token: token.name)

@@ -63,14 +63,14 @@ class Signed:
         return any(hmac.compare_digest(right, sent) for sent in self._sent())
 
     def _sent(self) -> list[bytes]:
-        found = []
+        decoded = []
         for text in self.signatures.split()[:_MOST_SIGNATURES]:
             if text.startswith(_VERSION):
                 try:
-                    found.append(base64.b64decode(text.removeprefix(_VERSION), validate=True))
+                    decoded.append(base64.b64decode(text.removeprefix(_VERSION), validate=True))
                 except (binascii.Error, ValueError):
                     continue
-        return found
+        return decoded
 
 
 _MOST_SIGNATURES: Final = 10  # a sender that changes its secret sends two

@@ -72,8 +72,8 @@ def list_batches(
 ) -> Page[Batch]:
     """Return a page of the table's batches, of those that are in ``state`` if one is given. Raise ``Invalid``."""
     look = repository.batches.newest if order is BatchOrder.NEWEST else repository.batches.page
-    found = look(table.id, after_number=request.after_number, limit=request.and_one_more, state=state)
-    return page_of(found, request, lambda batch: batch.number)
+    listed = look(table.id, after_number=request.after_number, limit=request.and_one_more, state=state)
+    return page_of(listed, request, lambda batch: batch.number)
 
 
 def withdraw_batch(database: CatalogDatabase, warehouse: Warehouse, name: tuple[str, str], batch_id: str) -> Batch:

@@ -63,10 +63,10 @@ class _FirstRecords:
             raise invalid_records(faults[:REPORTED_VIOLATIONS], len(faults))
 
     def _lacking(self, records: DecodedRecords) -> _Mask:
-        found = np.zeros(len(records), bool)
+        lacking = np.zeros(len(records), bool)
         for column in self.columns:
-            found |= self._unnamed(records, column)
-        return found
+            lacking |= self._unnamed(records, column)
+        return lacking
 
     @staticmethod
     def _unnamed(records: DecodedRecords, column: Column) -> _Mask:

@@ -176,8 +176,8 @@ class GroupCommit:
         if self._warehouse.marked:  # else the files may be in the folder in its place
             check_present(self._warehouse)
         with writing():
-            found = staged_files(self._warehouse, table_id, [new.file for new in news])
-        return [new for new in news if new.file in found]
+            stored = staged_files(self._warehouse, table_id, [new.file for new in news])
+        return [new for new in news if new.file in stored]
 
 
 def swept() -> Unavailable:

@@ -66,15 +66,15 @@ class Receiver:
             _check_ordered(self.table)
         table, changes, faulty = self.table, list[Mapping[str, Any]](), None
         for _ in range(_MOST_TURNS):
-            found = _columns_of(sent)
+            unknown = _columns_of(sent)
             staged, failure = None, None
             try:
-                staged = self._staged(table, sent, read, found, faulty)
+                staged = self._staged(table, sent, read, unknown, faulty)
             except Invalid as error:
                 failure = error
-            new = changes_for(table, found, failure)
+            new = changes_for(table, unknown, failure)
             if staged is not None and not new:
-                log_ignored(table, found)
+                log_ignored(table, unknown)
                 return replace(staged, changes=changes, faulty=faulty.events if faulty is not None else ())
             if staged is not None:
                 staged.delete(self.warehouse)
@@ -97,12 +97,12 @@ class Receiver:
         table: Table,
         sent: Request,
         read: Callable[[RecordDecoder], Iterable[Piece]],
-        found: FoundColumns | None,
+        unknown: FoundColumns | None,
         faulty: FaultyEvents | None,
     ) -> StagedUpload:
         plan = compile_plan(table.schema)
-        decoder = RecordDecoder(plan, check_of_first_records(plan, self.known), found, faulty)
-        return staged_upload(self.database, self.warehouse, table, sent, read(decoder), found)
+        decoder = RecordDecoder(plan, check_of_first_records(plan, self.known), unknown, faulty)
+        return staged_upload(self.database, self.warehouse, table, sent, read(decoder), unknown)
 
 
 def _columns_of(sent: Sent) -> FoundColumns | None:

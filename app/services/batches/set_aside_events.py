@@ -29,9 +29,9 @@ MOST_RETRIED: Final = 1000  # at once
 
 def list_events(repository: Repository, table: Table, request: PageRequest) -> Page[SetAsideEvent]:
     """Return a page of the table's, in the order in which they were set aside. Raise ``Invalid``."""
-    found = repository.set_aside_events.page(table.id, after_number=request.after_number, limit=request.and_one_more)
-    most = fitting(len(one.text) for one in found)
-    return page_of(found, PageRequest(min(request.limit, most), request.token), lambda one: one.number)
+    events = repository.set_aside_events.page(table.id, after_number=request.after_number, limit=request.and_one_more)
+    most = fitting(len(one.text) for one in events)
+    return page_of(events, PageRequest(min(request.limit, most), request.token), lambda one: one.number)
 
 
 def withdraw_event(repository: Repository, table: Table, event_id: str) -> SetAsideEvent:
@@ -116,7 +116,7 @@ class RetriedEvents:
 
 def _events_to_retry(repository: Repository, table: Table, ids: Sequence[str]) -> Sequence[SetAsideEvent]:
     kept = repository.set_aside_events
-    found = kept.some(table.id, list(dict.fromkeys(ids))) if ids else kept.page(table.id, limit=MOST_RETRIED)
-    if not found:
+    events = kept.some(table.id, list(dict.fromkeys(ids))) if ids else kept.page(table.id, limit=MOST_RETRIED)
+    if not events:
         raise not_found(Resource.SET_ASIDE_EVENT, table.name, f"no event of {table.full_name} is set aside")
-    return found
+    return events

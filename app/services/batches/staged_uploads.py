@@ -64,9 +64,9 @@ def staged_upload(
     table: Table,
     request: Request,
     pieces: Iterable[Piece],
-    found: FoundColumns | None = None,
+    unknown: FoundColumns | None = None,
 ) -> StagedUpload:
-    """Write what ``request`` sends for ``table``; ``found`` are the columns that are left out.
+    """Write what ``request`` sends for ``table``; ``unknown`` are the columns that are left out.
 
     Raise what reading the ``pieces`` raises, ``NotStored``, ``NotFound`` where the table is dropped meanwhile,
     ``Unavailable`` where a sweep took the file for garbage.
@@ -85,7 +85,7 @@ def staged_upload(
         idempotency_key=request.idempotency_key,
         digest=staged.digest,
         accepted_by=request.sender,
-        ignored_columns=(found and found.records) or None,
+        ignored_columns=(unknown and unknown.records) or None,
     )
     return StagedUpload(table, new, counted.counts)
 

@@ -27,25 +27,25 @@ _TOO_MANY: Final = f"the records name more than {MOST_NAMES} columns that the ta
 logger = logging.getLogger(__name__)
 
 
-def changes_for(table: Table, found: FoundColumns | None, failure: Invalid | None) -> list[Mapping[str, Any]]:
+def changes_for(table: Table, unknown: FoundColumns | None, failure: Invalid | None) -> list[Mapping[str, Any]]:
     """Return the changes (Paimon's JSON) that give the table the columns, and wider types to those at fault; none where
     nothing is to be added. Raise ``Invalid`` for too many columns.
     """
-    if found is None or found.declared is None:
+    if unknown is None or unknown.declared is None:
         return []
-    if found.more:
+    if unknown.more:
         fault = Violation("/unknownColumns", FaultCode.TOO_MANY, _TOO_MANY, "alter the table, then post")
         raise Invalid("the columns are not added", violations=[fault])
     changes: list[Mapping[str, Any]] = []
-    for name in found.records:
-        of = _type(found.declared, found.values, name)
+    for name in unknown.records:
+        of = _type(unknown.declared, unknown.values, name)
         if of is not None:
             changes.append({"action": "addColumn", "fieldNames": [name], "dataType": of})
-            changes += _default(table, found.declared.get(name), name)
+            changes += _default(table, unknown.declared.get(name), name)
     faults = failure.violations if failure is not None else ()
     narrow = {fault.column for fault in faults if fault.column is not None and fault.code in _TOO_NARROW}
-    for name in sorted(narrow & found.declared.keys() & table.schema.by_name.keys()):
-        of = found.declared[name].type
+    for name in sorted(narrow & unknown.declared.keys() & table.schema.by_name.keys()):
+        of = unknown.declared[name].type
         if holds(table.schema.by_name[name].type, parse_type(of), name in table.schema.primary_key):
             changes.append(
                 {"action": "updateColumnType", "fieldNames": [name], "newDataType": of, "keepNullability": True}
@@ -72,9 +72,9 @@ def _default(table: Table, declared: DeclaredColumn | None, name: str) -> Sequen
     return [{"action": "updateColumnDefaultValue", "fieldNames": [name], "newDefaultValue": declared.default}]
 
 
-def log_ignored(table: Table, found: FoundColumns | None) -> None:
+def log_ignored(table: Table, unknown: FoundColumns | None) -> None:
     """Log the columns that were left out, each once."""
-    for name in found.records if found is not None else ():
+    for name in unknown.records if unknown is not None else ():
         _log_once(table.full_name, name)
 
 

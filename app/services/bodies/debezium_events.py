@@ -54,8 +54,8 @@ def read_flat_debezium(changes: Changes, event: Mapping[str, Any]) -> None:
 
 def read_cloudevent(changes: Changes, event: Mapping[str, Any]) -> None:
     """Read one CloudEvent of Debezium's converter, structured mode."""
-    found = event.get("data")
-    payload, schema = (None, None) if found is None else _opened(object_of(found))
+    enclosed = event.get("data")
+    payload, schema = (None, None) if enclosed is None else _opened(object_of(enclosed))
     changes.said = (payload or {}, event)
     if payload is None:
         changes.skip()
@@ -77,8 +77,8 @@ def flat_debezium_names_no_row(event: Mapping[str, Any]) -> bool:
 
 def cloudevent_names_no_row(event: Mapping[str, Any]) -> bool:
     """Return the same for a CloudEvent."""
-    found = event.get("data")
-    payload = None if found is None else _opened(object_of(found))[0]
+    enclosed = event.get("data")
+    payload = None if enclosed is None else _opened(object_of(enclosed))[0]
     return payload is None or _is_mark(payload, payload.get("op", event.get("iodebeziumop")))
 
 

@@ -46,12 +46,12 @@ _NAMED: Final[Mapping[str, str]] = {
 
 def declared_columns(schema: object, side: str | None) -> dict[str, DeclaredColumn]:
     """Return the columns of a row whose types a schema declares; ``side`` is as that of ``debezium_values.readers``."""
-    found: dict[str, DeclaredColumn] = {}
+    columns: dict[str, DeclaredColumn] = {}
     for field in row_fields(schema, side):
         of = _type(field)
         if of is not None and "field" in field:
-            found[str(field["field"])] = DeclaredColumn(of, _default(field))
-    return found
+            columns[str(field["field"])] = DeclaredColumn(of, _default(field))
+    return columns
 
 
 def _type(of: Mapping[str, Any]) -> str | None:

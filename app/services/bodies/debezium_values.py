@@ -39,8 +39,8 @@ def readers(schema: object, side: str | None) -> Mapping[str, Read]:
     """
     if schema is None:
         return {}
-    found = {str(one["field"]): field_reader(one) for one in row_fields(schema, side) if "field" in one}
-    return {name: read for name, read in found.items() if read is not None}
+    by_name = {str(one["field"]): field_reader(one) for one in row_fields(schema, side) if "field" in one}
+    return {name: read for name, read in by_name.items() if read is not None}
 
 
 def sends_defaults(schema: object) -> bool:

@@ -123,11 +123,11 @@ class Changes:
         return {name: value for (name, suffix), value in fields.items() if suffix == "from-event"}
 
     def _position(self, name: str, position: EventPosition) -> int | str:
-        found = position_of(position, self.said)
-        if found is None:
+        parsed = position_of(position, self.said)
+        if parsed is None:
             fix = f"send the event as the connector wrote it, or set another fields.{name}.from-event"
             raise Unusable(f"the event has no {position}, from which {name!r} is filled", fix, name)
-        return found
+        return parsed
 
     def _moves(self, before: Row, after: Row) -> bool:
         """Return whether the update gives the row another key. A key that ``before`` lacks is none."""

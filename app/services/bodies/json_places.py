@@ -122,6 +122,6 @@ def places_in(text: str, pointers: Iterable[str]) -> Places:
 
 def _lexemes(text: str) -> Iterator[tuple[str, int]]:
     place = 0
-    while (found := _LEXEME.match(text, place)) is not None:
-        yield found[1], found.start(1)
-        place = found.end()
+    while (lexeme := _LEXEME.match(text, place)) is not None:
+        yield lexeme[1], lexeme.start(1)
+        place = lexeme.end()

@@ -29,13 +29,13 @@ def record_texts(content: Content, media_type: str, rows: Collection[int]) -> di
     begin = content[:_MOST_BYTES].decode("utf-8", "replace")
     texts = _lines(begin) if media_type in NDJSON else _csv_records(begin) if media_type == CSV else iter(())
     last = max(rows)
-    found = {}
+    by_row = {}
     for row, text in enumerate(texts):
         if row in rows:
-            found[row] = text
+            by_row[row] = text
         if row >= last:
             break
-    return found
+    return by_row
 
 
 def _of_json(content: bytes, rows: Collection[int]) -> dict[int, str]:

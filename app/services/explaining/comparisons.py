@@ -178,8 +178,8 @@ def _since_last(repository: Repository, table: Table, after: Snapshot) -> Compar
     if after.kind is not SnapshotKind.MERGE:
         what = f"snapshot {after.id - 1}, with which snapshot {after.id} is compared unless since= names another,"
         raise repository.snapshots.not_found(table.id, what, str(after.id - 1))
-    found = tuple(run for run in after.runs if run.changed_at != after.committed_at)
-    return _compared(repository, table, replace(after, id=after.id - 1, runs=found), after)
+    earlier = tuple(run for run in after.runs if run.changed_at != after.committed_at)
+    return _compared(repository, table, replace(after, id=after.id - 1, runs=earlier), after)
 
 
 def _compared(repository: Repository, table: Table, before: Snapshot | None, after: Snapshot | None) -> Compared:
@@ -214,9 +214,9 @@ def compare_named(
 
         def read() -> Comparison:
             with database.reading() as repository:
-                found = find(repository, repository.tables.get(*name))
-            place.take_columns(found.columns_read)
-            return compare(warehouse, found, columns, sample, integers, bounds)
+                compared = find(repository, repository.tables.get(*name))
+            place.take_columns(compared.columns_read)
+            return compare(warehouse, compared, columns, sample, integers, bounds)
 
         return read_again(read)
 
@@ -238,13 +238,13 @@ def compare(
     schema = compared.view.table.schema
     names = dict.fromkeys((*schema.primary_key, *wanted_columns(compared.view, columns)))
     shown = tuple(column for column in schema.columns if column.name in names)
-    found = _Tally(Scan(compared.view, shown, integers=integers_of(schema, integers)), sample)
-    source = found.scan.source(warehouse)
+    tally = _Tally(Scan(compared.view, shown, integers=integers_of(schema, integers)), sample)
+    source = tally.scan.source(warehouse)
     tokens, every = _planned(warehouse, compared, bounds)
     for sides, touched in every:
         for difference in differences(source, sides, tokens, touched):
-            found.add(difference)
-    return found.comparison(compared, tokens)
+            tally.add(difference)
+    return tally.comparison(compared, tokens)
 
 
 def _planned(
@@ -261,11 +261,11 @@ def _planned(
     return fewer, [(sides, of[of <= fewer.last]) for sides, of in zip(every, touched, strict=True)]
 
 
-def _part(tokens: TokenRange, most: int, found: int) -> TokenRange:
-    """Return the first of the tokens, as many as leave about ``most`` of what was ``found`` in all of them."""
-    if found <= most:
+def _part(tokens: TokenRange, most: int, differing: int) -> TokenRange:
+    """Return the first of the tokens, as many as leave about ``most`` of the ``differing`` rows of all of them."""
+    if differing <= most:
         return tokens
-    return TokenRange(tokens.first, tokens.first + max(1, (tokens.last - tokens.first + 1) * most // found) - 1)
+    return TokenRange(tokens.first, tokens.first + max(1, (tokens.last - tokens.first + 1) * most // differing) - 1)
 
 
 class _Tally:
@@ -281,22 +281,24 @@ class _Tally:
         self._columns = {column.name: 0 for column in scan.columns if column.name not in keys}
         self._sample: dict[Became, list[RowChange]] = {became: [] for became in Became}
 
-    def add(self, found: Difference) -> None:
+    def add(self, difference: Difference) -> None:
         """Count some neighbouring keys."""
-        self._keys += found.keys
-        for name, flags in found.unlike.items():
+        self._keys += difference.keys
+        for name, flags in difference.unlike.items():
             self._columns[name] += int(flags.sum())
         sides = {
-            Became.ADDED: (None, found.added),
-            Became.CHANGED: (found.before, found.after),
-            Became.REMOVED: (found.removed, None),
+            Became.ADDED: (None, difference.added),
+            Became.CHANGED: (difference.before, difference.after),
+            Became.REMOVED: (difference.removed, None),
         }
         for became, (before, after) in sides.items():
-            count = len(found.removed if after is None else after)
+            count = len(difference.removed if after is None else after)
             self._rows[became] += count
             for place in range(min(count, self._most - len(self._sample[became]))):
                 differing = (
-                    [name for name, flags in found.unlike.items() if flags[place]] if became is Became.CHANGED else []
+                    [name for name, flags in difference.unlike.items() if flags[place]]
+                    if became is Became.CHANGED
+                    else []
                 )
                 self._take(became, _row_at(before, place), _row_at(after, place), differing)
 

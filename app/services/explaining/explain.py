@@ -72,12 +72,12 @@ def _explained(
     """The files are read while no transaction is open: it would keep PostgreSQL from cleaning up."""
     key = key_from_text(view.table.schema, question.texts)
     names = wanted_columns(view, question.columns, "/column")
-    found = find(view, images, key, view.columns)
+    lookup = find(view, images, key, view.columns)
     history = KeptHistory(database, images, view, key, known)
-    if history.nothing and not found.written:
-        existing_row(found, version)
+    if history.nothing and not lookup.written:
+        existing_row(lookup, version)
     shown = Shown(view.table.schema, integers_of(view.table.schema, question.integers), frozenset(names))
-    return _Explanation(history, found, shown, question).answer()
+    return _Explanation(history, lookup, shown, question).answer()
 
 
 def _view(repository: Repository, table: Table, as_of: str | None) -> tuple[View, str | None]:
@@ -142,8 +142,8 @@ def _bad(message: str) -> Invalid:
 class _Explanation:
     """The answer to one question."""
 
-    def __init__(self, history: KeptHistory, found: FoundRow, shown: Shown, question: Question) -> None:
-        self.history, self.found, self.shown, self.question = history, found, shown, question
+    def __init__(self, history: KeptHistory, lookup: FoundRow, shown: Shown, question: Question) -> None:
+        self.history, self.lookup, self.shown, self.question = history, lookup, shown, question
 
     def answer(self) -> ExplainedRow:
         """Return the explanation from the oldest snapshot on from which it is exact."""
@@ -151,10 +151,10 @@ class _Explanation:
         records = [one for one in self.history.after(number) if isinstance(one, Taken)]
         page = self._page(records)
         play = Play(self.history, self.history.base(number), self.shown, page)
-        exact = play.body() == self.found.body
+        exact = play.body() == self.lookup.body
         left_out = page.first + page.dropped
         return ExplainedRow(
-            self.shown.key(self.found.key),
+            self.shown.key(self.lookup.key),
             self.history.view.snapshot_id,
             self._row(),
             exact,
@@ -167,7 +167,7 @@ class _Explanation:
         )
 
     def _exact(self, number: int) -> bool:
-        return Play(self.history, self.history.base(number), self.shown, None).body() == self.found.body
+        return Play(self.history, self.history.base(number), self.shown, None).body() == self.lookup.body
 
     def _chosen(self) -> tuple[int, str]:
         """Return the snapshot that the explanation starts from, and why it is this one.
@@ -206,18 +206,18 @@ class _Explanation:
         """Return which of the records are shown. Raise ``Invalid`` for a place that none of them has."""
         until = len(records)
         if self.question.before is not None:
-            found = [place for place, one in enumerate(records) if _named(one) == self.question.before]
-            if not found:
+            matching = [place for place, one in enumerate(records) if _named(one) == self.question.before]
+            if not matching:
                 raise Invalid(
                     f"no record of this row is kept for before={self.question.before!r}: repeat the request without it,"
                     " for older records may have expired since"
                 )
-            until = found[0]
+            until = matching[0]
         return StepPage(max(until - self.question.steps, 0), until)
 
     def _row(self) -> Row | None:
-        body, _ = spelled(self.found, self.question.integers)
-        if self.found.body is None:
+        body, _ = spelled(self.lookup, self.question.integers)
+        if self.lookup.body is None:
             return None
         row: Row = json.loads(body)
         return {name: row[name] for name in self.shown.encoders}

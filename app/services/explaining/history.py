@@ -122,14 +122,14 @@ class _KeyRecords:
     def __init__(self, warehouse: Warehouse, kept: KeptFiles, key: Key, batches_of: BatchesOf, room: Room) -> None:
         self._warehouse, self._kept, self._key, self._batches_of, self._room = warehouse, kept, key, batches_of, room
         self._batches: dict[int, Batch | None] = {}
-        self._found: list[KeptRecord] = []
+        self._records: list[KeptRecord] = []
         self._after = kept.after
 
     def read(self) -> KeptRecords:
         """Return those for which there is room."""
         if self._read_staged():
             self._read_filed()
-        complete = [one for one in self._found if (one.batch.snapshot_id or 0) > self._after]
+        complete = [one for one in self._records if (one.batch.snapshot_id or 0) > self._after]
         complete.sort(key=lambda one: (one.batch.snapshot_id or 0, one.record.arrival))
         return KeptRecords(self._after, complete)
 
@@ -146,8 +146,8 @@ class _KeyRecords:
         at_once = REQUESTS_AT_ONCE if self._warehouse.is_store else 1
         while rest:
             some = rest[-at_once:]
-            found = key_records(self._warehouse, self._kept.table_id, some, self._key, self._wanted, self._room)
-            for newest in reversed(found):
+            filed = key_records(self._warehouse, self._kept.table_id, some, self._key, self._wanted, self._room)
+            for newest in reversed(filed):
                 # Those that were read at once had each the room for itself.
                 if not (self._room.holds(newest) and self._take(rest.pop()[1], newest)):
                     self._after = max([self._after, *(file.last_snapshot for file, _ in rest)])
@@ -172,7 +172,7 @@ class _KeyRecords:
         for record in newest.records:
             batch = self._batches[batch_number(record.arrival)]
             if batch is not None:
-                self._found.append(KeptRecord(batch, schema, record))
+                self._records.append(KeptRecord(batch, schema, record))
         self._room = self._room.less(newest)
         if newest.cut is None:
             return True
@@ -202,8 +202,8 @@ def file_history(database: CatalogDatabase, warehouse: Warehouse, table: Table, 
 def file_histories(database: CatalogDatabase, warehouse: Warehouse) -> None:
     """File the history of all tables of which something was merged since. A failure is logged, and retried later."""
     with database.reading() as repository:
-        found = [repository.tables.find(table_id) for table_id in repository.history.behind()]
-    for table in filter(None, found):
+        late_tables = [repository.tables.find(table_id) for table_id in repository.history.behind()]
+    for table in filter(None, late_tables):
         with faults_kept(database.metrics, Upkeep.HISTORY, table.full_name):
             file_history(database, warehouse, table)
 

@@ -184,14 +184,14 @@ class KeptHistory:
         table = self.view.table
         numbers = sorted({one.batch.snapshot_id or 0 for one in kept})
         accepted = {one.batch.snapshot_id or 0: one.batch.schema_id for one in kept}
-        found: dict[int, TableSchema] = {}
+        schemas: dict[int, TableSchema] = {}
         last = 0
         with self._asking() as repository:
             known = repository.changelogs.written_under(table.id, numbers)
             for number in numbers:
                 last = known.get(number, max(last, accepted[number]))
-                found[number] = repository.tables.schema_at(table.id, last)
-        return found
+                schemas[number] = repository.tables.schema_at(table.id, last)
+        return schemas
 
     @property
     def nothing(self) -> bool:
@@ -222,10 +222,10 @@ class KeptHistory:
         commit = next(one for one in self.commits if one.snapshot_id == number)
         with self._asking() as repository:
             view = view_at(repository, self.view.table, str(number))
-        found = stored_state(view, self.images, self.key)
-        if found is None:
+        stored = stored_state(view, self.images, self.key)
+        if stored is None:
             return Base(commit)
-        schema, state = found
+        schema, state = stored
         return Base(commit, schema, dict(state))
 
     def after(self, number: int) -> list[Taken | Turn]:

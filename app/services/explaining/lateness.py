@@ -44,22 +44,22 @@ def count_late_records(
     """
     with database.reading() as repository:
         table = repository.tables.find(table_id)
-        found = None if table is None else _found(repository, table, merge_id)
-    if found is None or not found.batches:
+        merged = None if table is None else _merge_of(repository, table, merge_id)
+    if merged is None or not merged.batches:
         return False
-    lanes = lanes_of(compile_plan(found.schema))
+    lanes = lanes_of(compile_plan(merged.schema))
     if not lanes:
         return False
     try:
-        counted = count_late(warehouse, found, lanes, most_older_rows)
+        counted = count_late(warehouse, merged, lanes, most_older_rows)
     except DamagedFile as error:
         logger.info("late records of merge %s are not counted: %s", merge_id, error)
         return False
     members = [
-        {"sequence": _ids(found, lane), "senders": {name: one.to_json() for name, one in _few(of_lane).items()}}
+        {"sequence": _ids(merged, lane), "senders": {name: one.to_json() for name, one in _few(of_lane).items()}}
         for lane, of_lane in zip(lanes, counted.counts, strict=True)
     ]
-    records = sum(batch.records for batch in found.batches)
+    records = sum(batch.records for batch in merged.batches)
     with database.transaction(wakes=False) as repository:
         repository.late_merges.note(merge_id, {"share": counted.share, "records": records, "lanes": members})
     return True
@@ -74,12 +74,12 @@ def _few(senders: Mapping[str, LateRecords]) -> Mapping[str, LateRecords]:
     return {**dict(ordered[: MOST_SENDERS - 1]), OTHERS: sum(rest[1:], rest[0])}
 
 
-def _ids(found: Merged, lane: Lane) -> list[int]:
+def _ids(merged: Merged, lane: Lane) -> list[int]:
     """Return what a lane is called for good: the ids of its sequence fields."""
-    return [found.schema.by_name[name].id for name in lane.sequence]
+    return [merged.schema.by_name[name].id for name in lane.sequence]
 
 
-def _found(repository: Repository, table: Table, merge_id: str) -> Merged | None:
+def _merge_of(repository: Repository, table: Table, merge_id: str) -> Merged | None:
     """Return what the merge folded; None where it has not committed, or its snapshot is gone."""
     try:
         compared = of_merge(repository, table, merge_id)

@@ -88,11 +88,11 @@ def _batches(text: str) -> list[list[str]]:
             batches[-1].append(line)
         elif batches[-1]:
             batches.append([])
-    found = [batch for batch in batches if batch]
-    count = sum(map(len, found))
+    filled = [batch for batch in batches if batch]
+    count = sum(map(len, filled))
     if not 1 <= count <= MOST_LINES:
         raise Invalid(f"the playground folds 1 to {MOST_LINES} records, one a line; these are {count}")
-    return found
+    return filled
 
 
 def _check_values(records: int, columns: int) -> None:
@@ -118,7 +118,7 @@ def _records(lines: Sequence[str]) -> list[Any]:
 
 def _differences(plan: MergePlan, posted: Sequence[SimulatedRow], moved: Sequence[SimulatedRow]) -> list[Difference]:
     after = {json.dumps(row.key): row.after for row in moved}
-    found = []
+    differences = []
     for row in posted:
         moved_row = after[json.dumps(row.key)]
         for column in plan.schema.value_columns:
@@ -126,5 +126,5 @@ def _differences(plan: MergePlan, posted: Sequence[SimulatedRow], moved: Sequenc
             if json.dumps(values[0]) != json.dumps(values[1]):
                 rule = plan.rule_of[column.name]
                 words, by_arrival = column_words(plan, column), depends_on_arrival(plan, rule)
-                found.append(Difference(row.key, column.name, values[0], values[1], words, by_arrival))
-    return found
+                differences.append(Difference(row.key, column.name, values[0], values[1], words, by_arrival))
+    return differences

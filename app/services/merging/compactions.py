@@ -138,10 +138,10 @@ def _all_of(runs: Sequence[Run], other: frozenset[int]) -> int:
 
 def _partitions(runs: Iterable[Run]) -> list[list[Run]]:
     """Return the runs of each partition, oldest first."""
-    found: dict[str | None, list[Run]] = {}
+    by_partition: dict[str | None, list[Run]] = {}
     for run in runs:
-        found.setdefault(run.partition, []).append(run)
-    return list(found.values())
+        by_partition.setdefault(run.partition, []).append(run)
+    return list(by_partition.values())
 
 
 def run_next_compaction(site: MergeSite, owner: str) -> bool:

@@ -83,13 +83,13 @@ def _folded(site: MergeSite, leases: Sequence[Lease]) -> dict[Lease, FoldedMerge
     except Exception:
         logger.info("a round of %d merges failed; each is done again by itself", len(planned), exc_info=True)
         return {}
-    found = {}
+    folded = {}
     for lease, one in planned.items():
         of_merge = [next(results) for _ in one.tasks]
         runs = _tried(lease, partial(_runs_of, site, one, of_merge))
         if runs:
-            found[lease] = FoldedMerge(lease.claimed, runs, sum(batch.records for batch in lease.claimed.batches))
-    return found
+            folded[lease] = FoldedMerge(lease.claimed, runs, sum(batch.records for batch in lease.claimed.batches))
+    return folded
 
 
 def _runs_of(site: MergeSite, planned: PlannedMerge, results: Sequence[Result]) -> tuple[Run, ...]:

@@ -48,9 +48,9 @@ def request_due_merges(database: CatalogDatabase, now: datetime | None = None) -
     with database.reading() as repository:
         backlogs = repository.tasks.backlogs()
         moment = now or repository.now()  # read after them: what came in between would seem to lie in the future
-        due = [(backlog, found) for backlog in backlogs if (found := _due(backlog, moment))]
+        due = [(backlog, merge) for backlog in backlogs if (merge := _due(backlog, moment))]
     due.sort(key=lambda one: one[1].since)
-    new = {backlog.table.id: found.trigger for backlog, found in due if not backlog.pending}
+    new = {backlog.table.id: merge.trigger for backlog, merge in due if not backlog.pending}
     if new:  # a commit wakes every worker
         with database.transaction() as repository:
             repository.tasks.request_all(new)
@@ -214,9 +214,9 @@ def _check_totals(planned: PlannedMerge, runs: Sequence[Run], lease: Lease) -> N
     older = claimed.base.runs if claimed.base else ()
     tasks = [task for new in runs for task in planned.plan.overflow([*_of_partition(older, new), new], 1)]
     results = run_tasks(lease, tasks, lease.report_detail)
-    found = next((result.overflow for result in results if result.overflow), None)
-    if found is not None:
-        raise overflow(claimed.table.schema.by_name[found.column], found.key, endless=found.endless)
+    exceeded = next((result.overflow for result in results if result.overflow), None)
+    if exceeded is not None:
+        raise overflow(claimed.table.schema.by_name[exceeded.column], exceeded.key, endless=exceeded.endless)
 
 
 def totals_surely_fit(site: MergeSite, claimed: ClaimedTask, runs: Sequence[Run]) -> bool:
@@ -302,5 +302,5 @@ def list_merges(
     """Return a page of the table's merges and compactions, newest first, of those in ``state`` and of ``kind`` where
     these are given. Raise ``Invalid``.
     """
-    found = repository.tasks.page(table.id, after=request.after, limit=request.and_one_more, state=state, kind=kind)
-    return page_of(found, request, lambda merge: merge.id)
+    listed = repository.tasks.page(table.id, after=request.after, limit=request.and_one_more, state=state, kind=kind)
+    return page_of(listed, request, lambda merge: merge.id)

@@ -25,8 +25,8 @@ def overdue_tables(repository: Repository, table_id: str | None = None, *, spark
     now = repository.now()
     stopped = repository.stops.stopped()
     waits = (replace(one, stopped=one.table.id in stopped) for one in repository.stats.waits(table_id))
-    found = (overdue(wait, now, spark_answers=spark_answers) for wait in waits)
-    return [one for one in found if one is not None]
+    verdicts = (overdue(wait, now, spark_answers=spark_answers) for wait in waits)
+    return [one for one in verdicts if one is not None]
 
 
 @dataclass
@@ -51,17 +51,17 @@ class OverdueWatch(Repeated):
     def look(self) -> None:
         """Look once. Raise ``Unavailable``."""
         with self._database.reading() as repository:
-            found = overdue_tables(repository, spark_answers=self._database.metrics.spark in SPARK_SERVES)
+            late = overdue_tables(repository, spark_answers=self._database.metrics.spark in SPARK_SERVES)
         now = self._clock()
-        self._note(found, now)
+        self._note(late, now)
         for table_id, seen in [*self._seen.items()]:
             if seen.warned and now - seen.last_at >= ENDED_SECONDS:
                 logger.info("%s is merged in time again: it was overdue by up to %.0f s", *_name_and_delay(seen.worst))
             if now - seen.last_at >= (ENDED_SECONDS if seen.warned else LOOK_SECONDS / 2):
                 del self._seen[table_id]
 
-    def _note(self, found: Sequence[Overdue], now: float) -> None:
-        for one in found:
+    def _note(self, late: Sequence[Overdue], now: float) -> None:
+        for one in late:
             seen = self._seen.setdefault(one.table.id, _Seen(one, 0, now))
             seen.looks, seen.last_at = seen.looks + 1, now
             seen.worst = max(seen.worst, one, key=lambda each: each.by)

@@ -109,9 +109,9 @@ class _Trial:
         runs = []
         late = {"id": 3, "_kind": "-D", "edited": "2026-01-09T00:00:00"}
         for number, batches in enumerate((first, [self._staged([*self._records(2, 1), late])]), 1):
-            found = [self._run(executor, self._merge(batches)) for executor in (self.executor, LocalExecutor())]
-            yield from self._unlike(f"merge {number}", *found)
-            runs.append(found[-1])
+            results = [self._run(executor, self._merge(batches)) for executor in (self.executor, LocalExecutor())]
+            yield from self._unlike(f"merge {number}", *results)
+            runs.append(results[-1])
         compacted = [self._run(executor, self._compaction(runs)) for executor in (self.executor, LocalExecutor())]
         yield from self._unlike("a compaction", *compacted)
 
@@ -134,8 +134,8 @@ class _Trial:
         check_written(self.warehouse, self.table_id, [run])
         return run
 
-    def _unlike(self, work: str, found: Run, expected: Run) -> Iterator[str]:
-        columns = columns_that_differ(self.warehouse, self.table_id, found, expected)
+    def _unlike(self, work: str, actual: Run, expected: Run) -> Iterator[str]:
+        columns = columns_that_differ(self.warehouse, self.table_id, actual, expected)
         if columns:
             yield f"{work} folds otherwise there than here: {', '.join(columns)}"
 

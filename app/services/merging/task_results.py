@@ -50,8 +50,8 @@ def raise_failures(site: MergeSite, tasks: Sequence[Task], results: Sequence[Res
     errors = [error_of(result.failure) for result in results if result.failure is not None]
     damaged = [error for error in errors if isinstance(error, DamagedFile)]
     if damaged:
-        found = {error.file.path: error for error in (*damaged_files(site.warehouse, _inputs(tasks)), *damaged)}
-        note(site.database, [*found.values()])
+        by_path = {error.file.path: error for error in (*damaged_files(site.warehouse, _inputs(tasks)), *damaged)}
+        note(site.database, [*by_path.values()])
         raise damaged[0]
     if errors:
         raise errors[0]
@@ -59,12 +59,12 @@ def raise_failures(site: MergeSite, tasks: Sequence[Task], results: Sequence[Res
 
 def _inputs(tasks: Sequence[Task]) -> list[NamedFile]:
     """Return the files that tasks read, each once."""
-    found: dict[str, NamedFile] = {}
+    by_path: dict[str, NamedFile] = {}
     for task in tasks:
         files = [file_of_batch(batch) for batch in task.batches]
         files += [file for run in task.runs for file in files_of_run(task.table_id, run)]
-        found |= {file.path: file for file in files}
-    return [*found.values()]
+        by_path |= {file.path: file for file in files}
+    return [*by_path.values()]
 
 
 def error_of(failure: Failure) -> Exception:

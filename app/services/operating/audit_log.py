@@ -87,12 +87,12 @@ def last_lines(path: str, most: int) -> list[dict[str, Any]]:
         with open(path, "rb") as file:
             begin = max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES)
             file.seek(begin)
-            found = file.read(TAIL_BYTES).split(b"\n")[1 if begin else 0 :]  # the first may be a part of one
+            lines = file.read(TAIL_BYTES).split(b"\n")[1 if begin else 0 :]  # the first may be a part of one
     except FileNotFoundError:
         return []
     except OSError as error:
         raise Unavailable(f"the audit log {path} cannot be read: {error.strerror}") from error
-    return [line for line in map(_read, found[-most - 1 :]) if line is not None][-most:]
+    return [line for line in map(_read, lines[-most - 1 :]) if line is not None][-most:]
 
 
 def _read(line: bytes) -> dict[str, Any] | None:

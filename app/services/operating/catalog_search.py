@@ -14,7 +14,7 @@ from app.core.table.options.entries import FIELD_OPTIONS, TABLE_OPTIONS
 from app.core.table.options.option import Option
 from app.core.table.schema import Column
 
-MOST_FOUND: Final = 20  # of a kind
+MOST_RESULTS: Final = 20  # of a kind
 MOST_RANKED: Final = 200  # tables of which the nearest are shown
 MOST_TABLES: Final = 1_000  # whose columns and options are read
 MOST_COLUMNS: Final = 50_000  # of these tables together
@@ -55,7 +55,7 @@ class FoundOption:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What a search finds, ``MOST_FOUND`` of each kind. ``read`` of ``count`` tables were searched for columns, the
     first of which is ``first``.
     """
@@ -75,7 +75,7 @@ class Found:
         return not (self.tables or self.columns or self.options or self.functions)
 
 
-def search_catalog(repository: Repository, scope: TokenScope, part: str) -> Found:
+def search_catalog(repository: Repository, scope: TokenScope, part: str) -> SearchResult:
     """Return the tables of ``scope`` and their columns that have ``part`` in their names, and the options and
     functions that have it in their name or meaning.
     """
@@ -92,8 +92,8 @@ def search_catalog(repository: Repository, scope: TokenScope, part: str) -> Foun
             option.note(table)
     columns.sort(key=lambda one: _distance(one.column.name, part))
     matching, count = known.count(scope, part), known.count(scope)
-    described = options[:MOST_FOUND], _functions(part)[:MOST_FOUND]
-    return Found(tables[:MOST_FOUND], matching, columns[:MOST_FOUND], *described, read, count, first)
+    described = options[:MOST_RESULTS], _functions(part)[:MOST_RESULTS]
+    return SearchResult(tables[:MOST_RESULTS], matching, columns[:MOST_RESULTS], *described, read, count, first)
 
 
 def _first_tables(repository: Repository, scope: TokenScope) -> Iterator[Table]:
@@ -113,16 +113,16 @@ def _options(part: str) -> list[FoundOption]:
     known = [*(FoundOption(one, False) for one in TABLE_OPTIONS.values())]
     known += (FoundOption(one, True) for one in FIELD_OPTIONS.values())
     words = part.lower()
-    found = [one for one in known if words in one.key or words in one.option.meaning.lower()]
-    return sorted(found, key=lambda one: (not one.option.effect, words not in one.key))
+    matching = [one for one in known if words in one.key or words in one.option.meaning.lower()]
+    return sorted(matching, key=lambda one: (not one.option.effect, words not in one.key))
 
 
 def _functions(part: str) -> list[AggregateFunction]:
     """Return the functions, those first that are called so, also by an old name."""
     words = part.lower()
     called = {name for name in FUNCTIONS if words in name} | {name for old, name in ALIASES.items() if words in old}
-    found = [one for one in FUNCTIONS.values() if one.name in called or words in one.meaning]
-    return sorted(found, key=lambda one: one.name not in called)
+    matching = [one for one in FUNCTIONS.values() if one.name in called or words in one.meaning]
+    return sorted(matching, key=lambda one: one.name not in called)
 
 
 def _distance(name: str, part: str) -> tuple[bool, bool, str]:

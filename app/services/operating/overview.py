@@ -72,13 +72,13 @@ def overview(
     names.
     """
     known = repository.overview
-    found = known.tables(scope, after=after, limit=limit + 1, part=part)
-    page = found[:limit]
+    listed = known.tables(scope, after=after, limit=limit + 1, part=part)
+    page = listed[:limit]
     failing = known.failing(scope, MOST_FAILING)
     late = {one.table.id: one for one in overdue_tables(repository, spark_answers=spark_answers)}
     mine = [one for one in late.values() if scope.covers(one.table.database, one.table.name)]
     glances = _glances(repository, [*page, *failing], late)
-    last = page[-1] if len(found) > limit else None
+    last = page[-1] if len(listed) > limit else None
     return Overview(
         tables=[glances[table.id] for table in page],
         count=known.count(scope, part),
@@ -102,9 +102,9 @@ class TableBehind:
 
 def tables_behind(repository: Repository, limit: int) -> list[TableBehind]:
     """Return the tables with most staged records."""
-    found = sorted(repository.stats.staged_tables(), key=lambda one: -one.staged.records)[:limit]
-    failing = repository.overview.merge_failures([one.table_id for one in found])
-    rows = ((one, failing.get(one.table_id)) for one in found)
+    behind = sorted(repository.stats.staged_tables(), key=lambda one: -one.staged.records)[:limit]
+    failing = repository.overview.merge_failures([one.table_id for one in behind])
+    rows = ((one, failing.get(one.table_id)) for one in behind)
     return [TableBehind(one.database, one.table, one.staged, why.failures.in_a_row if why else 0) for one, why in rows]
 
 
@@ -124,11 +124,11 @@ def _glances(repository: Repository, tables: Sequence[Table], late: Mapping[str,
 
 def _waiting(repository: Repository, scope: TokenScope) -> StagedTotals:
     """Return what waits in all tables of ``scope`` together."""
-    found = [one.staged for one in repository.stats.staged_tables() if scope.covers(one.database, one.table)]
-    times = [one.oldest_accepted_at for one in found if one.oldest_accepted_at is not None]
+    areas = [one.staged for one in repository.stats.staged_tables() if scope.covers(one.database, one.table)]
+    times = [one.oldest_accepted_at for one in areas if one.oldest_accepted_at is not None]
     return StagedTotals(
-        sum(one.batches for one in found),
-        sum(one.records for one in found),
-        sum(one.size_bytes for one in found),
+        sum(one.batches for one in areas),
+        sum(one.records for one in areas),
+        sum(one.size_bytes for one in areas),
         min(times, default=None),
     )

@@ -24,11 +24,11 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Verdict:
     fault: str | None
 
 
-_SILENT = _Found("it does not answer in time")
+_SILENT = _Verdict("it does not answer in time")
 
 
 class Conditions:
@@ -40,8 +40,8 @@ class Conditions:
         self, database: CatalogDatabase, warehouse: Warehouse, seconds: float, patience_seconds: float
     ) -> None:
         """See ``Refreshed`` for ``seconds`` and ``patience_seconds``."""
-        self._catalog = Refreshed(lambda: _Found(_catalog_fault(database)), seconds, patience_seconds)
-        self._warehouse = Refreshed(lambda: _Found(warehouse_fault(database, warehouse)), seconds, patience_seconds)
+        self._catalog = Refreshed(lambda: _Verdict(_catalog_fault(database)), seconds, patience_seconds)
+        self._warehouse = Refreshed(lambda: _Verdict(warehouse_fault(database, warehouse)), seconds, patience_seconds)
 
     async def now(self) -> Condition:
         """Return what was found not long ago; what does not answer in time is not ready."""

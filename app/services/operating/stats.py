@@ -72,10 +72,10 @@ class TableStats:
 
 def by_partition(snapshot: Snapshot | None) -> list[list[Run]]:
     """Return the runs of a snapshot, oldest first, per partition; a table without partitions is one."""
-    found: dict[str | None, list[Run]] = defaultdict(list)
+    groups: dict[str | None, list[Run]] = defaultdict(list)
     for run in snapshot.runs if snapshot else ():
-        found[run.partition].append(run)
-    return list(found.values())
+        groups[run.partition].append(run)
+    return list(groups.values())
 
 
 def read_amplification(snapshot: Snapshot | None) -> int:
@@ -108,7 +108,7 @@ def amplified(snapshots: Sequence[Snapshot]) -> list[Amplified]:
     """Return the amplifications of neighbouring snapshots, the oldest first: how they came to be what they are."""
     written = dict.fromkeys(SnapshotKind, 0)
     known: set[str] = set()
-    found = []
+    steps = []
     for number, snapshot in enumerate(snapshots):
         new = [run for run in snapshot.runs if run.id not in known]
         if number == 0:  # what is older was written by snapshots that are not looked at
@@ -116,8 +116,8 @@ def amplified(snapshots: Sequence[Snapshot]) -> list[Amplified]:
         written[snapshot.kind] += sum(run.size_bytes for run in new)
         known = {run.id for run in snapshot.runs}
         write = write_amplification(written[SnapshotKind.MERGE], written[SnapshotKind.COMPACTION])
-        found.append(Amplified(snapshot.id, write, read_amplification(snapshot), space_amplification(snapshot)))
-    return found
+        steps.append(Amplified(snapshot.id, write, read_amplification(snapshot), space_amplification(snapshot)))
+    return steps
 
 
 def table_stats(repository: Repository, table: Table, *, spark_answers: bool = True) -> TableStats:

@@ -114,12 +114,12 @@ class _IcebergFiles(VersionFiles):
 
         def listed() -> Forget:
             # Runs are asked for after the listing: what is live by then and was not listed is new.
-            found = published_files(warehouse, first.table_id)
+            files = published_files(warehouse, first.table_id)
 
             def forget(repository: Repository, _: Sequence[PublishedVersion]) -> None:
                 live = {run for _, run in repository.snapshots.live_run_ids(first.table_id)}
                 live |= {name.partition("/")[0] for name in repository.changelogs.live_files(first.table_id)}
-                forget_files(warehouse, found, first.version, live)
+                forget_files(warehouse, files, first.version, live)
 
             return forget
 

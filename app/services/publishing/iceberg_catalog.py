@@ -28,8 +28,8 @@ def list_published(
     repository: Repository, database: str, request: PageRequest, among: Collection[str] | None
 ) -> Page[str]:
     """Return the names of the published ones in a page of the database's tables. Raise ``NotFound``."""
-    found = repository.tables.page(database, after=request.after, limit=request.and_one_more, among=among)
-    page = page_of(found, request, lambda table: table.name)
+    listed = repository.tables.page(database, after=request.after, limit=request.and_one_more, among=among)
+    page = page_of(listed, request, lambda table: table.name)
     known = repository.published.table_ids(Format.ICEBERG)
     names = [one.name for one in page.items if one.schema.parsed[Format.ICEBERG.publish] or one.id in known]
     return Page(names, page.next_token)

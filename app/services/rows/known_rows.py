@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from app.core.table.keys import Key
 from app.core.table.options.entries import Consistency
 from app.services.rows.kept_views import Views
-from app.services.rows.many_lookups import rows_found
+from app.services.rows.many_lookups import rows_exist
 from app.storage.images import Images
 
 # Of each key whether it has a row now, staged records included.
@@ -16,7 +16,7 @@ KnownRows = Callable[[Sequence[Key]], Sequence[bool]]
 
 def known_rows(views: Views, images: Images, name: tuple[str, str]) -> KnownRows:
     """Return the rows of the table ``name``, at the moment of each question."""
-    return lambda keys: rows_found(views.current(name, Consistency.LATEST), images, keys)
+    return lambda keys: rows_exist(views.current(name, Consistency.LATEST), images, keys)
 
 
 def no_rows(keys: Sequence[Key]) -> Sequence[bool]:

@@ -57,12 +57,12 @@ class FoundRow(NamedTuple):
         return key_to_json(self.table.schema, self.key)
 
 
-def spelled(found: FoundRow, requested: Integers | None) -> tuple[bytes, str | None]:
+def spelled(row: FoundRow, requested: Integers | None) -> tuple[bytes, str | None]:
     """Return the row's JSON and its tag, with whole numbers as they are asked for."""
-    body = found.body or b""
-    schema = found.table.schema
-    if found.body is None or integers_of(schema, requested) is Integers.NUMBER:
-        return body, found.tag
+    body = row.body or b""
+    schema = row.table.schema
+    if row.body is None or integers_of(schema, requested) is Integers.NUMBER:
+        return body, row.tag
     text = body_as_text(schema, body)
     return text, tag_of(text)
 
@@ -95,9 +95,9 @@ def row_of(
     Raise ``Invalid`` for a key or columns that the schema does not have, and ``NotFound`` (ROW_NOT_FOUND), which says
     whether the row was deleted or never written.
     """
-    found = find(view, images, key_from_text(view.table.schema, texts), wanted_columns(view, columns))
-    waits = _waiting(view, images.warehouse, found.key) if found.body is None else None
-    return existing_row(found, version, waits)
+    row = find(view, images, key_from_text(view.table.schema, texts), wanted_columns(view, columns))
+    waits = _waiting(view, images.warehouse, row.key) if row.body is None else None
+    return existing_row(row, version, waits)
 
 
 def imaged_row(
@@ -109,7 +109,7 @@ def imaged_row(
     answer = _imaged(view, images, key)
     if answer is None or (answer.body is None and view.latest is not None and view.latest.staged):
         return None
-    return existing_row(_found(view, key, answer, wanted), version)
+    return existing_row(_row_of_answer(view, key, answer, wanted), version)
 
 
 def _waiting(view: View, warehouse: Warehouse, key: Key) -> str | None:
@@ -122,20 +122,20 @@ def _waiting(view: View, warehouse: Warehouse, key: Key) -> str | None:
     return None if first is None else f"batch {batch_number(first.arrival)} is staged"
 
 
-def existing_row(found: FoundRow, version: str | None, waits: str | None = None) -> FoundRow:
-    """Return ``found``. Raise ``NotFound`` where there is no row; ``version`` is as of ``row_of``, ``waits`` says what
+def existing_row(row: FoundRow, version: str | None, waits: str | None = None) -> FoundRow:
+    """Return ``row``. Raise ``NotFound`` where there is no row; ``version`` is as of ``row_of``, ``waits`` says what
     is staged of the key.
     """
-    if found.body is None:
-        shown = _SHOWN.encode(found.shown_key)
-        why = "was deleted" if found.written else "was never written"
+    if row.body is None:
+        shown = _SHOWN.encode(row.shown_key)
+        why = "was deleted" if row.written else "was never written"
         if waits is not None:
-            why = f"{'was deleted' if found.written else 'is not merged yet'}: {waits}"
-        name = found.table.full_name
-        where = name if version is None else f"snapshot {found.snapshot_id} of {name}"
+            why = f"{'was deleted' if row.written else 'is not merged yet'}: {waits}"
+        name = row.table.full_name
+        where = name if version is None else f"snapshot {row.snapshot_id} of {name}"
         message = f"no row {shown} in {where}: it {why}"
         raise NotFound(message, code=ErrorCode.ROW_NOT_FOUND, resource_type="ROW", resource_name=shown)
-    return found
+    return row
 
 
 def get_rows(
@@ -202,10 +202,10 @@ def find(view: View, images: Images, key: Key, columns: Sequence[str]) -> FoundR
     answer = _imaged(view, images, key)
     if answer is None:
         answer = folded(view, _state(view, images, key))
-    return _found(view, key, answer, columns)
+    return _row_of_answer(view, key, answer, columns)
 
 
-def _found(view: View, key: Key, answer: Answer, columns: Sequence[str]) -> FoundRow:
+def _row_of_answer(view: View, key: Key, answer: Answer, columns: Sequence[str]) -> FoundRow:
     body = answer.body
     if body is not None and columns is not view.columns:
         row = json.loads(body)
@@ -231,7 +231,7 @@ def _imaged(view: View, images: Images, key: Key) -> Answer | None:
     if view.may_be_staged(token):
         return None
     text = key_json(schema, key)
-    found = ABSENT
+    older = ABSENT
     for run in view.by_partition.get(partition_of(schema, key), ()):
         written = view.readable[run.schema_id]
         answer = None if written is None else images.answer(view.table.id, run, written, view.plan, token, text)
@@ -241,11 +241,11 @@ def _imaged(view: View, images: Images, key: Key) -> Answer | None:
             continue
         if view.deciding is not None:
             return answer
-        both = answer_of_both(view.plan, found, answer)
+        both = answer_of_both(view.plan, older, answer)
         if both is None:
             return None
-        found = both
-    return found
+        older = both
+    return older
 
 
 def answer_of_both(plan: MergePlan, older: Answer, newer: Answer) -> Answer | None:
@@ -271,11 +271,11 @@ def stored_state(view: View, images: Images, key: Key) -> StoredState | None:
     """Return the key's state row in the snapshot, under the schema of the newest run that has it; None if none has
     it.
     """
-    [found] = _stored_states(view, images, [key], None)
-    if not found:
+    [states] = _stored_states(view, images, [key], None)
+    if not states:
         return None
-    schema = found[-1][0]
-    state = combined_row(compile_plan(schema), [(compile_plan(written), state) for written, state in found])
+    schema = states[-1][0]
+    state = combined_row(compile_plan(schema), [(compile_plan(written), state) for written, state in states])
     return None if state is None else (schema, state)
 
 
@@ -287,14 +287,14 @@ def states_of(
     Raise ``TooMuchAtOnce`` at once for more than may be ``read``.
     """
     stored = _stored_states(view, images, keys, read)
-    return (combined_state(view, images.warehouse, key, found) for key, found in zip(keys, stored, strict=True))
+    return (combined_state(view, images.warehouse, key, states) for key, states in zip(keys, stored, strict=True))
 
 
 def combined_state(
-    view: View, warehouse: Warehouse, key: Key, found: Sequence[StoredState]
+    view: View, warehouse: Warehouse, key: Key, states: Sequence[StoredState]
 ) -> Mapping[str, Any] | None:
-    """Return a key's state of ``found``, one of each run that has it, oldest first, and then of its staged records."""
-    merged = combined_row(view.plan, [(compile_plan(schema), state) for schema, state in found])
+    """Return a key's state of ``states``, one of each run that has it, oldest first, and then of its staged records."""
+    merged = combined_row(view.plan, [(compile_plan(schema), state) for schema, state in states])
     staged = lifted(view, warehouse, key)
     return combine_all(view.plan, staged if merged is None else [merged, *staged])
 
@@ -306,7 +306,7 @@ def lifted(view: View, warehouse: Warehouse, key: Key) -> list[Mapping[str, Any]
 
 def _stored_states(view: View, images: Images, keys: Sequence[Key], read: ReadBytes | None) -> list[list[StoredState]]:
     """Return each key's state row in each run that has it, oldest first, with the schema it was written under."""
-    found: list[list[StoredState]] = [[] for _ in keys]
+    by_key: list[list[StoredState]] = [[] for _ in keys]
     for run, places in runs_of(view, keys, view.runs):
         schema = view.schemas[run.schema_id]
         wanted = [keys[place] for place in places]
@@ -314,8 +314,8 @@ def _stored_states(view: View, images: Images, keys: Sequence[Key], read: ReadBy
         states = images.find_all(view.table.id, run, tokens, schema.primary_key, wanted, read)
         for place, state in zip(places, states, strict=True):
             if state is not None:
-                found[place].append((schema, state))
-    return found
+                by_key[place].append((schema, state))
+    return by_key
 
 
 def runs_of(view: View, keys: Sequence[Key], runs: Sequence[Run]) -> Iterator[tuple[Run, Sequence[int]]]:

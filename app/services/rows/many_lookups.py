@@ -151,11 +151,11 @@ def rows_as_arrow(images: Images, request: KeysRequest) -> bytes:
 
 def _rows_of(view: View, images: Images, source: Source, keys: Sequence[Key], read: ReadBytes | None) -> KeyRows:
     tokens = tokens_of_keys(view.table.schema, keys)
-    found = []
+    of_runs = []
     for run, places in runs_of(view, keys, view.runs):
         rows = images.columns(view.table.id, run, np.unique(tokens[places]), read)
         if rows is not None:
-            found.append((run.schema_id, rows))
+            of_runs.append((run.schema_id, rows))
     staged: dict[int, Mapping[str, Any]] = {}
     for place, token in enumerate(tokens.tolist() if view.stages else ()):
         records = lifted(view, images.warehouse, keys[place]) if view.may_be_staged(token) else []
@@ -165,7 +165,7 @@ def _rows_of(view: View, images: Images, source: Source, keys: Sequence[Key], re
             if read is not None:  # nothing else counts them
                 read.add(weight([*state.values()]))
     of_keys = StagedRows.of(tokens[np.array([*staged], dtype=np.int64)], [*staged.values()])
-    return rows_of_keys(source, found, of_keys, keys, tokens)
+    return rows_of_keys(source, of_runs, of_keys, keys, tokens)
 
 
 def _of_both(plan: MergePlan, older: ImageAnswer, newer: ImageAnswer | None) -> ImageAnswer | None:
@@ -174,14 +174,14 @@ def _of_both(plan: MergePlan, older: ImageAnswer, newer: ImageAnswer | None) -> 
     return None if answers[0] is None or answers[1] is None else answer_of_both(plan, answers[0], answers[1])
 
 
-def rows_found(view: View, images: Images, keys: Sequence[Key]) -> list[bool]:
+def rows_exist(view: View, images: Images, keys: Sequence[Key]) -> list[bool]:
     """Of each key whether it has a row."""
 
     def is_live(state: Mapping[str, Any] | None) -> bool:
         return state is not None and view.plan.row.is_live(state)
 
-    found = _in_pieces(view, images, keys, joined_keys(key_texts(view.table.schema, keys)), is_live)
-    return [one if isinstance(one, bool) else isinstance(one, bytes) or one.body is not None for one in found]
+    answers = _in_pieces(view, images, keys, joined_keys(key_texts(view.table.schema, keys)), is_live)
+    return [one if isinstance(one, bool) else isinstance(one, bytes) or one.body is not None for one in answers]
 
 
 def _pieces(
@@ -195,11 +195,11 @@ def _pieces(
         piece = slice(place, place + count)
         try:
             # A single row is read at any size, as a lookup of it is.
-            found = read_all(keys[piece], texts[piece], ReadBytes() if count > 1 else None)
+            answers = read_all(keys[piece], texts[piece], ReadBytes() if count > 1 else None)
         except TooMuchAtOnce:
             count = max(1, count // 4)
             continue
-        yield from found
+        yield from answers
         place += count
 
 

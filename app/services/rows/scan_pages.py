@@ -199,8 +199,8 @@ def _staged(repository: Repository, table: Table, token: PageToken) -> tuple[Bat
         return ()
     if not token.staged <= token.last - token.first + 1 <= _MOST_BATCHES:
         raise _no_token(token.text)
-    found = repository.batches.page(table.id, after_number=token.first - 1, limit=token.last - token.first + 1)
-    kept = tuple(batch for batch in found if batch.state is not BatchState.DELETED)
+    listed = repository.batches.page(table.id, after_number=token.first - 1, limit=token.last - token.first + 1)
+    kept = tuple(batch for batch in listed if batch.state is not BatchState.DELETED)
     if len(kept) != token.staged:
         raise gone(token.snapshot_id)
     return kept
@@ -307,5 +307,5 @@ def count_rows(warehouse: Warehouse, scan: Scan, *, exact: bool, sample_rows: in
         return RowCount(sum(len(part) for _, part in parts(warehouse, scan)), True, view.snapshot_id)
     share = _TOKENS * sample_rows // stored
     sampled = replace(scan, tokens=TokenRange(LEAST_TOKEN, LEAST_TOKEN + share - 1))
-    found = sum(len(part) for _, part in parts(warehouse, sampled))
-    return RowCount(found * _TOKENS // share, False, view.snapshot_id)
+    counted = sum(len(part) for _, part in parts(warehouse, sampled))
+    return RowCount(counted * _TOKENS // share, False, view.snapshot_id)

@@ -68,10 +68,10 @@ class View:
         """The runs of each partition in the order in which they are asked for a key: that of ``deciding``, or oldest
         first.
         """
-        found: dict[str | None, list[Run]] = defaultdict(list)
+        groups: dict[str | None, list[Run]] = defaultdict(list)
         for run in self.runs if self.deciding is None else self.deciding:
-            found[run.partition].append(run)
-        return found
+            groups[run.partition].append(run)
+        return groups
 
     @cached_property
     def columns(self) -> Sequence[str]:
@@ -94,8 +94,8 @@ class View:
 
     def staged_records(self, warehouse: Warehouse, key: Key) -> Iterator[Record]:
         """Yield the key's staged records in arrival order, by the column names of the table."""
-        found = [*self._indexed(key), *self._in_files(warehouse, key)]
-        for schema, record in sorted(found, key=lambda one: one[1].arrival):
+        records = [*self._indexed(key), *self._in_files(warehouse, key)]
+        for schema, record in sorted(records, key=lambda one: one[1].arrival):
             yield renamed_record(record, schema, self.table.schema)
 
     def _indexed(self, key: Key) -> Iterator[tuple[TableSchema, Record]]:

@@ -62,18 +62,18 @@ def noted(database: CatalogDatabase, error: DamagedFile) -> bool:
     return needed
 
 
-def note(database: CatalogDatabase, found: Sequence[DamagedFile]) -> None:
+def note(database: CatalogDatabase, errors: Sequence[DamagedFile]) -> None:
     """Keep what was found, for ``list_damage``, and log it."""
-    for error in found:
+    for error in errors:
         logger.error("%s", error.message)
     with database.transaction(wakes=False) as repository:
-        repository.damage.note(found)
+        repository.damage.note(errors)
 
 
 def list_damage(repository: Repository, table: Table, request: PageRequest) -> Page[Damage]:
     """Return a page of what is known to be wrong with the table's files, by path."""
-    found = repository.damage.page(table.id, after=request.after, limit=request.and_one_more)
-    return page_of(found, request, lambda damage: damage.path)
+    damages = repository.damage.page(table.id, after=request.after, limit=request.and_one_more)
+    return page_of(damages, request, lambda damage: damage.path)
 
 
 def named_files(repository: Repository, table_id: str) -> list[NamedFile]:

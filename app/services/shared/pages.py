@@ -49,12 +49,12 @@ class Page(Generic[Item]):
     next_token: str | None
 
 
-def page_of(found: Sequence[Item], request: PageRequest, named: Callable[[Item], object]) -> Page[Item]:
-    """Return the page that ``request`` asks for; ``found`` begins with it and is longer where there are more items,
+def page_of(rows: Sequence[Item], request: PageRequest, named: Callable[[Item], object]) -> Page[Item]:
+    """Return the page that ``request`` asks for; ``rows`` begin with it and are longer where there are more items,
     each of which ``named`` names.
     """
-    items = found[: request.limit]
-    return Page(items, str(named(items[-1])) if len(found) > request.limit else None)
+    items = rows[: request.limit]
+    return Page(items, str(named(items[-1])) if len(rows) > request.limit else None)
 
 
 def fitting(sizes: Iterable[int], most: int = MOST_PAGE_BYTES) -> int:

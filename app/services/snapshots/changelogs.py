@@ -43,8 +43,8 @@ class Position:
     @classmethod
     def parse(cls, text: str) -> Position | None:
         """Return the position whose text it is; None if it is none."""
-        found = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,15})(?:\.([0-9]{1,9}))?", text)
-        return cls(int(found[1]), int(found[2]), int(found[3] or 0)) if found and int(found[1]) > 0 else None
+        match = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,15})(?:\.([0-9]{1,9}))?", text)
+        return cls(int(match[1]), int(match[2]), int(match[3] or 0)) if match and int(match[1]) > 0 else None
 
     def of(self, rewritten: int) -> Position:
         """Return the place in a snapshot that keys were taken out of so often: if it was counted before, its first
@@ -124,18 +124,18 @@ def read_page(
     final = kept[-1] if last is None and kept else last or 0
     if start is not None or last is not None:
         _check_kept(table, kept, [begin.snapshot, *([] if last is None else [last])])
-    found: list[Changes] = []
+    read: list[Changes] = []
     for changes in changes_from(database, warehouse, table, begin, final):
-        if one_schema and found and changes.rows and found[0].schema is not changes.schema:
-            return Page(table, found, final, changes.start)
-        part = changes.first(limit - sum(len(one.rows) for one in found))
-        found += [part] if part.rows else []
+        if one_schema and read and changes.rows and read[0].schema is not changes.schema:
+            return Page(table, read, final, changes.start)
+        part = changes.first(limit - sum(len(one.rows) for one in read))
+        read += [part] if part.rows else []
         rest = part.after(len(part.rows))
         if rest.snapshot > final:
             break
-        if sum(len(one.rows) for one in found) >= limit or sum(one.text_bytes for one in found) >= MOST_BYTES:
-            return Page(table, found, final, rest)
-    return Page(table, found, final, None)
+        if sum(len(one.rows) for one in read) >= limit or sum(one.text_bytes for one in read) >= MOST_BYTES:
+            return Page(table, read, final, rest)
+    return Page(table, read, final, None)
 
 
 @dataclass(frozen=True)
@@ -168,17 +168,17 @@ def read_newest(
     if until is not None:
         _check_kept(table, kept, [until])
     head = until or (kept[-1] if kept else None)
-    found: list[Changes] = []
+    read: list[Changes] = []
     for number in range(head or 0, max(kept.start - 1, (head or 0) - most_snapshots), -1):
-        room = limit - sum(len(one.rows) for one in found)
+        room = limit - sum(len(one.rows) for one in read)
         if room <= 0:
-            return Newest(table, found, head, None)
+            return Newest(table, read, head, None)
         try:
-            found.append(_first_of(changes_from(database, warehouse, table, Position(number), number), room))
+            read.append(_first_of(changes_from(database, warehouse, table, Position(number), number), room))
         except (Conflict, NotFound) as error:
-            return Newest(table, found, head, error.message)
+            return Newest(table, read, head, error.message)
     more = head is not None and head - most_snapshots >= kept.start
-    return Newest(table, found, head, None if more else "what came before has expired, or never was")
+    return Newest(table, read, head, None if more else "what came before has expired, or never was")
 
 
 def _first_of(changes: Iterator[Changes], most: int) -> Changes:

@@ -54,22 +54,22 @@ def current_snapshot(repository: Repository, table: Table) -> DescribedSnapshot:
 
 def list_snapshots(repository: Repository, table: Table, request: PageRequest) -> Page[DescribedSnapshot]:
     """Return a page of the table's snapshots, newest first. Raise ``Invalid``."""
-    found = repository.snapshots.page(table.id, after=request.after_number, limit=request.and_one_more)
-    page = page_of(found, request, lambda snapshot: snapshot.id)
+    listed = repository.snapshots.page(table.id, after=request.after_number, limit=request.and_one_more)
+    page = page_of(listed, request, lambda snapshot: snapshot.id)
     return Page(describe(repository, table, page.items), page.next_token)
 
 
-def describe(repository: Repository, table: Table, found: Sequence[Snapshot]) -> list[DescribedSnapshot]:
+def describe(repository: Repository, table: Table, listed: Sequence[Snapshot]) -> list[DescribedSnapshot]:
     """Return the snapshots with what is not in them."""
-    rows = repository.snapshots.rows_of(table.id, {snapshot.id - 1 for snapshot in found})
-    tags = repository.tags.on(table.id, {snapshot.id for snapshot in found})
+    rows = repository.snapshots.rows_of(table.id, {snapshot.id - 1 for snapshot in listed})
+    tags = repository.tags.on(table.id, {snapshot.id for snapshot in listed})
     return [
         DescribedSnapshot(
             snapshot,
             _added(snapshot, rows.get(snapshot.id - 1)),
             tuple(tag.name for tag in tags if tag.snapshot_id == snapshot.id),
         )
-        for snapshot in found
+        for snapshot in listed
     ]
 
 

@@ -100,5 +100,5 @@ def _retained(table: Table, text: str | None) -> tuple[timedelta | None, list[Vi
 
 def list_tags(repository: Repository, table: Table, request: PageRequest, prefix: str = "") -> Page[Tag]:
     """Return a page of the table's tags that begin with ``prefix``, in name order."""
-    found = repository.tags.page(table.id, after=request.after, limit=request.and_one_more, prefix=prefix)
-    return page_of(found, request, lambda tag: tag.name)
+    listed = repository.tags.page(table.id, after=request.after, limit=request.and_one_more, prefix=prefix)
+    return page_of(listed, request, lambda tag: tag.name)

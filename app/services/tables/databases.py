@@ -29,8 +29,10 @@ def list_databases(
     """Return a page of the names of the databases with a name LIKE ``pattern`` and ``among`` those names, in order.
     Raise ``Invalid`` for the pattern.
     """
-    found = repository.databases.names(after=request.after, limit=request.and_one_more, like=like(pattern), among=among)
-    return page_of(found, request, lambda name: name)
+    listed = repository.databases.names(
+        after=request.after, limit=request.and_one_more, like=like(pattern), among=among
+    )
+    return page_of(listed, request, lambda name: name)
 
 
 def create_database(

@@ -116,17 +116,17 @@ def _inside(value: object) -> Iterable[Any]:
 
 def _members(objects: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Return the values of each member that are not null. Raise ``Invalid`` for more members than a guess has."""
-    found: dict[str, list[Any]] = {}
+    columns: dict[str, list[Any]] = {}
     for one in objects:
         for name, value in one.items():
-            values = found.setdefault(name, [])
+            values = columns.setdefault(name, [])
             if value is not None:
                 values.append(value)
-        if len(found) > MOST_COLUMNS:
+        if len(columns) > MOST_COLUMNS:
             raise Invalid(
                 f"the records, or objects in them, have more than {MOST_COLUMNS} columns; paste narrower ones"
             )
-    return found
+    return columns
 
 
 def _column(name: str, values: Sequence[Any], records: int) -> GuessedColumn:
@@ -137,7 +137,7 @@ def type_of(values: Sequence[Any]) -> str:
     """Return the narrowest type that takes all of them; STRING where there is none, or nothing to go by."""
     if not values:
         return Kind.STRING
-    return next((found for guess in _GUESSES if (found := guess(values)) is not None), Kind.STRING)
+    return next((data_type for guess in _GUESSES if (data_type := guess(values)) is not None), Kind.STRING)
 
 
 def _boolean(values: Sequence[Any]) -> str | None:
@@ -159,8 +159,8 @@ def _number(values: Sequence[Any]) -> str | None:
 
 
 def _decimal(values: Sequence[Any]) -> str | None:
-    found = _matched(_NUMBER, values)
-    return None if found is None else f"DECIMAL(18, {max(len(one[1]) for one in found)})"
+    matches = _matched(_NUMBER, values)
+    return None if matches is None else f"DECIMAL(18, {max(len(one[1]) for one in matches)})"
 
 
 def _date(values: Sequence[Any]) -> str | None:
@@ -172,12 +172,12 @@ def _date(values: Sequence[Any]) -> str | None:
 
 
 def _timestamp(values: Sequence[Any]) -> str | None:
-    found = _matched(_INSTANT, values)
-    if found is None or not all(_reads(datetime.fromisoformat, one[0]) for one in found):
+    matches = _matched(_INSTANT, values)
+    if matches is None or not all(_reads(datetime.fromisoformat, one[0]) for one in matches):
         return None
-    digits = max(len(one[1] or "") for one in found)
+    digits = max(len(one[1] or "") for one in matches)
     precision = next(one for one in (3, 6, 9) if digits <= one)
-    zoned = {one[2] is not None for one in found}
+    zoned = {one[2] is not None for one in matches}
     if len(zoned) == 2:
         return None
     return f"TIMESTAMP({precision}) WITH LOCAL TIME ZONE" if True in zoned else f"TIMESTAMP({precision})"
@@ -203,9 +203,9 @@ _GUESSES: Final[tuple[Callable[[Sequence[Any]], str | None], ...]] = (
 
 
 def _matched(pattern: re.Pattern[str], values: Iterable[Any]) -> list[re.Match[str]] | None:
-    found = [pattern.fullmatch(one) if isinstance(one, str) else None for one in values]
-    matched = [one for one in found if one is not None]
-    return matched if len(matched) == len(found) else None
+    matches = [pattern.fullmatch(one) if isinstance(one, str) else None for one in values]
+    matched = [one for one in matches if one is not None]
+    return matched if len(matched) == len(matches) else None
 
 
 def _reads(read: Callable[[str], object], text: str) -> bool:

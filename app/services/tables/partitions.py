@@ -41,8 +41,8 @@ def list_partitions(
     """
     wanted = like(pattern)
     runs = _runs_of(repository.snapshots.current(table.id))
-    found = sorted(name for name in runs if name > (request.after or "") and is_like(_partition_name(name), wanted))
-    page = page_of(found, request, lambda name: name)
+    names = sorted(name for name in runs if name > (request.after or "") and is_like(_partition_name(name), wanted))
+    page = page_of(names, request, lambda name: name)
     return Page([_partition(name, runs[name]) for name in page.items], page.next_token)
 
 
@@ -53,11 +53,11 @@ def _partition_name(name: str) -> str:
 
 
 def _runs_of(snapshot: Snapshot | None) -> dict[str, list[Run]]:
-    found: dict[str, list[Run]] = {}
+    by_partition: dict[str, list[Run]] = {}
     for run in snapshot.runs if snapshot else ():
         if run.partition is not None:
-            found.setdefault(run.partition, []).append(run)
-    return found
+            by_partition.setdefault(run.partition, []).append(run)
+    return by_partition
 
 
 def _partition(name: str, runs: Sequence[Run]) -> Partition:
@@ -107,9 +107,9 @@ def _drop(
     """Commit the table without its ``unwanted`` partitions (by values and last change)."""
 
     def prepare(_: Repository, snapshot: Snapshot | None) -> Commit[list[str]] | None:
-        found = _runs_of(snapshot)
+        by_partition = _runs_of(snapshot)
         dropped = [
-            name for name, runs in found.items() if unwanted(json.loads(name), _partition(name, runs).changed_at)
+            name for name, runs in by_partition.items() if unwanted(json.loads(name), _partition(name, runs).changed_at)
         ]
         if snapshot is None or not dropped:
             return None

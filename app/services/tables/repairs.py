@@ -149,8 +149,8 @@ def _columns(text: str) -> list[str]:
 def _closing(text: str, place: int) -> int | None:
     """Return where the bracket closes that opens at ``place``."""
     depth = 0
-    for found in re.compile(r"'(?:[^']|'')*'|`[^`]*`|--[^\n]*|[()]").finditer(text, place):
-        depth += {"(": 1, ")": -1}.get(found[0], 0)
+    for lexeme in re.compile(r"'(?:[^']|'')*'|`[^`]*`|--[^\n]*|[()]").finditer(text, place):
+        depth += {"(": 1, ")": -1}.get(lexeme[0], 0)
         if depth == 0:
-            return found.start()
+            return lexeme.start()
     return None

@@ -65,10 +65,10 @@ def list_tables(
     ``table_type`` is Paimon's option ``type``; all of Keyfold's tables have the type ``table``. Raise ``NotFound`` for
     the database, ``Invalid`` for the pattern.
     """
-    found = repository.tables.names(
+    listed = repository.tables.names(
         database, after=request.after, limit=request.and_one_more, like=like(pattern), among=among
     )
-    return page_of(found if table_type in (None, "", "table") else [], request, lambda name: name)
+    return page_of(listed if table_type in (None, "", "table") else [], request, lambda name: name)
 
 
 def detailed(repository: Repository, database: str, page: Page[str]) -> Page[Table]:
@@ -77,8 +77,8 @@ def detailed(repository: Repository, database: str, page: Page[str]) -> Page[Tab
     """
     sizes = repository.tables.schema_sizes(database, page.items)
     names = page.items[: fitting(sizes)]
-    found = repository.tables.page(database, limit=len(names), among=names)
-    return Page(found, names[-1] if len(names) < len(sizes) else page.next_token)
+    listed = repository.tables.page(database, limit=len(names), among=names)
+    return Page(listed, names[-1] if len(names) < len(sizes) else page.next_token)
 
 
 def create_table(

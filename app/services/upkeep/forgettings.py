@@ -63,8 +63,8 @@ def ask_to_forget(
 
 def list_forgettings(repository: Repository, table: Table, request: PageRequest) -> Page[Forgetting]:
     """Return a page of the table's, newest first. Raise ``Invalid``."""
-    found = repository.forgettings.page(table.id, after=request.after, limit=request.and_one_more)
-    return page_of(found, request, lambda one: one.id)
+    listed = repository.forgettings.page(table.id, after=request.after, limit=request.and_one_more)
+    return page_of(listed, request, lambda one: one.id)
 
 
 logger = logging.getLogger(__name__)
@@ -143,11 +143,11 @@ def _files(
 ) -> Iterator[Remnant]:
     """Yield the files from before that nothing names any more: whether they have the keys does not matter."""
     root = warehouse.path(*table_folder(forgetting.table_id))
-    found = [one for one in entries(warehouse, root, recursive=True) if not one.is_folder]
+    files = [one for one in entries(warehouse, root, recursive=True) if not one.is_folder]
     # What is named is read after the listing: what is named by then and was not listed is new.
     named = named_of_table(database, forgetting.table_id)
     before = (forgetting.forgotten_at or forgetting.requested_at) + CLOCK_SKEW
-    left = [one for one in found if _is_left(one.path[len(root) + 1 :].split("/"), named) and _is_from(one, before)]
+    left = [one for one in files if _is_left(one.path[len(root) + 1 :].split("/"), named) and _is_from(one, before)]
     if left:
         newest = max(one.changed_at for one in left if one.changed_at is not None)
         yield Remnant(RemnantKind.FILE, len(left), left[0].path[len(root) - len(forgetting.table_id) :], newest + grace)

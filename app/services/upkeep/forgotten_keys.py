@@ -133,8 +133,8 @@ def _named(repository: Repository, table_id: str) -> _Named:
 
 
 @dataclass
-class _Found:
-    """What was found of what the catalog names, by name: what takes its place, None where it holds no key."""
+class _Rewrites:
+    """What takes the place of the files that the catalog names, by name; None where a file holds no key."""
 
     runs: dict[str, Rewritten | None] = field(default_factory=dict)
     batches: dict[str, Batch | None] = field(default_factory=dict)
@@ -158,7 +158,7 @@ class _Pass:
         self, database: CatalogDatabase, warehouse: Warehouse, table_id: str, mark: Callable[[str, str], None]
     ) -> None:
         self.database, self.warehouse, self.table_id, self.mark = database, warehouse, table_id, mark
-        self.found = _Found()
+        self.rewrites = _Rewrites()
         self.ids: tuple[str, ...] = ()
 
     def run(self) -> bool:
@@ -174,9 +174,9 @@ class _Pass:
                 return False
             ids = tuple(one.id for one in named.pending)
             if ids != self.ids:
-                self.ids, self.found = ids, _Found()  # more keys are looked for
+                self.ids, self.rewrites = ids, _Rewrites()  # more keys are looked for
             self._look(named)
-            for run_id in self.found.rewritten:
+            for run_id in self.rewrites.rewritten:
                 self.mark(self.table_id, run_id)
             with self.database.transaction() as repository:
                 if self._commit(repository):
@@ -184,43 +184,45 @@ class _Pass:
 
     def _look(self, named: _Named) -> None:
         """Look into what was not looked into before."""
-        every, found = Sought(named.pending), self.found
+        every, rewrites = Sought(named.pending), self.rewrites
         for run in named.runs:
-            if run.id not in found.runs:
+            if run.id not in rewrites.runs:
                 schema = named.schemas[run.schema_id]
-                found.runs[run.id] = run_without(self.warehouse, self.table_id, run, schema, every)
+                rewrites.runs[run.id] = run_without(self.warehouse, self.table_id, run, schema, every)
         for file in named.history:
-            if file.name not in found.history:
+            if file.name not in rewrites.history:
                 schema = named.schemas[file.schema_id]
-                found.history[file.name] = history_without(self.warehouse, self.table_id, file, schema, every)
+                rewrites.history[file.name] = history_without(self.warehouse, self.table_id, file, schema, every)
         for number, files in named.changelogs.items():
             place = _place_of(number, files)
-            if place not in found.changelogs:
+            if place not in rewrites.changelogs:
                 schema = named.schemas[named.changed_under[number]]
-                found.changelogs[place] = changes_without(self.warehouse, self.table_id, number, files, schema, every)
+                rewrites.changelogs[place] = changes_without(
+                    self.warehouse, self.table_id, number, files, schema, every
+                )
         for batch in named.batches:
-            if batch.file not in found.batches:
+            if batch.file not in rewrites.batches:
                 sought = Sought([one for one in named.pending if batch.number <= one.until_batch])
                 schema = named.schemas[batch.schema_id]
-                found.batches[batch.file] = batch_without(self.warehouse, batch, schema, sought)
+                rewrites.batches[batch.file] = batch_without(self.warehouse, batch, schema, sought)
 
     def _commit(self, repository: Repository) -> bool:
         """Return whether all that the catalog names was looked into; then what was found takes its place."""
         repository.tables.lock(self.table_id)
-        named, found = _named(repository, self.table_id), self.found
+        named, rewrites = _named(repository, self.table_id), self.rewrites
         if tuple(one.id for one in named.pending) != self.ids or repository.tasks.running(self.table_id):
             return False
         places = {number: _place_of(number, files) for number, files in named.changelogs.items()}
-        known = all(run.id in found.runs for run in named.runs)
-        known = known and all(batch.file in found.batches for batch in named.batches)
-        known = known and all(file.name in found.history for file in named.history)
-        if not known or not all(place in found.changelogs for place in places.values()):
+        known = all(run.id in rewrites.runs for run in named.runs)
+        known = known and all(batch.file in rewrites.batches for batch in named.batches)
+        known = known and all(file.name in rewrites.history for file in named.history)
+        if not known or not all(place in rewrites.changelogs for place in places.values()):
             return False
         by = Replacements(
-            {run.id: found.rewritten[run.id] for run in named.runs if run.id in found.rewritten},
-            {number: files for number, place in places.items() if (files := found.changelogs[place]) is not None},
-            {name: new for file in named.history if (new := found.history[name := file.name]) is not None},
-            [one for batch in named.batches if (one := found.batches[batch.file]) is not None],
+            {run.id: rewrites.rewritten[run.id] for run in named.runs if run.id in rewrites.rewritten},
+            {number: files for number, place in places.items() if (files := rewrites.changelogs[place]) is not None},
+            {name: new for file in named.history if (new := rewrites.history[name := file.name]) is not None},
+            [one for batch in named.batches if (one := rewrites.batches[batch.file]) is not None],
         )
         self._replace(repository, named, by)
         return True
@@ -241,7 +243,7 @@ class _Pass:
             forgettings.replace_runs(self.table_id, by.runs, older - held)
             forgettings.replace_files(self.table_id, by)
         forgettings.blank_texts(self.table_id)
-        rows = sum(one.removed for one in self.found.runs.values() if one is not None)
+        rows = sum(one.removed for one in self.rewrites.runs.values() if one is not None)
         before = {batch.id: batch.records for batch in named.batches}
         records = sum(before[batch.id] - batch.records for batch in by.batches)
         for one in named.pending:
@@ -280,7 +282,7 @@ def release(
         written = {run.schema_id for run in runs.values()} | {held_commits[one.id].schema_id for one in free}
         schemas = {number: repository.tables.schema_at(table_id, number) for number in written}
         changelogs = {one.id: repository.changelogs.of(table_id, one.id) for one in free}
-    found = {
+    rewritten = {
         run.id: new.run
         for run in runs.values()
         if (new := run_without(warehouse, table_id, run, schemas[run.schema_id], sought)) is not None
@@ -293,7 +295,7 @@ def release(
         )
         is not None
     }
-    for run_id in found:
+    for run_id in rewritten:
         mark(table_id, run_id)
     held = sorted(held_commits.keys() & published)
     if held == list(forgetting.held) and not free:
@@ -301,8 +303,8 @@ def release(
     with database.transaction() as repository:
         repository.tables.lock(table_id)
         let_go = {one.id for one in free} - repository.published.keeps(table_id)
-        if found:
-            repository.forgettings.replace_runs(table_id, found, let_go)
+        if rewritten:
+            repository.forgettings.replace_runs(table_id, rewritten, let_go)
         by_number = {number: files for number, files in changes.items() if number in let_go}
         repository.forgettings.replace_files(table_id, Replacements({}, by_number, {}, []))
         repository.forgettings.note_held(forgetting, held)

@@ -49,10 +49,10 @@ def verify(database: CatalogDatabase, warehouse: Warehouse, read: Read | None = 
     partly = set()
     for table_id, name in tables:
         with faults_kept(database.metrics, Upkeep.SCRUB, name):
-            found = _check_rows(database, table_id, name)
-            if found:
+            errors = _check_rows(database, table_id, name)
+            if errors:
                 partly.add(table_id)
-            yield from found
+            yield from errors
     for table_id, name in tables:
         if table_id not in partly:
             with faults_kept(database.metrics, Upkeep.SCRUB, name):
@@ -103,7 +103,7 @@ def _read(
     random.shuffle(files)
     for file in files:
         try:
-            found = check_file(warehouse, file, read)
+            sums = check_file(warehouse, file, read)
             if file.path in said:
                 check_footer(warehouse, file, said[file.path])
         except DamagedFile as damage:
@@ -114,16 +114,16 @@ def _read(
             yield Finding(file, damage)
             continue
         if file.path in known or file.digest is None:
-            _keep(database, file, found)
+            _keep(database, file, sums)
         yield Finding(file, None)
 
 
-def _keep(database: CatalogDatabase, file: NamedFile, found: Checksums) -> None:
+def _keep(database: CatalogDatabase, file: NamedFile, sums: Checksums) -> None:
     """Forget that a file was damaged, and keep what its bytes come to if it was never computed before."""
     with database.transaction(wakes=False) as repository:
         repository.damage.clear(file.table_id, [file.path])
         if file.digest is None:
-            repository.damage.sum_up(file, found.digest, found.block_digests)
+            repository.damage.sum_up(file, sums.digest, sums.block_digests)
 
 
 def scrub(

@@ -107,8 +107,8 @@ def forget_history(database: CatalogDatabase, keys_known: timedelta, now: dateti
         with faults_kept(database.metrics, Upkeep.HISTORY, table.full_name):
             before = earlier(moment, table.schema.parsed["catalog.history-retained"])
             keyed_before = min(before, moment - keys_known)
-            while found := _forget_some(database, table.id, before, keyed_before):
-                forgotten += found
+            while count := _forget_some(database, table.id, before, keyed_before):
+                forgotten += count
     return forgotten
 
 
