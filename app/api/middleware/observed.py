@@ -104,5 +104,5 @@ def operation_of(scope: Scope) -> str:
 
 def operations_of(app: FastAPI) -> list[str]:
     """Return the operation ids of all routes."""
-    found = (getattr(route, "operation_id", None) for route in app.routes)
-    return [one for one in found if one is not None]
+    ids = (getattr(route, "operation_id", None) for route in app.routes)
+    return [one for one in ids if one is not None]

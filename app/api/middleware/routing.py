@@ -40,13 +40,13 @@ def find_routes_by_path(app: FastAPI, routers: Iterable[APIRouter]) -> None:
     alone = [(_paths_of(routes), _alone(app, routes)) for routes in (*grouped, *others)]
 
     async def by_path(scope: Scope, receive: Receive, send: Send) -> None:
-        found = []
+        matching = []
         if scope["type"] == "http":
             path = get_route_path(scope)
-            found = [router for paths, router in alone if paths.match(path)]
-        if len(found) == 1:
+            matching = [router for paths, router in alone if paths.match(path)]
+        if len(matching) == 1:
             scope["router"] = app.router
-            await found[0].app(scope, receive, send)
+            await matching[0].app(scope, receive, send)
         else:
             await every(scope, receive, send)
 

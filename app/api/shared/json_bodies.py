@@ -20,13 +20,13 @@ class _JsonRequest(Request):
 
 def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the object. Raise ``Invalid`` where a name comes twice: RFC 8259 leaves open which one counts."""
-    found = dict(members)
-    if len(found) != len(members):
+    by_name = dict(members)
+    if len(by_name) != len(members):
         names = [name for name, _ in members]
         twice = next(name for name in names if names.count(name) > 1)
         message = f"the body names the member {cut(twice)!r} twice in one object"
         raise Invalid(message, violations=[Violation("", FaultCode.DUPLICATE_KEY, message, "send each member once")])
-    return found
+    return by_name
 
 
 class JsonRoute(TransactionRoute):

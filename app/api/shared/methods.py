@@ -10,8 +10,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 def allowed_methods(request: Request) -> list[str]:
     """Return every method that some route has for the request's path, in alphabetical order."""
     routes = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
-    found = {method for route in routes for method in route.methods or ()}
-    return sorted(found | {"HEAD"} if "GET" in found else found)
+    methods = {method for route in routes for method in route.methods or ()}
+    return sorted(methods | {"HEAD"} if "GET" in methods else methods)
 
 
 class HeadAsGet:

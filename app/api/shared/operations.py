@@ -56,12 +56,12 @@ class Operations:
         """Return the operation of the request; None where no route takes it."""
         operations = self._of.get("GET" if scope["method"] == "HEAD" else scope["method"], [])
         path: str = scope["path"]
-        found = _first(operations, path)
-        if found is None and (shorter := without_last_slash(scope)) is not None:
-            found = _first(operations, shorter[0])
-        if found is None:
+        matched = _first(operations, path)
+        if matched is None and (shorter := without_last_slash(scope)) is not None:
+            matched = _first(operations, shorter[0])
+        if matched is None:
             return None
-        operation, match = found
+        operation, match = matched
         names = match.groupdict()
         return Routed(operation, {noun: sent_name(scope, noun, names[noun]) for noun in _NOUNS if noun in names})
 

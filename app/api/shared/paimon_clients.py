@@ -141,8 +141,8 @@ _ROUTES: Final = [(_pattern(route), entry) for entry in NOT_DONE for route in en
 def not_done(request: Request) -> Unsupported | None:
     """Return why no route takes ``request``, where it is one of Paimon's protocol; None for any other."""
     line = f"{request.method} {sent_path(request).removesuffix('/')}"
-    found = next((entry for pattern, entry in _ROUTES if pattern.fullmatch(line)), None)
-    return None if found is None else refusal_of(found, request)
+    route = next((entry for pattern, entry in _ROUTES if pattern.fullmatch(line)), None)
+    return None if route is None else refusal_of(route, request)
 
 
 def refusal_of(entry: NotDone, request: Request) -> Unsupported:

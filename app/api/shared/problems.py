@@ -225,10 +225,10 @@ def _validation_error(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, RequestValidationError)
     if isinstance(error.body, bytes):  # FastAPI leaves the body unread only for its media type
         return _not_json(request)
-    found = error.errors()
-    faults = [_read_fault(fault) for fault in found[:MOST_FAULTS]]
-    message = faults[0].message if len(found) == 1 else f"the request has {len(found)} faults"
-    refused = Invalid(message, violations=faults, total_violations=len(found))
+    reasons = error.errors()
+    faults = [_read_fault(fault) for fault in reasons[:MOST_FAULTS]]
+    message = faults[0].message if len(reasons) == 1 else f"the request has {len(reasons)} faults"
+    refused = Invalid(message, violations=faults, total_violations=len(reasons))
     return problem(request, refused, HTTPStatus.BAD_REQUEST)
 
 

@@ -100,10 +100,10 @@ def source_table(address: str, name: str) -> SourceTable:
 
     try:
         with psycopg.connect(address, connect_timeout=_CONNECT_SECONDS) as connection:
-            found = connection.execute(_TABLE, [name]).fetchone()
-            if found is None:
+            described = connection.execute(_TABLE, [name]).fetchone()
+            if described is None:
                 raise usage(f"there is no table {name!r} in the database; name it as SCHEMA.TABLE")
-            oid, schema, table, whole = found
+            oid, schema, table, whole = described
             columns = {row[0]: column_type(row[3], is_enum=row[2]) for row in connection.execute(_COLUMNS, [oid])}
             key = [row[0] for row in connection.execute(_KEY, [oid])]
     except psycopg.Error as error:
@@ -120,8 +120,8 @@ def column_type(of: str, *, is_enum: bool = False) -> str:
         return Kind.STRING
     name = f"{match['name'].strip()}{match['zone'] or ''}"
     sizes = [int(size) for size in (match["sizes"] or "").split(",") if size]
-    found = Kind.STRING if is_enum else _TYPES.get(name, _always(Kind.STRING))(sizes)
-    return f"ARRAY<{found}>" if match["array"] else found
+    element = Kind.STRING if is_enum else _TYPES.get(name, _always(Kind.STRING))(sizes)
+    return f"ARRAY<{element}>" if match["array"] else element
 
 
 def _always(kind: str) -> Callable[[Sequence[int]], str]:

@@ -43,7 +43,7 @@ def _context(visit: Visit) -> dict[str, Any]:
     only = visit.param("database")
     database, _, table = after.partition("/")
     with visit.parts.database.reading() as repository:
-        found = overview(
+        shown = overview(
             repository,
             visit.grant.scope.within(only) if only else visit.grant.scope,
             after=(database, table) if after else None,
@@ -51,11 +51,11 @@ def _context(visit: Visit) -> dict[str, Any]:
             part=part,
             spark_answers=visit.parts.spark_ready(),
         )
-    near = nearest_database_step(visit, only) if only and not found.count else None
-    context = {"overview": found, "q": part, "only": only, "near": near, "after": after, "parts": service_parts(visit)}
+    near = nearest_database_step(visit, only) if only and not shown.count else None
+    context = {"overview": shown, "q": part, "only": only, "near": near, "after": after, "parts": service_parts(visit)}
     return {
         **context,
-        "greets": not found.count and not part and not only and visit.may(Role.READ, DATABASE),
+        "greets": not shown.count and not part and not only and visit.may(Role.READ, DATABASE),
         "examples": [*EXAMPLES.values()],
     }
 

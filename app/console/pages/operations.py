@@ -81,16 +81,16 @@ def _answered(*statuses: str) -> Measure:
     """Requests of the API a second that were answered with a status of one of these classes."""
 
     def measure(step: Step) -> float | None:
-        found = [step.a_second(Counted.REQUESTS, status) for status in statuses]
-        return None if None in found else sum(one for one in found if one is not None)
+        rates = [step.a_second(Counted.REQUESTS, status) for status in statuses]
+        return None if None in rates else sum(one for one in rates if one is not None)
 
     return measure
 
 
 def _beside(step: Step) -> float | None:
     """Requests a second that no operation of the API took: pages of the console, and what its gate refused."""
-    found = [step.a_second(Counted.REQUESTS, NO_OPERATION, status) for status in ("1xx", "2xx", "3xx", "4xx", "5xx")]
-    return None if None in found else sum(one for one in found if one is not None)
+    rates = [step.a_second(Counted.REQUESTS, NO_OPERATION, status) for status in ("1xx", "2xx", "3xx", "4xx", "5xx")]
+    return None if None in rates else sum(one for one in rates if one is not None)
 
 
 def _answer_time(share: float) -> Measure:
@@ -119,8 +119,8 @@ def _lookups(images: str) -> Measure:
     """Keys a second that were answered by images alone, or not."""
 
     def measure(step: Step) -> float | None:
-        found = [step.a_second(Counted.LOOKED_UP, kind, images) for kind in ("one", "many")]
-        return None if None in found else sum(one for one in found if one is not None)
+        rates = [step.a_second(Counted.LOOKED_UP, kind, images) for kind in ("one", "many")]
+        return None if None in rates else sum(one for one in rates if one is not None)
 
     return measure
 
@@ -223,14 +223,14 @@ class _Process:
 def _processes(hour: Hour, steps: Sequence[Step]) -> list[_Process]:
     lives = hour.metrics.lives()
     numbers = {(one.metric, one.values): one.number for one in process_readings(lives)}
-    found = []
+    processes = []
     for life in lives:
         of = {metric: numbers.get((metric, (life.name,))) for metric in Measured}
         began = of[Measured.PROCESS_BEGAN]
         at = None if began is None else datetime.fromtimestamp(began, UTC)
         measured = (of[Measured.PROCESS_CPU], of[Measured.PROCESS_MEMORY], of[Measured.PROCESS_FILES])
-        found.append(_Process(life.name, life.pid, life.starts, _restarts(life.name, steps), *measured, at))
-    return found
+        processes.append(_Process(life.name, life.pid, life.starts, _restarts(life.name, steps), *measured, at))
+    return processes
 
 
 def _restarts(name: str, steps: Sequence[Step]) -> int:

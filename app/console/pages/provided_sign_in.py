@@ -84,10 +84,10 @@ def _not_begun(message: str) -> Unauthorized:
 
 def _identities(visit: Visit) -> Identities:
     """Raise ``NotFound`` where there is no provider."""
-    found = visit.parts.gate.identities
-    if found is None:
+    provider = visit.parts.gate.identities
+    if provider is None:
         raise NotFound("this service has no identity provider (KEYFOLD_OIDC_ISSUER)")
-    return found
+    return provider
 
 
 def _back(visit: Visit) -> str:

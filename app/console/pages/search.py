@@ -15,11 +15,11 @@ SEARCH_PATH: Final = "/console/search"
 def show_search(visit: Visit) -> Response:
     """What the visitor's token may see, and has the text in its name."""
     part = visit.param("q").strip()[:255]
-    found = None
+    results = None
     if part:
         with visit.parts.database.reading() as repository:
-            found = search_catalog(repository, visit.grant.scope, part)
-    return visit.page("pages/search.html", q=part, found=found)
+            results = search_catalog(repository, visit.grant.scope, part)
+    return visit.page("pages/search.html", q=part, found=results)
 
 
 PAGES: Final = (Page("GET", SEARCH_PATH, show_search),)

@@ -62,7 +62,7 @@ def _wish(form: dict[str, str]) -> Wish:
 
 def _page(visit: Visit, form: dict[str, Any], error: Invalid | AlreadyExists | None) -> Response:
     with visit.parts.database.reading() as repository:
-        found = list_tokens(repository, PageRequest(PAGE_TOKENS, visit.param("after") or None))
+        listed = list_tokens(repository, PageRequest(PAGE_TOKENS, visit.param("after") or None))
         required, now = repository.tokens.required(), repository.now()
     if error is None and not required:  # another role would leave no one to make the second one here
         form = {**form, "role": Role.ADMIN.value}
@@ -70,7 +70,7 @@ def _page(visit: Visit, form: dict[str, Any], error: Invalid | AlreadyExists | N
     return visit.page(
         "operations/tokens.html",
         200 if error is None else status_of(error),
-        found=found,
+        found=listed,
         required=required,
         now=now,
         form=form,

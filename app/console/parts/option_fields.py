@@ -133,7 +133,7 @@ def grouped(fields: Sequence[OptionField]) -> list[OptionGroup]:
     for one in fields:
         if one.fixed is None:
             groups[group_of(one.option, of_column=_is_of_column(one.key))].append(one)
-    return [OptionGroup(title, sorted(found, key=_unset)) for title, found in groups.items() if found]
+    return [OptionGroup(title, sorted(members, key=_unset)) for title, members in groups.items() if members]
 
 
 def group_of(option: Option, *, of_column: bool) -> str:

@@ -38,11 +38,11 @@ class Asset:
 @cache
 def assets() -> Mapping[str, Asset]:
     """Return every asset by its name. They are a few files, and are read once."""
-    found = {}
+    by_name = {}
     for name, (package, path) in _FILES.items():
         content = files(package).joinpath(path).read_bytes()
-        found[name] = Asset(content, _TYPES[name.rsplit(".", 1)[1]], xxh3_64_hexdigest(content))
-    return found
+        by_name[name] = Asset(content, _TYPES[name.rsplit(".", 1)[1]], xxh3_64_hexdigest(content))
+    return by_name
 
 
 def asset_url(name: str) -> str:

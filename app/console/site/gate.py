@@ -78,11 +78,11 @@ class ConsoleGate:
         visit = Visit(request, SIGNED_OUT, cookie or new_visitor())
         try:
             _check_sender(request)
-            found = self._find(request)
-            if found is None:
+            match = self._find(request)
+            if match is None:
                 near = nearest_page_step(request.scope["path"], (page for _, page in self.pages))
                 return failure_page(visit, NotFound("there is no such page here"), near)
-            page, names = found
+            page, names = match
             _check_length(request, self.most_bytes)
             grant = await self._grant(request, page, session_of(cookie))
         except Unauthorized:

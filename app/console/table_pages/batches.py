@@ -108,14 +108,14 @@ def _context(visit: Visit) -> dict[str, Any]:
     state = BatchState(wanted["state"]) if wanted["state"] else None
     with visit.parts.database.reading() as repository:
         table = repository.tables.get(*table_name(visit))
-        found = list_batches(repository, table, PageRequest(PAGE_ITEMS, wanted["after"] or None), state)
+        page = list_batches(repository, table, PageRequest(PAGE_ITEMS, wanted["after"] or None), state)
     path = address_of_table(visit, "/batches")
     return {
         "base": address_of_table(visit),
         "path": path,
         "wanted": wanted,
-        "items": [(batch, *STATES[batch.state]) for batch in found.items],
-        "older": _query({**wanted, "after": found.next_token}) if found.next_token else None,
+        "items": [(batch, *STATES[batch.state]) for batch in page.items],
+        "older": _query({**wanted, "after": page.next_token}) if page.next_token else None,
         "newest": _query({"state": wanted["state"]}),
         "set_aside": SET_ASIDE,
         "may_change": visit.may(Role.WRITE, *table_name(visit)),

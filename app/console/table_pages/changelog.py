@@ -76,12 +76,12 @@ def show_changelog(visit: Visit) -> Response:
     """The whole page; with ``until`` it stands still there."""
     until = _until(visit)
     try:
-        found = _read(visit, until)
+        newest = _read(visit, until)
     except Conflict as error:
         if error.code is not ErrorCode.CHANGELOG_NOT_KEPT:
             raise
         return table_page(visit, "changelog", snapshots=None, error=error, producers=[*ChangelogProducer], until=until)
-    return table_page(visit, "changelog", **_context(found), error=None, producers=[], until=until)
+    return table_page(visit, "changelog", **_context(newest), error=None, producers=[], until=until)
 
 
 def show_live(visit: Visit) -> Response:
@@ -91,12 +91,12 @@ def show_live(visit: Visit) -> Response:
     if visit.param(SEEN) == _state(table, table.snapshot_id):
         return visit.nothing_new()
     try:
-        found = _read(visit, None)
+        newest = _read(visit, None)
     except Conflict:  # an ALTER ended it: the whole page says so
         response = visit.nothing_new()
         response.headers["HX-Refresh"] = "true"
         return response
-    return visit.page(_FRAGMENT, **of_table(visit), **_context(found), until=None)
+    return visit.page(_FRAGMENT, **of_table(visit), **_context(newest), until=None)
 
 
 def _until(visit: Visit) -> int | None:
@@ -113,15 +113,15 @@ def _read(visit: Visit, until: int | None) -> Newest:
     return read_newest(parts.database, parts.warehouse, table_name(visit), until, MOST_CHANGES, MOST_SNAPSHOTS)
 
 
-def _context(found: Newest) -> dict[str, Any]:
-    snapshots = [_shown(changes) for changes in found.changes]
-    digest = _state(found.table, found.head)
-    producer = found.table.schema.parsed["changelog-producer"]
+def _context(newest: Newest) -> dict[str, Any]:
+    snapshots = [_shown(changes) for changes in newest.changes]
+    digest = _state(newest.table, newest.head)
+    producer = newest.table.schema.parsed["changelog-producer"]
     return {
         "snapshots": snapshots,
         "producer": producer,
-        "head": found.head,
-        "older": found.older,
+        "head": newest.head,
+        "older": newest.older,
         "digest": digest,
         "most": MOST_COLUMNS,
     }

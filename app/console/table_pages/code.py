@@ -59,9 +59,9 @@ def _statements(table: Table) -> list[tuple[Dialect, str, Invalid | None]]:
 def _key(visit: Visit, table: Table) -> list[str]:
     """A key that there is, so that what is pasted finds something; an example of one in a table without rows."""
     with suppress(KeyfoldError):  # the page is the same without it
-        found = rows_of(visit, WantedRows(), None, most=1)
-        for row in found.rows:
-            return key_texts(row[name] for name in found.keys)
+        page = rows_of(visit, WantedRows(), None, most=1)
+        for row in page.rows:
+            return key_texts(row[name] for name in page.keys)
     return key_texts(example_of(column.type, Integers.NUMBER) for column in table.schema.key_columns)
 
 

@@ -112,8 +112,8 @@ def _bars(stats: TableStats) -> list[Bar]:
     return sorted(bars, key=lambda bar: (-bar.size_bytes, bar.partition or ""))
 
 
-def _courses(found: Sequence[Amplified]) -> list[Course]:
-    numbers = [one.snapshot_id for one in found]
+def _courses(steps: Sequence[Amplified]) -> list[Course]:
+    numbers = [one.snapshot_id for one in steps]
     return [
         course(
             "Write amplification",
@@ -121,10 +121,10 @@ def _courses(found: Sequence[Amplified]) -> list[Course]:
             _times,
             "orange",
             numbers,
-            [one.write for one in found],
+            [one.write for one in steps],
         ),
         course(
-            "Read amplification", "runs that a lookup may read", _runs, "blue", numbers, [one.read for one in found]
+            "Read amplification", "runs that a lookup may read", _runs, "blue", numbers, [one.read for one in steps]
         ),
         course(
             "Space amplification",
@@ -132,7 +132,7 @@ def _courses(found: Sequence[Amplified]) -> list[Course]:
             _times,
             "green",
             numbers,
-            [one.space for one in found],
+            [one.space for one in steps],
         ),
     ]
 

@@ -70,7 +70,7 @@ def _context(visit: Visit) -> dict[str, Any]:
     after = visit.param("after")
     with visit.parts.database.reading() as repository:
         table = repository.tables.get(*table_name(visit))
-        found = list_merges(repository, table, PageRequest(PAGE_ITEMS, after or None))
+        page = list_merges(repository, table, PageRequest(PAGE_ITEMS, after or None))
         stats = table_stats(repository, table, spark_answers=visit.parts.spark_ready())
         failure = repository.overview.merge_failures([table.id]).get(table.id)
     return {
@@ -78,8 +78,8 @@ def _context(visit: Visit) -> dict[str, Any]:
         "path": address_of_table(visit, "/merges"),
         "changes": address_of_table(visit, "/snapshots/changes"),
         "after": after,
-        "items": [(merge, TONES[merge.state]) for merge in found.items],
-        "older": urlencode({"after": found.next_token}) if found.next_token else None,
+        "items": [(merge, TONES[merge.state]) for merge in page.items],
+        "older": urlencode({"after": page.next_token}) if page.next_token else None,
         "staged": stats.staged,
         "runs": len(stats.snapshot.runs) if stats.snapshot else 0,
         "failure": failure,

@@ -127,8 +127,8 @@ class _Form:
 
     def touched(self) -> dict[str, Any]:
         """What the form says of the columns that somebody wrote into."""
-        found = {column.name: _written(column, self.sent or {}) for column in self.columns}
-        return {name: value for name, value in found.items() if value is not _UNTOUCHED}
+        written = {column.name: _written(column, self.sent or {}) for column in self.columns}
+        return {name: value for name, value in written.items() if value is not _UNTOUCHED}
 
     def record(self) -> dict[str, Any]:
         """The record that it comes to."""

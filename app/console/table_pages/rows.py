@@ -129,15 +129,15 @@ def wanted_rows(visit: Visit) -> WantedRows:
 
 def show_rows(visit: Visit) -> Response:
     """Its rows, staged records included, a page at a time."""
-    wanted, error, found = wanted_rows(visit), None, None
+    wanted, error, shown = wanted_rows(visit), None, None
     try:
-        found = rows_of(visit, wanted, visit.param("after") or None)
+        shown = rows_of(visit, wanted, visit.param("after") or None)
     except Invalid as invalid:
         error = invalid
     status = HTTPStatus.OK if error is None else HTTPStatus.BAD_REQUEST
     schema = visit.parts.views.current(table_name(visit), Consistency.LATEST).table.schema
     mended = None if error is None else wanted.mended(schema)
-    values = {"found": found, "wanted": wanted, "error": error, "schema": schema, "operators": OPERATORS}
+    values = {"found": shown, "wanted": wanted, "error": error, "schema": schema, "operators": OPERATORS}
     return table_page(visit, "rows", status=status, files=tuple(_FILES), mended=mended, **values)
 
 

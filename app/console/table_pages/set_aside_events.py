@@ -59,7 +59,7 @@ def _page(visit: Visit, error: KeyfoldError | None) -> Response:
     after = visit.param("after") or None
     with visit.parts.database.reading() as repository:
         table = repository.tables.get(*table_name(visit))
-        found = list_events(repository, table, PageRequest(PAGE_ITEMS, after))
+        page = list_events(repository, table, PageRequest(PAGE_ITEMS, after))
         count = repository.set_aside_events.count(table.id)
     return table_page(
         visit,
@@ -67,10 +67,10 @@ def _page(visit: Visit, error: KeyfoldError | None) -> Response:
         status=HTTPStatus.OK if error is None else status_of(error),
         error=error,
         path=address_of_table(visit, "/set-aside-events"),
-        items=found.items,
+        items=page.items,
         count=count,
         after=after,
-        later=f"?{urlencode({'after': found.next_token})}" if found.next_token else None,
+        later=f"?{urlencode({'after': page.next_token})}" if page.next_token else None,
         sent=sent_batch(visit, table.id, visit.param("sent")),
         may_change=visit.may(Role.WRITE, *table_name(visit)),
     )

@@ -39,12 +39,12 @@ class Compared:
 
     since: str
     version: str
-    found: Comparison
+    comparison: Comparison
 
     @property
     def most(self) -> int:
         """In how many rows the column changed that changed most; 1 at least, to divide by."""
-        return max([1, *(column.changed for column in self.found.columns)])
+        return max([1, *(column.changed for column in self.comparison.columns)])
 
     def address(self, row: RowChange) -> str:
         """What asks for the page of one of the rows."""
@@ -122,12 +122,12 @@ def delete_tag(visit: Visit) -> Response:
 def show_changes(visit: Visit) -> Response:
     """What differs between two snapshots, whichever of them is the older one."""
     since, version = visit.param("since"), visit.param("version", LATEST)
-    found, error = None, None
+    compared, error = None, None
     try:
-        found = _compared(visit, since or None, version)
+        compared = _compared(visit, since or None, version)
     except NotFound as missing:
         error = missing
-    values = {"since": since, "version": version, "found": found, "error": error, "same": _same(visit)}
+    values = {"since": since, "version": version, "found": compared, "error": error, "same": _same(visit)}
     status = HTTPStatus.OK if error is None else HTTPStatus.NOT_FOUND
     return visit.page("snapshots/snapshot_changes.html", status, **of_table(visit), **values, tab="snapshots")
 
@@ -140,7 +140,7 @@ def _same(visit: Visit) -> str:
 
 def _compared(visit: Visit, since: str | None, version: str) -> Compared:
     parts = visit.parts
-    found = compare_named(
+    comparison = compare_named(
         parts.database,
         parts.warehouse,
         parts.scans,
@@ -149,8 +149,8 @@ def _compared(visit: Visit, since: str | None, version: str) -> Compared:
         sample=SAMPLE,
         bounds=PAGE_BOUNDS,
     )
-    before = "nothing" if found.since is None else str(found.since)
-    return Compared(before, str(found.snapshot_id), found)
+    before = "nothing" if comparison.since is None else str(comparison.since)
+    return Compared(before, str(comparison.snapshot_id), comparison)
 
 
 def show_rollback(visit: Visit) -> Response:

@@ -44,7 +44,7 @@ class SettingsVerdict:
     @property
     def count(self) -> int:
         """Faults in all."""
-        return sum(len(found) for found in self.faults.values())
+        return sum(len(violations) for violations in self.faults.values())
 
 
 def show_settings(visit: Visit) -> Response:
@@ -148,15 +148,15 @@ def _judged(visit: Visit, table: Table, fields: Sequence[OptionField], form: Map
 def _placed(error: KeyfoldError, changes: Sequence[Change], fields: Sequence[OptionField]) -> Faults:
     """The faults by the field of the change that brought them about."""
     numbers = {one.key: one.number for one in fields if one.change is not None}
-    found: dict[object, list[Violation]] = {}
+    by_place: dict[object, list[Violation]] = {}
     faults = error.violations or (Violation("", FaultCode.ILLEGAL_OPTION_VALUE, error.message),)
     for fault in faults:
         segments = fault.pointer.split("/")
         change = segments[2] if len(segments) > 2 and segments[1] == "changes" and segments[2].isdigit() else None
         key = None if change is None else str(changes[int(change)].get("key"))
         place = None if key is None else numbers.get(key, NEW)
-        found.setdefault(place, []).append(fault)
-    return found
+        by_place.setdefault(place, []).append(fault)
+    return by_place
 
 
 def _context(visit: Visit, fields: Sequence[OptionField], verdict: SettingsVerdict) -> dict[str, Any]:

@@ -41,12 +41,12 @@ class _Listed:
 
     def of(self, page: Callable[[PageRequest], Page[str]]) -> list[str]:
         """Return the names of what ``page`` lists."""
-        found = page(self._request)
-        names = [*found.items]
-        while not self._paged and found.next_token is not None:
-            found = page(PageRequest(LARGEST_PAGE, found.next_token))
-            names += found.items
-        self.next_token = found.next_token
+        listed = page(self._request)
+        names = [*listed.items]
+        while not self._paged and listed.next_token is not None:
+            listed = page(PageRequest(LARGEST_PAGE, listed.next_token))
+            names += listed.items
+        self.next_token = listed.next_token
         return names
 
 
@@ -81,8 +81,8 @@ def list_tables(
     shown = grant.scope.shown_tables(database)
     listed = _Listed(token, size)
     names = listed.of(lambda request: list_published(repository, database, request, shown))
-    found = [{"namespace": [database], "name": name} for name in names]
-    return {"identifiers": found, "next-page-token": listed.next_token}
+    identifiers = [{"namespace": [database], "name": name} for name in names]
+    return {"identifiers": identifiers, "next-page-token": listed.next_token}
 
 
 @router.get(_TABLE, operation_id="loadIcebergTable")

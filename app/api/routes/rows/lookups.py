@@ -67,11 +67,11 @@ async def answer_row(parts: Parts, lookup: Lookup, scope: Scope, if_none_match: 
     view = await _view(parts, lookup)
     by_image = True
     try:
-        found = imaged_row(view, parts.images, lookup.texts, lookup.columns, lookup.version)
-        if found is None:
+        row = imaged_row(view, parts.images, lookup.texts, lookup.columns, lookup.version)
+        if row is None:
             by_image = False
             wanted = (view, parts.images, lookup.texts, lookup.columns, lookup.version)
-            found = await run_sync(row_of, *wanted, limiter=parts.lookups)
+            row = await run_sync(row_of, *wanted, limiter=parts.lookups)
     except NotFound as error:
         if error.code is not ErrorCode.ROW_NOT_FOUND:
             raise
@@ -79,13 +79,13 @@ async def answer_row(parts: Parts, lookup: Lookup, scope: Scope, if_none_match: 
         response = refusal(Request(scope), error)
         return RowAnswer(response.status_code, [*response.raw_headers, *_seen(view, lookup)], bytes(response.body))
     parts.database.metrics.looked_up(by_image)
-    return _found(found, view, lookup, if_none_match)
+    return _row_answer(row, view, lookup, if_none_match)
 
 
-def _found(found: FoundRow, view: View, lookup: Lookup, if_none_match: str | None) -> RowAnswer:
+def _row_answer(row: FoundRow, view: View, lookup: Lookup, if_none_match: str | None) -> RowAnswer:
     # A current row keeps its tag while it does not change, when others merge; one of a snapshot is of that snapshot.
-    body, tag = spelled(found, lookup.spelling.integers)
-    etag = f'"{tag}"' if lookup.version is None else f'"{tag}-{found.snapshot_id}"'
+    body, tag = spelled(row, lookup.spelling.integers)
+    etag = f'"{tag}"' if lookup.version is None else f'"{tag}-{row.snapshot_id}"'
     headers = [(b"etag", etag.encode()), REVALIDATE, VARY, *_seen(view, lookup)]
     if if_none_match is not None and is_known(if_none_match, etag):
         return RowAnswer(304, headers, b"")

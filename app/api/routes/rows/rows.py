@@ -94,14 +94,14 @@ class RowAnswers(Payload):
 
 
 SEEN = ("Vary", "Preference-Applied", SNAPSHOT_HEADER, BATCH_HEADER, SET_ASIDE_HEADER)
-FOUND: dict[int | str, dict[str, Any]] = {
+_ROW_ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {"headers": headers("ETag", *SEEN)},
     304: {"description": "the row is the one whose ETag was sent", "headers": headers("ETag", *SEEN)},
     **problems(409),
 }
 
 
-@router.get("/rows", operation_id="getRow", response_model=Row, responses=FOUND)
+@router.get("/rows", operation_id="getRow", response_model=Row, responses=_ROW_ANSWERS)
 async def get_row_by_query(
     name: FullName,
     parts: PartsDep,
@@ -119,7 +119,7 @@ async def get_row_by_query(
     return (await answer_row(parts, lookup, request.scope, if_none_match)).response()
 
 
-@router.get("/rows/{key:key}", operation_id="getRowByPath", response_model=Row, responses=FOUND)
+@router.get("/rows/{key:key}", operation_id="getRowByPath", response_model=Row, responses=_ROW_ANSWERS)
 async def get_row_by_path(
     name: FullName,
     key: str,

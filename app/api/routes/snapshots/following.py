@@ -65,8 +65,8 @@ async def _followed(following: Following, lines: Lines) -> AsyncIterator[bytes]:
             yield KEEPALIVE_COMMENT
             continue
         until = head if last is None else min(head, last)
-        found = changes_from(following.database, following.warehouse, following.table, place, until)
-        while (changes := await run_in_threadpool(_next, found)) is not None:
+        pages = changes_from(following.database, following.warehouse, following.table, place, until)
+        while (changes := await run_in_threadpool(_next, pages)) is not None:
             following.heads.check()
             place = changes.after(len(changes.rows))
             encoded = await run_in_threadpool(_encoded, changes, lines)
@@ -74,8 +74,8 @@ async def _followed(following: Following, lines: Lines) -> AsyncIterator[bytes]:
             yield encoded
 
 
-def _next(found: Iterator[Changes]) -> Changes | None:
-    return next(found, None)
+def _next(pages: Iterator[Changes]) -> Changes | None:
+    return next(pages, None)
 
 
 def _failed(request: Request, error: KeyfoldError) -> bytes:

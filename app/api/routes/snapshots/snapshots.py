@@ -155,8 +155,8 @@ def list_snapshots(
 @router.get("/snapshots/{version}", operation_id="getVersionSnapshot")
 def get_snapshot(table: TableDep, version: VersionName, repository: Reading) -> SnapshotAnswer:
     """One snapshot, by number, tag, EARLIEST or LATEST."""
-    found = service.find_snapshot(repository, table, version)
-    [described] = service.describe(repository, table, [found])
+    chosen = service.find_snapshot(repository, table, version)
+    [described] = service.describe(repository, table, [chosen])
     return SnapshotAnswer(snapshot=Snapshot.of(described))
 
 

@@ -98,20 +98,20 @@ def _created(parts: Parts, database: str, body: NewTables, asking: Asking) -> Ta
     declared = declared_tables(database, body.ddl, body.dialect, asking.bounds)
     for one in declared:
         asking.grant.check_table(Role.ADMIN, database, one.name)
-    found = create_declared(parts.database, database, declared, asking.grant.name, asking.bounds)
-    asking.notes.add(tables=[one.table.name for one in found if one.created])
+    results = create_declared(parts.database, database, declared, asking.grant.name, asking.bounds)
+    asking.notes.add(tables=[one.table.name for one in results if one.created])
     dialect = declared[0].statement.source.dialect
-    return TablesOfDdl.of(None, dialect=dialect, tables=[_described(parts, one) for one in found])
+    return TablesOfDdl.of(None, dialect=dialect, tables=[_described(parts, one) for one in results])
 
 
 def _warnings(declared: DeclaredTable) -> list[Violation]:
     return [*declared.statement.warnings, *table_warnings(declared.schema)]
 
 
-def _described(parts: Parts, found: FoundTable) -> TableOfDdl:
-    location = location_of(parts.warehouse, found.table)
-    warnings: list[Violation] = _warnings(found.declared)
-    return TableOfDdl.of(found.table, path=location, warnings=warnings, created=found.created)
+def _described(parts: Parts, result: FoundTable) -> TableOfDdl:
+    location = location_of(parts.warehouse, result.table)
+    warnings: list[Violation] = _warnings(result.declared)
+    return TableOfDdl.of(result.table, path=location, warnings=warnings, created=result.created)
 
 
 @router.get(f"{TABLE_PATH}/ddl", operation_id="getTableDdl")

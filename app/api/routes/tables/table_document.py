@@ -133,14 +133,14 @@ def _exemplify(operation: Json, table: Table, integers: Integers) -> None:
 
 
 def _used(paths: Json, schemas: Mapping[str, Json]) -> set[str]:
-    found: set[str] = set()
+    names: set[str] = set()
     waiting = list(_references(paths))
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in names:
+            names.add(name)
             waiting += _references(schemas[name])
-    return found
+    return names
 
 
 def _references(value: object) -> Iterator[str]:

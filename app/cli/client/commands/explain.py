@@ -122,11 +122,11 @@ def simulate(
         body = _body(Path(words[-1]), members)
         headers = {"Content-Type": "application/json"}
         answer = service.ask("POST", path, content=body, headers=headers, again=True)
-        found = service.read(answer)
+        simulated = service.read(answer)
     if as_json:
         say(answer.text)
         return
-    for place, row in enumerate(found["rows"]):
+    for place, row in enumerate(simulated["rows"]):
         if place:
             say("")
         _say_row(row)

@@ -70,7 +70,7 @@ def _named_tables(opened: DuckDBPyConnection, select: str, database: str | None)
     if parsed["error"] or len(parsed["statements"]) != 1:
         raise usage("one SELECT is expected; it may have WITH, subqueries and joins, no PIVOT")
     own = {one["key"] for node in _nodes(parsed) for one in node.get("cte_map", {}).get("map", [])}
-    found: set[Name] = set()
+    names: set[Name] = set()
     for node in _nodes(parsed):
         if node.get("type") != "BASE_TABLE":
             continue
@@ -78,12 +78,12 @@ def _named_tables(opened: DuckDBPyConnection, select: str, database: str | None)
         if catalog:
             raise usage(f"{catalog}.{schema}.{table}: a table's name is DATABASE.TABLE")
         if schema:
-            found.add((schema, table))
+            names.add((schema, table))
         elif table not in own and database is not None:
-            found.add((database, table))
+            names.add((database, table))
         elif table not in own and "." not in table:  # a file in quotes is DuckDB's own to read
             raise usage(f"{table}: of which database?", f"  → write DATABASE.{table}, or name it with --database")
-    return found
+    return names
 
 
 def _nodes(parsed: Any) -> Iterator[dict[str, Any]]:
@@ -111,17 +111,17 @@ def _read(opened: DuckDBPyConnection, service: Service, database: str, table: st
 
 def _say(opened: DuckDBPyConnection, select: str, form: ScanFormat, limit: int) -> None:
     texts = "SELECT COLUMNS(*)::VARCHAR " if form is ScanFormat.CSV else ""
-    found = opened.execute(f"{texts}FROM ({select}\n)")
-    columns = [one[0] for one in found.description or ()]
+    result = opened.execute(f"{texts}FROM ({select}\n)")
+    columns = [one[0] for one in result.description or ()]
     if form is ScanFormat.TABLE:
-        rows = found.fetchmany(limit + 1)
+        rows = result.fetchmany(limit + 1)
         say_table(columns, [[_shown(value) for value in row] for row in rows[:limit]])
         report(f"{many(len(rows[:limit]), 'row')}{'; there are more: --limit' if len(rows) > limit else ''}")
         return
     lines = csv.writer(sys.stdout, lineterminator="\n")
     if form is ScanFormat.CSV:
         lines.writerow(columns)
-    while rows := found.fetchmany(_ROWS_AT_ONCE):
+    while rows := result.fetchmany(_ROWS_AT_ONCE):
         if form is ScanFormat.CSV:
             lines.writerows(rows)
         else:

@@ -83,11 +83,11 @@ def count(
     """Count the rows of a table."""
     params = scan_params(filters, exact="true", snapshot=snapshot, consistency="merged" if merged else None)
     with Service.at(url, token_file) as service:
-        found = service.json("GET", path_of(table, "/rows:count"), params=params)
+        counted = service.json("GET", path_of(table, "/rows:count"), params=params)
     if as_json:
-        say_json(found)
+        say_json(counted)
     else:
-        say(str(found["count"]))
+        say(str(counted["count"]))
 
 
 def _stream(service: Service, path: str, params: Params, form: ScanFormat) -> None:

@@ -29,12 +29,12 @@ def list_newest(
 ) -> None:
     """List the snapshots of a table, newest first."""
     with Service.at(url, token_file) as service:
-        found = service.json("GET", path_of(table, "/snapshots"), params={"maxResults": str(limit)})
+        page = service.json("GET", path_of(table, "/snapshots"), params={"maxResults": str(limit)})
     if as_json:
-        say_json(found["snapshots"])
+        say_json(page["snapshots"])
         return
-    say_table(_COLUMNS, [_line(one) for one in found["snapshots"]])
-    if found["nextPageToken"] is not None:
+    say_table(_COLUMNS, [_line(one) for one in page["snapshots"]])
+    if page["nextPageToken"] is not None:
         report("there are more: --limit")
 
 
