@@ -38,9 +38,11 @@ STEPS = (
 
 def measure_many_files(sizes: Sizes) -> Iterator[Sequence[str]]:
     """Milliseconds of CPU by number of files, which stand for tables of up to 1.3 TB."""
-    found = {count: _figures(count, sizes.rounds) for count in FILES}
+    figures = {count: _figures(count, sizes.rounds) for count in FILES}
     head = ("", *(f"{count:,} files" for count in FILES), "exponent")
-    lines = [(name, *(f"{found[count][name]:,.2f}" for count in FILES), f"{_slope(name, found):.2f}") for name in STEPS]
+    lines = [
+        (name, *(f"{figures[count][name]:,.2f}" for count in FILES), f"{_slope(name, figures):.2f}") for name in STEPS
+    ]
     about = (
         "A snapshot whose base run has so many files (in the catalog; nothing of them is on the disk), SQLite, seconds "
         "of CPU. One more run is committed, and the snapshot loaded by a process that knew the one before."
@@ -48,8 +50,8 @@ def measure_many_files(sizes: Sizes) -> Iterator[Sequence[str]]:
     yield ["### Many files", "", about, "", *table(head, lines)]
 
 
-def _slope(name: str, found: dict[int, dict[str, float]]) -> float:
-    return exponent(list(found), [max(1e-3, one[name]) for one in found.values()]) or 0.0
+def _slope(name: str, figures: dict[int, dict[str, float]]) -> float:
+    return exponent(list(figures), [max(1e-3, one[name]) for one in figures.values()]) or 0.0
 
 
 def _figures(count: int, rounds: int) -> dict[str, float]:

@@ -36,9 +36,9 @@ def measure_publication(sizes: Sizes) -> Iterator[Sequence[str]]:
     """Milliseconds and KiB."""
     with bench_site() as site:
         followed = list(_followed(site, sizes))
-        found = {(form, count): _figures(site, form, count, sizes.rounds) for form in Format for count in FILES}
+        figures = {(form, count): _figures(site, form, count, sizes.rounds) for form in Format for count in FILES}
     lines = [
-        (form.value.title(), f"{count:,}", *(f"{one:,.1f}" for one in found[form, count]))
+        (form.value.title(), f"{count:,}", *(f"{one:,.1f}" for one in figures[form, count]))
         for form in Format
         for count in FILES
     ]

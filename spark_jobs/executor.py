@@ -48,8 +48,8 @@ class SparkJobs:
 
     def run(self, tag: str, job: Job, report: Progress) -> list[Result]:
         """Run the tasks of a job; return a result for each, in order. ``report`` hears how far they are."""
-        found = self._run(tag, job, report)
-        return [from_text(Result, found[place]) for place in range(len(job.tasks))]
+        texts = self._run(tag, job, report)
+        return [from_text(Result, texts[place]) for place in range(len(job.tasks))]
 
     def _run(self, tag: str, job: Job, report: Progress | None) -> dict[int, str]:
         rows = [(parcel,) for parcel in parcels_of(job)]

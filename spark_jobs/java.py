@@ -77,8 +77,8 @@ def java_major_version(program: Path) -> int | None:
     """Return the major version that ``program -version`` prints, such as 17; None when it does not run or prints
     none.
     """
-    found = _VERSION.search(_printed_version(program))
-    return int(found.group(1)) if found else None
+    match = _VERSION.search(_printed_version(program))
+    return int(match.group(1)) if match else None
 
 
 def spark_jars() -> Path:

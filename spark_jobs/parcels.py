@@ -25,15 +25,15 @@ def parcels_of(job: Job) -> list[str]:
     if not job.tasks:
         return [_parcel(job, ())] * LEAST_PARCELS
     most_tasks = -(-len(job.tasks) // LEAST_PARCELS)
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     filled = 0
     for place, task in enumerate(job.tasks):
-        if not found or filled + task.size_bytes > PARCEL_BYTES or len(found[-1]) >= most_tasks:
-            found.append([])
+        if not groups or filled + task.size_bytes > PARCEL_BYTES or len(groups[-1]) >= most_tasks:
+            groups.append([])
             filled = 0
-        found[-1].append(place)
+        groups[-1].append(place)
         filled += task.size_bytes
-    return [_parcel(job, places) for places in found]
+    return [_parcel(job, places) for places in groups]
 
 
 def _parcel(job: Job, places: Sequence[int]) -> str:

@@ -16,10 +16,10 @@ def missing_on(spark: SparkSession) -> tuple[str, ...]:
     """Return what the server's Python workers lack to run tasks, a sentence each."""
     relation = spark.createDataFrame([("probe",)], "parcel string")
     [row] = relation.mapInArrow(_probe(PACKAGES), "result string").collect()
-    found: dict[str, Any] = json.loads(row[0])
-    own, theirs = "{}.{}".format(*sys.version_info[:2]), found.pop("python")
+    versions: dict[str, Any] = json.loads(row[0])
+    own, theirs = "{}.{}".format(*sys.version_info[:2]), versions.pop("python")
     wrong = () if own == theirs else (f"its Python workers run Python {theirs}, and this service Python {own}",)
-    absent = [name for name, version in found.items() if version is None]
+    absent = [name for name, version in versions.items() if version is None]
     lacks = f"its Python workers lack {', '.join(absent)}: pip install {' '.join(absent)}"
     return (*wrong, lacks) if absent else wrong
 
@@ -34,13 +34,13 @@ def _probe(packages: tuple[str, ...]) -> Callable[[Iterator[Any]], Iterator[Any]
 
         import pyarrow  # noqa: PLC0415
 
-        found: dict[str, str | None] = {"python": "{}.{}".format(*sys.version_info[:2])}
+        versions: dict[str, str | None] = {"python": "{}.{}".format(*sys.version_info[:2])}
         for name in packages:
             try:
-                found[name] = metadata.version(name)
+                versions[name] = metadata.version(name)
             except metadata.PackageNotFoundError:
-                found[name] = None
+                versions[name] = None
         for _ in rows:
-            yield pyarrow.record_batch([pyarrow.array([json.dumps(found)])], names=["result"])
+            yield pyarrow.record_batch([pyarrow.array([json.dumps(versions)])], names=["result"])
 
     return probe

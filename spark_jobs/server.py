@@ -323,10 +323,10 @@ class EmbeddedServer:
             said.append(line.rstrip())
             if self._process is not process:
                 continue
-            if found := _JVM_LINE.match(line):
-                self._jvm = int(found[1])
-            elif found := _PORT_LINE.search(line):
-                self._port = int(found[1])
+            if matched := _JVM_LINE.match(line):
+                self._jvm = int(matched[1])
+            elif matched := _PORT_LINE.search(line):
+                self._port = int(matched[1])
                 answered.set()
         if process.stdout is not None:
             process.stdout.close()

@@ -51,9 +51,9 @@ def rows_of(count: int) -> list[dict[str, Any]]:
 
 
 def _table(rows: list[dict[str, Any]]) -> pa.Table:
-    found = pa.Table.from_pylist(rows)
+    inferred = pa.Table.from_pylist(rows)
     types = {"paid": pa.decimal128(10, 2), "booked": pa.timestamp("ms"), "qty": pa.int32()}
-    return pa.table({name: found[name].cast(types.get(name, found[name].type)) for name in COLUMNS})
+    return pa.table({name: inferred[name].cast(types.get(name, inferred[name].type)) for name in COLUMNS})
 
 
 def _csv(rows: list[dict[str, Any]]) -> bytes:

@@ -24,7 +24,7 @@ COPY = "FastAPI, pydantic, PostgreSQL: COPY, no key"
 INSERT = "FastAPI, pydantic, PostgreSQL: INSERT … ON CONFLICT, executemany"
 UNNEST = "FastAPI, pydantic, PostgreSQL: INSERT … ON CONFLICT, unnest"
 PAIMON, DELTA = "pypaimon, primary-key table", "delta-rs, append"
-_FOUND = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+_IS_INSTALLED = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,9 @@ class Neighbour:
         if self.needs and not PEERS_PYTHON.exists():
             return "the peers' Python is not there: make bench-ingest installs it"
         absent = [
-            need for need in self.needs if subprocess.run([PEERS_PYTHON, "-c", _FOUND, need], check=False).returncode
+            need
+            for need in self.needs
+            if subprocess.run([PEERS_PYTHON, "-c", _IS_INSTALLED, need], check=False).returncode
         ]
         install = f"{PEERS_PYTHON} -m pip install -r bench/requirements-peers.txt"
         return f"{' and '.join(absent)} not there: {install}" if absent else ""

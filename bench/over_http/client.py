@@ -133,5 +133,5 @@ class _Connection(asyncio.Protocol):
 
 def _body_length(head: bytes) -> int:
     """What the headers say; 0 without (304)."""
-    found = head.lower().find(_LENGTH)
-    return int(head[found + len(_LENGTH) : head.index(b"\r\n", found + 2)]) if found >= 0 else 0
+    place = head.lower().find(_LENGTH)
+    return int(head[place + len(_LENGTH) : head.index(b"\r\n", place + 2)]) if place >= 0 else 0

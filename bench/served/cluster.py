@@ -47,11 +47,11 @@ def measure_cluster(sizes: Sizes) -> Iterator[Sequence[str]]:
         folder = Path(name)
         with bench_site_in(folder / "data") as site:
             site.load(site.create_table(NAME, NO_COMPACTION | FILES), rows)
-        found = []
+        splits = []
         for number, executors in enumerate(EXECUTORS):
-            found.append(_split(folder, executors, number + 1, rows, sizes.records // 10))
-            print(json.dumps(vars(found[-1])), file=sys.stderr, flush=True)
-    yield [*_heading(rows, sizes.records // 10), *_lines(found)]
+            splits.append(_split(folder, executors, number + 1, rows, sizes.records // 10))
+            print(json.dumps(vars(splits[-1])), file=sys.stderr, flush=True)
+    yield [*_heading(rows, sizes.records // 10), *_lines(splits)]
 
 
 def _split(folder: Path, executors: int, number: int, rows: int, records: int) -> Split:
@@ -120,7 +120,7 @@ def _heading(rows: int, records: int) -> Iterator[str]:
     yield ""
 
 
-def _lines(found: Sequence[Split]) -> Iterator[str]:
+def _lines(splits: Sequence[Split]) -> Iterator[str]:
     head = (
         "executors",
         "tasks",
@@ -130,7 +130,7 @@ def _lines(found: Sequence[Split]) -> Iterator[str]:
         "CPU s of each executor",
         "driver",
     )
-    yield from table((*head, "seconds"), [_line(one) for one in found])
+    yield from table((*head, "seconds"), [_line(one) for one in splits])
 
 
 def _line(split: Split) -> Sequence[str]:

@@ -166,16 +166,16 @@ def _sample(server: Server, folder: Path, load: Load, client: httpx.Client) -> S
 
 def _memory(family: Sequence[psutil.Process]) -> Sample:
     """What each kind of process holds; what several share counts once."""
-    found = dict.fromkeys([*(f"{kind} (MiB)" for kind in ("service", *KINDS.values())), "open files"], 0.0)
+    figures = dict.fromkeys([*(f"{kind} (MiB)" for kind in ("service", *KINDS.values())), "open files"], 0.0)
     for process in family:
         try:
             command = " ".join(process.cmdline())
             kind = next((kind for word, kind in KINDS.items() if word in command), "service")
-            found[f"{kind} (MiB)"] += process.memory_full_info().pss / _MIB
-            found["open files"] += process.num_fds()
+            figures[f"{kind} (MiB)"] += process.memory_full_info().pss / _MIB
+            figures["open files"] += process.num_fds()
         except psutil.NoSuchProcess:
             continue
-    return found
+    return figures
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -53,12 +53,12 @@ class Grown:
 def measure_growth(sizes: Sizes) -> Iterator[Sequence[str]]:
     """A table of all figures by size, each with the exponent of its growth; then a curve for each."""
     wanted = sizes.tables or [sizes.rows(count) for count in TABLE_ROWS]
-    found = [Grown(rows, _measured(rows, sizes)) for rows in wanted]
-    yield [*_heading(sizes), *_lines(found)]
-    shown = [f"{one.rows / 1e6:g}" for one in found]
-    every = [name for name in found[0].figures if all(name in one.figures for one in found)]
+    grown = [Grown(rows, _measured(rows, sizes)) for rows in wanted]
+    yield [*_heading(sizes), *_lines(grown)]
+    shown = [f"{one.rows / 1e6:g}" for one in grown]
+    every = [name for name in grown[0].figures if all(name in one.figures for one in grown)]
     yield [
-        line for name in every for line in chart(name, "million rows", [one.figures[name] for one in found], at=shown)
+        line for name in every for line in chart(name, "million rows", [one.figures[name] for one in grown], at=shown)
     ]
 
 
@@ -286,14 +286,14 @@ def _heading(sizes: Sizes) -> Iterator[str]:
     yield ""
 
 
-def _lines(found: Sequence[Grown]) -> Iterator[str]:
-    names = dict.fromkeys(name for one in found for name in one.figures)
-    head = ("", *(f"{one.rows / 1e6:g} M" for one in found), "exponent")
-    yield from table(head, [_line(name, found) for name in names])
+def _lines(grown: Sequence[Grown]) -> Iterator[str]:
+    names = dict.fromkeys(name for one in grown for name in one.figures)
+    head = ("", *(f"{one.rows / 1e6:g} M" for one in grown), "exponent")
+    yield from table(head, [_line(name, grown) for name in names])
 
 
-def _line(name: str, found: Sequence[Grown]) -> Sequence[str]:
-    known = [(one.rows, one.figures[name]) for one in found if name in one.figures]
+def _line(name: str, grown: Sequence[Grown]) -> Sequence[str]:
+    known = [(one.rows, one.figures[name]) for one in grown if name in one.figures]
     slope = exponent(*map(list, zip(*known, strict=True)))
-    cells = [f"{one.figures[name]:,.2f}" if name in one.figures else "" for one in found]
+    cells = [f"{one.figures[name]:,.2f}" if name in one.figures else "" for one in grown]
     return name, *cells, "" if slope is None else f"{slope:.2f}"

@@ -50,13 +50,13 @@ def _measured(tables: int, rounds: int) -> list[tuple[float, float, float, float
         client_of(server.url) as client,
     ):
         _create_tables(client, tables)
-        found = []
+        times = []
         for _ in range(WARM_UPS + rounds):
             before = cpu_by_kind(server)
             wall = seconds(lambda: _merged_everywhere(client, tables))
             cpu = cpu_by_kind(server).since(before)
-            found.append((wall, cpu.jvm, cpu.workers, cpu.service))
-        return found[WARM_UPS:]
+            times.append((wall, cpu.jvm, cpu.workers, cpu.service))
+        return times[WARM_UPS:]
 
 
 def _create_tables(client: httpx.Client, tables: int) -> None:

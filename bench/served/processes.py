@@ -98,10 +98,10 @@ def started(command: Sequence[str], log: Path, environment: Mapping[str, str] | 
     ):
         try:
             assert process.stdout is not None
-            found = re.search(r"http://[^\s/]+", process.stdout.readline())
-            if found is None:
+            address = re.search(r"http://[^\s/]+", process.stdout.readline())
+            if address is None:
                 raise RuntimeError(f"{' '.join(command)} does not listen: {log.read_text()}")
-            yield Server(found[0], psutil.Process(process.pid))
+            yield Server(address[0], psutil.Process(process.pid))
         finally:
             process.terminate()
 

@@ -185,11 +185,11 @@ def _catalog(data: Path) -> Iterator[Repository]:
 
 
 def _row(repository: Repository, load: Load) -> Sequence[str]:
-    found = [_waits(repository, repository.tables.get("many", name)) for name in load.names()]
-    waits = sorted(wait for merged, unmerged in found for wait in (*merged, *unmerged))
-    medians = [sorted((*merged, *unmerged))[len((*merged, *unmerged)) // 2] for merged, unmerged in found]
+    waits_of = [_waits(repository, repository.tables.get("many", name)) for name in load.names()]
+    waits = sorted(wait for merged, unmerged in waits_of for wait in (*merged, *unmerged))
+    medians = [sorted((*merged, *unmerged))[len((*merged, *unmerged)) // 2] for merged, unmerged in waits_of]
     shares = [waits[len(waits) // 2], waits[int(len(waits) * 0.99)], waits[-1], max(medians)]
-    unmerged = sum(len(left) for _, left in found)
+    unmerged = sum(len(left) for _, left in waits_of)
     return load.name, str(load.tables), str(len(waits)), str(unmerged), *(f"{share:.2f}" for share in shares)
 
 

@@ -125,11 +125,11 @@ class Pipeline:
             for table, parts in keys.items()
         )
 
-    def _until(self, what: str, found: Any) -> None:
+    def _until(self, what: str, is_reached: Any) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             try:
-                if found():
+                if is_reached():
                     return
             except httpx.HTTPError:
                 pass  # it was killed, and comes back
@@ -163,8 +163,8 @@ class Watcher(threading.Thread):
                 except httpx.HTTPError:
                     continue  # the service was killed
                 self.looks += 1
-                for found in answer.json()["rows"]:
-                    self._look(found["key"]["id"], found["row"])
+                for item in answer.json()["rows"]:
+                    self._look(item["key"]["id"], item["row"])
 
     def end(self) -> None:
         """Look no more."""

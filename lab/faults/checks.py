@@ -56,7 +56,7 @@ def until_back(system: System, seen: Seen, number: int, began: float) -> Recover
         taken.append(answer)
         return answer.status_code == 202
 
-    def found(client: httpx.Client) -> bool:
+    def looked_up(client: httpx.Client) -> bool:
         answer = client.get(f"{path}/rows?key={number}")
         seen.check("getRow", answer)
         return answer.status_code == 200
@@ -70,7 +70,7 @@ def until_back(system: System, seen: Seen, number: int, began: float) -> Recover
             return False
         return True
 
-    return Recovery(*(_seconds_until(system, one, began) for one in (written, found, merged)))
+    return Recovery(*(_seconds_until(system, one, began) for one in (written, looked_up, merged)))
 
 
 def _seconds_until(system: System, done: Callable[[httpx.Client], bool], began: float) -> float:
@@ -104,11 +104,11 @@ class Auditor:
             for name in TABLES:
                 _ask_for_merge(operator, generation, name)
             for name in TABLES:
-                found = self._audit_table(operator, generation, name, damages=damages)
-                total.rows += found.rows
-                total.lost += [f"{name}: {one}" for one in found.lost]
-                total.doubled += [f"{name}: {one}" for one in found.doubled]
-                total.wrong += [f"{name}: {one}" for one in found.wrong]
+                comparison = self._audit_table(operator, generation, name, damages=damages)
+                total.rows += comparison.rows
+                total.lost += [f"{name}: {one}" for one in comparison.lost]
+                total.doubled += [f"{name}: {one}" for one in comparison.doubled]
+                total.wrong += [f"{name}: {one}" for one in comparison.wrong]
         return total
 
     def _audit_table(self, operator: Operator, generation: Generation, name: str, *, damages: bool) -> Comparison:
@@ -117,17 +117,17 @@ class Auditor:
             listed = self._settled(operator, generation, name, damages=damages)
             rows = self._scan(operator, f"{path}/rows:scan?consistency=merged")
             latest = self._scan(operator, f"{path}/rows:scan?consistency=latest")
-            found = generation.ledgers[name].compare(listed, rows)
-            self._follow(operator, generation, name, rows, found)
+            comparison = generation.ledgers[name].compare(listed, rows)
+            self._follow(operator, generation, name, rows, comparison)
             if listed == list_batches(operator, path):
                 break  # else a request that nobody waits for any more was still under way
         if rows != latest:
-            found.wrong.append(f"{len(rows)} merged rows, {len(latest)} latest ones, and they differ")
-        self._look_up(generation, name, rows, found)
-        check_explained(operator, path, TABLES[name], rows, found)
+            comparison.wrong.append(f"{len(rows)} merged rows, {len(latest)} latest ones, and they differ")
+        self._look_up(generation, name, rows, comparison)
+        check_explained(operator, path, TABLES[name], rows, comparison)
         if TABLES[name].publishes:
-            check_published(operator, path, TABLES[name], rows, found)
-        return found
+            check_published(operator, path, TABLES[name], rows, comparison)
+        return comparison
 
     def _settled(self, operator: Operator, generation: Generation, name: str, *, damages: bool) -> list[Listed]:
         """The batches, once all are merged."""
@@ -155,7 +155,7 @@ class Auditor:
         answer = _answered(operator, "GET", path)
         return sorted((json.loads(line) for line in answer.text.splitlines()), key=lambda row: (row["id"], str(row)))
 
-    def _look_up(self, generation: Generation, name: str, rows: list[dict[str, Any]], found: Comparison) -> None:
+    def _look_up(self, generation: Generation, name: str, rows: list[dict[str, Any]], comparison: Comparison) -> None:
         """Lookups of one key and of many, through each service, say what the scan says."""
         key = TABLES[name].case.primary_key
         chosen = self.random.sample(rows, min(SAMPLE, len(rows)))
@@ -164,7 +164,7 @@ class Auditor:
             with self.system.client(place, timeout=30) as client:
                 asking = Operator(client, self.seen, self.random)
                 many = _answered(asking, "POST", f"{generation.path(name)}/rows:batchGet", body).json()["rows"]
-                found.wrong += [
+                comparison.wrong += [
                     f"batchGet says {one['row']}, the scan {row}"
                     for row, one in zip(chosen, many, strict=True)
                     if one["row"] != row
@@ -173,10 +173,10 @@ class Auditor:
                     query = "&".join(f"key={row[part]}" for part in key)
                     one = _answered(asking, "GET", f"{generation.path(name)}/rows?{query}")
                     if one.json() != row:
-                        found.wrong.append(f"a lookup says {one.text}, the scan {row}")
+                        comparison.wrong.append(f"a lookup says {one.text}, the scan {row}")
 
     def _follow(
-        self, operator: Operator, generation: Generation, name: str, rows: list[dict[str, Any]], found: Comparison
+        self, operator: Operator, generation: Generation, name: str, rows: list[dict[str, Any]], comparison: Comparison
     ) -> None:
         follower = generation.followers.get(name)
         if follower is None:
@@ -186,9 +186,9 @@ class Auditor:
             return  # nothing was merged yet
         last = current.json()["snapshot"]["snapshot"]["id"]
         if last > follower.snapshot:
-            follower.follow(_changes(operator, generation.path(name), follower.snapshot + 1, last), found)
+            follower.follow(_changes(operator, generation.path(name), follower.snapshot + 1, last), comparison)
             follower.snapshot = last
-        follower.compare(rows, found)
+        follower.compare(rows, comparison)
 
 
 def _changes(operator: Operator, path: str, first: int, last: int) -> Iterator[dict[str, Any]]:
@@ -202,16 +202,16 @@ def _changes(operator: Operator, path: str, first: int, last: int) -> Iterator[d
 
 def list_batches(operator: Operator, path: str) -> list[Listed]:
     """All batches of a table."""
-    found: list[Listed] = []
+    listed: list[Listed] = []
     token = ""
     while True:
         told = _answered(operator, "GET", f"{path}/batches?maxResults=1000&order=oldest{token}").json()
-        found += [
+        listed += [
             Listed(one["id"], one["idempotencyKey"], one["number"], one["state"], one["snapshotId"])
             for one in told["batches"]
         ]
         if not told["nextPageToken"]:
-            return found
+            return listed
         token = f"&pageToken={told['nextPageToken']}"
 
 

@@ -120,8 +120,8 @@ class Tally:
     def lines(self) -> Iterator[str]:
         """A line for each kind of file, then what was wrong, the first twenty."""
         for kind in KINDS:
-            found = ", ".join(f"{self.answers[kind, one]} {one}" for one in ("equal", "named", "error", "wrong"))
-            yield f"{kind:10} {self.trials[kind]:5} damaged: {found}; wrong answers in {self.hit[kind]} of them"
+            counts = ", ".join(f"{self.answers[kind, one]} {one}" for one in ("equal", "named", "error", "wrong"))
+            yield f"{kind:10} {self.trials[kind]:5} damaged: {counts}; wrong answers in {self.hit[kind]} of them"
         yield from self.faults[:20]
 
 
@@ -196,8 +196,8 @@ class Campaign:
         """The files of a kind that somebody may need."""
         if kind == "images":
             return sorted(self.parts.images.folder.glob("*/*/*.image"))
-        found = Path(self.parts.warehouse.root).glob(f"*/{kind}/**/*.parquet")
-        return sorted(path for path in found if kind != "staging" or path.name in self._staged())
+        paths = Path(self.parts.warehouse.root).glob(f"*/{kind}/**/*.parquet")
+        return sorted(path for path in paths if kind != "staging" or path.name in self._staged())
 
     def _staged(self) -> set[str]:
         with self.parts.database.reading() as repository:
@@ -245,8 +245,8 @@ class Campaign:
         if self.jobs:
             with self.parts.database.reading() as repository:
                 named = named_files(repository, table_id)
-            found = [error.file.path for error in damaged_files(self.parts.warehouse, named)]
-            self.tally.count(kind, "named" if found == [file] else "wrong", f"{how} {path}: found were {found}")
+            damaged = [error.file.path for error in damaged_files(self.parts.warehouse, named)]
+            self.tally.count(kind, "named" if damaged == [file] else "wrong", f"{how} {path}: found were {damaged}")
 
     def _merge(self, table_id: str) -> Task:
         wanted = request_merge(self.parts.database, table_id)

@@ -104,40 +104,40 @@ class Ledger:
 
     def compare(self, listed: Sequence[Listed], rows: Iterable[Row]) -> Comparison:
         """The table, all of whose batches are merged, with what it must hold."""
-        found = Comparison()
-        by_key = self._listed_once(listed, found)
+        comparison = Comparison()
+        by_key = self._listed_once(listed, comparison)
         for key, sent in self.sent.items():
-            self._check(sent, by_key.get(key), found)
-        self._check_rows(self._expected(by_key), rows, found)
-        return found
+            self._check(sent, by_key.get(key), comparison)
+        self._check_rows(self._expected(by_key), rows, comparison)
+        return comparison
 
-    def _listed_once(self, listed: Sequence[Listed], found: Comparison) -> dict[str, Listed]:
+    def _listed_once(self, listed: Sequence[Listed], comparison: Comparison) -> dict[str, Listed]:
         by_key: dict[str, Listed] = {}
         for batch in listed:
             if batch.key is None or batch.key not in self.sent:
-                found.wrong.append(f"nobody sent {batch}")
+                comparison.wrong.append(f"nobody sent {batch}")
             elif batch.key in by_key:
-                found.doubled.append(f"two batches of one key: {by_key[batch.key]}, {batch}")
+                comparison.doubled.append(f"two batches of one key: {by_key[batch.key]}, {batch}")
             else:
                 by_key[batch.key] = batch
         return by_key
 
-    def _check(self, sent: Sent, batch: Listed | None, found: Comparison) -> None:
+    def _check(self, sent: Sent, batch: Listed | None, comparison: Comparison) -> None:
         """What the list says of a batch, against what its client was told."""
         if batch is None:
             if sent.told is Told.ACCEPTED:
-                found.lost.append(f"batch {sent.number} ({sent.key}) is not listed")
+                comparison.lost.append(f"batch {sent.number} ({sent.key}) is not listed")
         elif sent.told is Told.CUT:
-            found.wrong.append(f"a body that was cut became {batch}")
+            comparison.wrong.append(f"a body that was cut became {batch}")
         elif batch.state == DELETED:
             if sent.told is Told.ACCEPTED:
-                found.lost.append(f"nobody has withdrawn {batch}")
+                comparison.lost.append(f"nobody has withdrawn {batch}")
         elif sent.told is Told.WITHDRAWN:
-            found.wrong.append(f"it was withdrawn: {batch}")
+            comparison.wrong.append(f"it was withdrawn: {batch}")
         elif sent.told is Told.ACCEPTED and sent.number != batch.number:
-            found.wrong.append(f"batch {sent.key} was answered as number {sent.number} and is {batch}")
+            comparison.wrong.append(f"batch {sent.key} was answered as number {sent.number} and is {batch}")
         elif batch.state != "merged":
-            found.lost.append(f"not merged: {batch}")
+            comparison.lost.append(f"not merged: {batch}")
 
     def _seen(self, listed: Iterable[Listed]) -> set[int]:
         """The snapshots whose batches rollbacks have left in sight: the way back from the newest one, which jumps where
@@ -178,29 +178,29 @@ class Ledger:
     def _key(self, row: Row) -> Key:
         return tuple(row[name] for name in self.case.primary_key)
 
-    def _check_rows(self, expected: Mapping[Key, Row], rows: Iterable[Row], found: Comparison) -> None:
+    def _check_rows(self, expected: Mapping[Key, Row], rows: Iterable[Row], comparison: Comparison) -> None:
         seen: set[Key] = set()
         for row in rows:
             key = self._key(row)
-            found.rows += 1
+            comparison.rows += 1
             if key in seen:
-                found.doubled.append(f"two rows of {key}")
+                comparison.doubled.append(f"two rows of {key}")
             seen.add(key)
-            _compare_row(key, expected.get(key), row, found)
-        found.lost += [f"row {key}, {expected[key]}" for key in expected.keys() - seen]
+            _compare_row(key, expected.get(key), row, comparison)
+        comparison.lost += [f"row {key}, {expected[key]}" for key in expected.keys() - seen]
 
 
-def _compare_row(key: Key, expected: Row | None, row: Row, found: Comparison) -> None:
+def _compare_row(key: Key, expected: Row | None, row: Row, comparison: Comparison) -> None:
     if expected is None:
-        found.wrong.append(f"a row that must not be: {row}")
+        comparison.wrong.append(f"a row that must not be: {row}")
         return
     wanted, had = (Counter(one.get(SERIALS) or ()) for one in (expected, row))
-    found.lost += [f"{count} of serial {serial} in row {key}" for serial, count in (wanted - had).items()]
-    found.doubled += [f"{count} more of serial {serial} in row {key}" for serial, count in (had - wanted).items()]
+    comparison.lost += [f"{count} of serial {serial} in row {key}" for serial, count in (wanted - had).items()]
+    comparison.doubled += [f"{count} more of serial {serial} in row {key}" for serial, count in (had - wanted).items()]
     # Columns that an ALTER has added are null.
     others = {name: value for name, value in row.items() if value is not None or name in expected}
     if wanted == had and others != dict(expected):
-        found.wrong.append(f"row {key} is {row}, not {expected}")
+        comparison.wrong.append(f"row {key} is {row}, not {expected}")
 
 
 class Follower:
@@ -211,7 +211,7 @@ class Follower:
         self.rows: dict[Key, Row] = {}
         self.snapshot = 0  # the last one that was read
 
-    def follow(self, changes: Iterable[Row], found: Comparison) -> None:
+    def follow(self, changes: Iterable[Row], comparison: Comparison) -> None:
         """Further changes, as the changelog tells them."""
         names = [name for name, _ in self.case.columns]
         for change in changes:
@@ -220,14 +220,14 @@ class Follower:
             earlier = self.rows.pop(key, None)
             removes = change["_kind"] in {"-U", "-D"}
             if removes and earlier != row:
-                found.wrong.append(f"the changelog takes away {change}, and there was {earlier}")
+                comparison.wrong.append(f"the changelog takes away {change}, and there was {earlier}")
             if not removes and earlier is not None:
-                found.doubled.append(f"the changelog adds {change} beside {earlier}")
+                comparison.doubled.append(f"the changelog adds {change} beside {earlier}")
             if not removes:
                 self.rows[key] = row
             self.snapshot = max(self.snapshot, change["_snapshot"])
 
-    def compare(self, rows: Iterable[Row], found: Comparison) -> None:
+    def compare(self, rows: Iterable[Row], comparison: Comparison) -> None:
         """What it has made of the changes, with the rows of the table."""
         names = [name for name, _ in self.case.columns]
         wanted = {
@@ -235,4 +235,4 @@ class Follower:
         }
         for key in wanted.keys() | self.rows.keys():
             if wanted.get(key) != self.rows.get(key):
-                found.wrong.append(f"by the changelog {key} is {self.rows.get(key)}, not {wanted.get(key)}")
+                comparison.wrong.append(f"by the changelog {key} is {self.rows.get(key)}, not {wanted.get(key)}")

@@ -82,8 +82,8 @@ def note_rollbacks(operator: Operator, generation: Generation) -> None:
     """Write down the rollback that was asked for, if it was made; to be called once the service is back."""
     for name, to in list(generation.going_back.items()):
         known = {made for _, made in generation.ledgers[name].rollbacks}
-        found = [one["id"] for one in snapshots(operator, generation, name) if one["kind"] == "rollback"]
-        new = sorted(set(found) - known)
+        ids = [one["id"] for one in snapshots(operator, generation, name) if one["kind"] == "rollback"]
+        new = sorted(set(ids) - known)
         if len(new) > 1:
             operator.seen.tell(f"one rollback of {name} became {new}")
         generation.ledgers[name].rollbacks += [(to, made) for made in new]

@@ -18,7 +18,7 @@ EXPLAINED = 5  # rows of each table
 Row = dict[str, Any]
 
 
-def check_published(operator: Operator, path: str, drawn: Drawn, rows: Sequence[Row], found: Comparison) -> None:
+def check_published(operator: Operator, path: str, drawn: Drawn, rows: Sequence[Row], comparison: Comparison) -> None:
     """What the table publishes, once it is up to date, has the rows of the scan. A full compaction is asked for where
     versions do not follow merges.
     """
@@ -27,11 +27,11 @@ def check_published(operator: Operator, path: str, drawn: Drawn, rows: Sequence[
     for form, read in _READ.items():
         told = _up_to_date(operator, path, form, compacted=not drawn.changes)
         if isinstance(told, str):
-            found.wrong.append(f"{form} is behind: {told}")
+            comparison.wrong.append(f"{form} is behind: {told}")
             continue
         seen = sorted(read(told), key=lambda row: (row["id"], str(row)))
         if seen != list(rows):
-            found.wrong.append(f"{len(seen)} rows in {form}, {len(rows)} in the scan, and they differ")
+            comparison.wrong.append(f"{len(seen)} rows in {form}, {len(rows)} in the scan, and they differ")
 
 
 def _up_to_date(operator: Operator, path: str, form: Format, *, compacted: bool) -> dict[str, Any] | str:
@@ -56,7 +56,7 @@ _READ: Mapping[Format, Callable[[dict[str, Any]], Rows]] = {
 }
 
 
-def check_explained(operator: Operator, path: str, drawn: Drawn, rows: Sequence[Row], found: Comparison) -> None:
+def check_explained(operator: Operator, path: str, drawn: Drawn, rows: Sequence[Row], comparison: Comparison) -> None:
     """Some rows are explained, and as they are."""
     for row in operator.random.sample(list(rows), min(EXPLAINED, len(rows))):
         query = "&".join(f"key={row[part]}" for part in drawn.case.primary_key)
@@ -65,6 +65,6 @@ def check_explained(operator: Operator, path: str, drawn: Drawn, rows: Sequence[
             continue  # records that were damaged are told as such
         told = answer.json()
         if told["row"] != row or not told["exact"]:
-            found.wrong.append(
+            comparison.wrong.append(
                 f"the explanation of {row} has {told['row']}, exact: {told['exact']} ({told['inexact']})"
             )

@@ -79,8 +79,8 @@ class Reader(threading.Thread):
         """One of the newest snapshots, as a parameter."""
         answer = http.get(f"{generation.path(name)}/snapshots?maxResults=5")
         self.seen.check("listSnapshots", answer)
-        found = answer.json().get("snapshots") if answer.status_code == 200 else None
-        return f"snapshot={self.random.choice(found)['id']}" if found else None
+        listed = answer.json().get("snapshots") if answer.status_code == 200 else None
+        return f"snapshot={self.random.choice(listed)['id']}" if listed else None
 
     def _pin(self, what: str, rows: list[dict[str, Any]]) -> None:
         """A snapshot is the same each time (promise 3), but for columns that an ALTER has added or dropped since."""

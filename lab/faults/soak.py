@@ -44,17 +44,17 @@ class Tally:
         self.rows = self.batches = self.lost = self.doubled = self.wrong = 0
         self.faults: list[str] = []
 
-    def add(self, name: str, found: Comparison) -> None:
+    def add(self, name: str, comparison: Comparison) -> None:
         """A comparison after a fault."""
-        self.rows += found.rows
-        self.lost += len(found.lost)
-        self.doubled += len(found.doubled)
-        self.wrong += len(found.wrong)
-        self.faults += [f"after {name}: {one}" for one in found.faults()]
+        self.rows += comparison.rows
+        self.lost += len(comparison.lost)
+        self.doubled += len(comparison.doubled)
+        self.wrong += len(comparison.wrong)
+        self.faults += [f"after {name}: {one}" for one in comparison.faults()]
 
     def lines(self, seen: Seen) -> Iterator[str]:
         """For people."""
-        every = [one for found in self.recovered.values() for one in found]
+        every = [one for recoveries in self.recovered.values() for one in recoveries]
         yield f"{sum(self.struck.values())} faults, {self.batches} batches acknowledged"
         yield f"{self.rows} rows compared, {seen.rows_read} read while faults struck"
         yield f"{self.lost} lost, {self.doubled} doubled, {self.wrong} wrong, {len(self.faults)} faults in all"
@@ -62,9 +62,9 @@ class Tally:
         yield ", ".join(f"{name}: {count}" for name, count in sorted(seen.manners.items()))
         yield ", ".join(f"{name}: {count}" for name, count in sorted(seen.answers.items()))
         yield f"{'seconds until it goes on: median, max':36} {'write':>12} {'lookup':>12} {'merge':>12}"
-        for name, found in [*self.recovered.items(), ("all", every)]:
-            parts = ([getattr(one, part) for one in found] for part in ("write", "lookup", "merge"))
-            yield f"{name:32} {len(found):3} " + " ".join(
+        for name, recoveries in [*self.recovered.items(), ("all", every)]:
+            parts = ([getattr(one, part) for one in recoveries] for part in ("write", "lookup", "merge"))
+            yield f"{name:32} {len(recoveries):3} " + " ".join(
                 f"{statistics.median(one):5.1f} {max(one):6.1f}" for one in parts if one
             )
         yield from (f"skipped: {name}: {why}" for name, why in self.skipped.items())
@@ -162,14 +162,14 @@ class Campaign:
         operating.join()
         client.close()
         with self._held_still():
-            found = self.auditor.audit(self.generation, damages=fault.damages)
-        self.tally.add(f"{self._number} {name}", found)
+            comparison = self.auditor.audit(self.generation, damages=fault.damages)
+        self.tally.add(f"{self._number} {name}", comparison)
         self.tally.faults += [f"during {self._number} {name}: {one}" for one in self.seen.faults[before:]]
         self._say(
-            f"{self._number:4} {name}, under {under}: {told or self.tally.skipped[name]}; {found.rows} rows",
+            f"{self._number:4} {name}, under {under}: {told or self.tally.skipped[name]}; {comparison.rows} rows",
             recovery if told else None,
         )
-        for one in found.faults()[:10] + self.seen.faults[before : before + 10]:
+        for one in comparison.faults()[:10] + self.seen.faults[before : before + 10]:
             self._say(f"     {one}")
 
     def _say(self, text: str, recovery: Recovery | None = None) -> None:

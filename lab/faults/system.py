@@ -70,10 +70,10 @@ class Kept:
 
     def family(self) -> list[int]:
         """The process and all that descend from it, it first."""
-        found = [self.pid]
-        for pid in found:
-            found += children(pid)
-        return found
+        pids = [self.pid]
+        for pid in pids:
+            pids += children(pid)
+        return pids
 
     def end(self) -> None:
         """End it, in peace if that takes ten seconds at most; nothing of any of its lives is left."""
@@ -107,12 +107,12 @@ def lives(pid: int) -> bool:
 def children(pid: int) -> list[int]:
     """The processes that a process has started and that run."""
     try:
-        found = [
+        pids = [
             int(child) for path in Path(f"/proc/{pid}/task").iterdir() for child in _read(path / "children").split()
         ]
     except FileNotFoundError:
         return []
-    return [child for child in found if lives(child)]
+    return [child for child in pids if lives(child)]
 
 
 def _read(path: Path) -> str:

@@ -42,11 +42,11 @@ def testimony(system: System) -> str:
 def _merges(system: System) -> Iterator[str]:
     try:
         with system.client(0, timeout=10) as client:
-            found = client.get(f"{DATABASE}/tables/{PROBE}/merges?maxResults=3").json()["merges"]
+            merges = client.get(f"{DATABASE}/tables/{PROBE}/merges?maxResults=3").json()["merges"]
     except (httpx.HTTPError, ValueError, KeyError) as error:
         yield f"merges: {error!r}"
     else:
-        yield from (f"merge {one['state']}: {one}" for one in found)
+        yield from (f"merge {one['state']}: {one}" for one in merges)
 
 
 def _of(kept: Kept) -> Iterator[str]:
@@ -67,8 +67,8 @@ def _of_python(block: str) -> Iterator[str]:
 
 
 def _short(frame: str) -> str:
-    found = re.search(r'([^/"]+)", line (\d+) in (\w+)', frame)
-    return f"{found[1]}:{found[2]} {found[3]}" if found else frame
+    match = re.search(r'([^/"]+)", line (\d+) in (\w+)', frame)
+    return f"{match[1]}:{match[2]} {match[3]}" if match else frame
 
 
 def _of_java(block: str) -> Iterator[str]:

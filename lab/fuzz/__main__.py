@@ -91,10 +91,10 @@ def _each(names: list[str], wanted: argparse.Namespace) -> int:
                 break
             if ended.returncode not in _GOES_ON:
                 sys.exit(f"{name}: the fuzzer ended with {ended.returncode}; see {log.name}")
-        found = [*Path(wanted.findings).glob(f"{name}-*"), *Path(wanted.findings, name).glob("*.txt")]
-        sys.stdout.write(f"{name}: {len(found)} found {' '.join(map(str, sorted(found)))}\n")
+        paths = [*Path(wanted.findings).glob(f"{name}-*"), *Path(wanted.findings, name).glob("*.txt")]
+        sys.stdout.write(f"{name}: {len(paths)} found {' '.join(map(str, sorted(paths)))}\n")
         sys.stdout.flush()
-        faulty += bool(found)
+        faulty += bool(paths)
     return faulty
 
 

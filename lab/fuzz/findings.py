@@ -42,14 +42,14 @@ class Findings:
     """The faults found in a run, each with the first input that showed it, kept in a folder."""
 
     folder: Path
-    found: dict[str, Path] = field(default_factory=dict)
+    by_place: dict[str, Path] = field(default_factory=dict)
 
     def add(self, error: BaseException, body: bytes) -> Path | None:
         """The file of the input, if the fault is a new one."""
         place = place_of(error)
-        if place in self.found:
+        if place in self.by_place:
             return None
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.found[place] = self.folder / hashlib.sha1(body, usedforsecurity=False).hexdigest()[:12]
-        self.found[place].write_bytes(body)
-        return self.found[place]
+        self.by_place[place] = self.folder / hashlib.sha1(body, usedforsecurity=False).hexdigest()[:12]
+        self.by_place[place].write_bytes(body)
+        return self.by_place[place]

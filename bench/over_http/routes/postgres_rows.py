@@ -27,10 +27,10 @@ def rows(address: str) -> FastAPI:
 
     @app.get("/rows/{key}")
     async def row(key: int) -> Response:
-        found = await app.state.pool.fetchval(QUERY, key)
-        if found is None:
+        text = await app.state.pool.fetchval(QUERY, key)
+        if text is None:
             raise HTTPException(404, f"no row {key}")
-        return Response(found, media_type="application/json")
+        return Response(text, media_type="application/json")
 
     return app
 

@@ -16,10 +16,10 @@ def rows(socket_path: str) -> FastAPI:
 
     @app.get("/rows/{key}")
     async def row(key: int) -> Response:
-        found = await store.get(str(key))
-        if found is None:
+        text = await store.get(str(key))
+        if text is None:
             raise HTTPException(404, f"no row {key}")
-        return Response(found, media_type="application/json")
+        return Response(text, media_type="application/json")
 
     return app
 

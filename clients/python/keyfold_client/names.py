@@ -27,9 +27,9 @@ def named(table: str) -> tuple[str, str]:
 def leading_names(text: str) -> tuple[list[str], str]:
     """Return the names, with dots between them, that ``text`` begins with, and what follows them."""
     names, end = [], 0
-    while found := _NAME.match(text, end):
-        names.append(found["plain"] or found["quoted"].replace("``", "`"))
-        end = found.end()
+    while name := _NAME.match(text, end):
+        names.append(name["plain"] or name["quoted"].replace("``", "`"))
+        end = name.end()
         if not text.startswith(".", end) or _NAME.match(text, end + 1) is None:
             break
         end += 1
