@@ -61,7 +61,7 @@ MARKS = "not spark and not postgres and not slow"
 
 @dataclass(frozen=True)
 class Mutant:
-    """``old`` at ``start`` of a file replaced by ``new``; ``what`` tells it to people."""
+    """``old`` at ``start`` of a file replaced by ``new``; ``what`` describes it."""
 
     path: str
     start: int

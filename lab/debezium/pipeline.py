@@ -152,7 +152,7 @@ class Watcher(threading.Thread):
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Look until it is told to end."""
+        """Look until the end is set."""
         keys = [{"id": key} for key in range(1, KEYS)]
         path = f"{self._pipeline.path('counters')}/rows:batchGet"
         with httpx.Client(base_url=self._pipeline.url, timeout=30, trust_env=False) as client:

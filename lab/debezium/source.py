@@ -13,7 +13,7 @@ from lab.debezium.columns import Column, as_bool, long
 from lab.faults.system import Kept
 
 SCHEMA: Final = "shop"  # of the tables; MariaDB calls it their database
-FIRST, MIDDLE, LAST = 0, 1_000_000_000, 2_000_000_000  # keys of rows that tell how far the events have come
+FIRST, MIDDLE, LAST = 0, 1_000_000_000, 2_000_000_000  # keys of rows that show how far the events have come
 KEYS: Final = 300  # so each row has many lives
 REGIONS: Final = ["eu", "us", "é"]
 _STATEMENTS: Final = 8  # of a transaction, at most
@@ -56,7 +56,7 @@ class Source(ABC):
     @property
     @abstractmethod
     def properties(self) -> Mapping[str, str]:
-        """What Debezium's engine is told of this source."""
+        """What Debezium's engine knows of this source."""
 
     @abstractmethod
     def ddl(self, table: str) -> str:

@@ -86,7 +86,7 @@ def _seconds_until(system: System, done: Callable[[httpx.Client], bool], began: 
 
 
 class Auditor:
-    """Compares the tables with their ledgers while nobody posts."""
+    """Compares the tables with their ledgers while no client posts."""
 
     def __init__(self, system: System, seen: Seen, random: Random) -> None:
         self.system = system
@@ -120,7 +120,7 @@ class Auditor:
             comparison = generation.ledgers[name].compare(listed, rows)
             self._follow(operator, generation, name, rows, comparison)
             if listed == list_batches(operator, path):
-                break  # else a request that nobody waits for any more was still under way
+                break  # else a request that no client waits for any more was still under way
         if rows != latest:
             comparison.wrong.append(f"{len(rows)} merged rows, {len(latest)} latest ones, and they differ")
         self._look_up(generation, name, rows, comparison)

@@ -69,7 +69,7 @@ class Generation:
 
 
 class Poster(threading.Thread):
-    """One client; it posts until it is told to end, and holds still while it is told to."""
+    """One client; it posts until its end is set, and pauses on request."""
 
     def __init__(self, system: System, place: int, seed: int, seen: Seen) -> None:
         super().__init__(name=f"client {place}", daemon=True)
@@ -96,7 +96,7 @@ class Poster(threading.Thread):
                 continue
             try:
                 self._post_one(self.generation)
-            except Exception as error:  # the campaign tells it
+            except Exception as error:  # the campaign reports it
                 self.seen.tell(f"the client itself failed: {error!r}")
             time.sleep(self.random.random() * PAUSE_SECONDS)
         self._twin.shutdown()
@@ -142,7 +142,7 @@ class Poster(threading.Thread):
         return True
 
     def look(self, generation: Generation, name: str, sent: Sent) -> None:
-        """Whoever was answered sees the batch at once, whichever process is asked (promise 9)."""
+        """A client that was answered sees the batch at once, from every process (promise 9)."""
         if TABLES[name].rolled_back:
             return
         record = next(record for record in reversed(sent.records) if record["id"] >= OWN)
@@ -202,7 +202,7 @@ def _withdrawn(client: Poster, generation: Generation, name: str, sent: Sent) ->
 
 
 def _gives_up(client: Poster, generation: Generation, name: str, sent: Sent) -> None:
-    """Asks once; whether the batch is there nobody has told it."""
+    """Ask once; no answer has said whether the batch is there."""
     client.attempt(generation, name, sent, client.http)
 
 

@@ -83,7 +83,7 @@ def _api(system: System, random: Random) -> tuple[str, list[int]]:
     """A process that answers requests."""
     kept = random.choice(system.apis)
     below = children(kept.pid)
-    # A service of one process is that process; one of several has a parent that starts anew what dies.
+    # A service of one process is that process; one of several has a parent that restarts what dies.
     return f"an API process of {kept.name}", [random.choice(below)] if system.catalog == SQLITE and below else [
         kept.pid
     ]
@@ -116,7 +116,7 @@ def _all_of_postgres(system: System, random: Random) -> tuple[str, list[int]]:
 
 
 def _backend(system: System, random: Random) -> tuple[str, list[int]]:
-    """One of its processes: PostgreSQL ends all others and begins anew by itself."""
+    """One of its processes: PostgreSQL ends all others and restarts by itself."""
     below = children(system.kept["postgres"].pid)
     return "one process of PostgreSQL", [random.choice(below)] if below else []
 

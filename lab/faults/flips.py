@@ -323,7 +323,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--reads-only", action="store_true", help="no merges and compactions of damaged files")
     options = parser.parse_args()
-    logging.disable()  # each trial would be told there, too
+    logging.disable()  # each trial would be logged, too
     began = time.monotonic()
     with (
         tempfile.TemporaryDirectory() as folder,

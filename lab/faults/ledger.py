@@ -1,7 +1,7 @@
-"""What clients were told, and what a table must therefore hold: every acknowledged batch exactly once, whole, in its
-order, and nothing of what was never sent whole.
+"""What clients were answered, and what a table must hold therefore: every acknowledged batch exactly once, whole, in
+its order, and nothing of what was never sent whole.
 
-Pure: the service's answers are given to it. What it knows of a batch is what its client was told; only of one whose
+Pure: the service's answers are given to it. What it knows of a batch is what its client was answered; only of one whose
 client heard nothing it takes the word of the list of batches, and then asks for all of its records.
 """
 
@@ -115,7 +115,7 @@ class Ledger:
         by_key: dict[str, Listed] = {}
         for batch in listed:
             if batch.key is None or batch.key not in self.sent:
-                comparison.wrong.append(f"nobody sent {batch}")
+                comparison.wrong.append(f"no client sent {batch}")
             elif batch.key in by_key:
                 comparison.doubled.append(f"two batches of one key: {by_key[batch.key]}, {batch}")
             else:
@@ -123,7 +123,7 @@ class Ledger:
         return by_key
 
     def _check(self, sent: Sent, batch: Listed | None, comparison: Comparison) -> None:
-        """What the list says of a batch, against what its client was told."""
+        """What the list says of a batch, against what its client was answered."""
         if batch is None:
             if sent.told is Told.ACCEPTED:
                 comparison.lost.append(f"batch {sent.number} ({sent.key}) is not listed")
@@ -131,7 +131,7 @@ class Ledger:
             comparison.wrong.append(f"a body that was cut became {batch}")
         elif batch.state == DELETED:
             if sent.told is Told.ACCEPTED:
-                comparison.lost.append(f"nobody has withdrawn {batch}")
+                comparison.lost.append(f"no client has withdrawn {batch}")
         elif sent.told is Told.WITHDRAWN:
             comparison.wrong.append(f"it was withdrawn: {batch}")
         elif sent.told is Told.ACCEPTED and sent.number != batch.number:
@@ -212,7 +212,7 @@ class Follower:
         self.snapshot = 0  # the last one that was read
 
     def follow(self, changes: Iterable[Row], comparison: Comparison) -> None:
-        """Further changes, as the changelog tells them."""
+        """Further changes, as the changelog has them."""
         names = [name for name, _ in self.case.columns]
         for change in changes:
             row = {name: change[name] for name in names}
@@ -222,7 +222,7 @@ class Follower:
             if removes and earlier != row:
                 comparison.wrong.append(f"the changelog takes away {change}, and there was {earlier}")
             if not removes and earlier is not None:
-                comparison.doubled.append(f"the changelog adds {change} beside {earlier}")
+                comparison.doubled.append(f"the changelog adds {change} although there was {earlier}")
             if not removes:
                 self.rows[key] = row
             self.snapshot = max(self.snapshot, change["_snapshot"])

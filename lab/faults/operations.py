@@ -20,7 +20,7 @@ PATIENCE_SECONDS = 60
 
 
 class Operator:
-    """Asks one of the services, again while it is told to come again."""
+    """Asks one of the services, again while the answer says so."""
 
     def __init__(self, client: httpx.Client, seen: Seen, random: Random) -> None:
         self.client = client
@@ -62,7 +62,7 @@ def _compact(operator: Operator, generation: Generation) -> None:
 
 
 def _roll_back(operator: Operator, generation: Generation) -> None:
-    """Some snapshots back. Nobody else rolls back, so that one more is this one, whatever was answered."""
+    """Some snapshots back. No other client rolls back, so that one more is this one, also without an answer."""
     for name in (name for name, drawn in TABLES.items() if drawn.rolled_back):
         before = snapshots(operator, generation, name)
         if len(before) < 2:

@@ -1,4 +1,4 @@
-"""What a fault may take away from processes beside their lives: the room and the writing of a disk, and the time."""
+"""What a fault may take away from processes besides their lives: the room and the writing of a disk, and the time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Impossible(Exception):
 
 @dataclass(frozen=True)
 class Disk:
-    """A folder, on a small disk of its own where that may be mounted (``why_not``: why it could not). The disk is there
+    """A folder, on its own small disk where that may be mounted (``why_not``: why it could not). The disk is there
     under another name as well, from where it comes back.
     """
 
@@ -63,12 +63,12 @@ class Disk:
 
     @contextmanager
     def read_only(self) -> Iterator[str]:
-        """Nobody may write; the system grants that in a moment in which nobody does."""
+        """No process may write; the system grants that in a moment in which none does."""
         self._check()
         deadline = time.monotonic() + BUSY_SECONDS
         while refused := _mount("-o", "remount,ro", str(self.itself)):
             if time.monotonic() > deadline:
-                raise Impossible(f"somebody writes all the time: {refused}")
+                raise Impossible(f"something writes all the time: {refused}")
             time.sleep(0.002)
         try:
             yield f"{self.path.name} is read-only"

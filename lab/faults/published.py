@@ -1,4 +1,4 @@
-"""What other engines and explanations say of the tables of the campaign, once nobody posts."""
+"""What other engines and explanations say of the tables of the campaign, once no client posts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check_published(operator: Operator, path: str, drawn: Drawn, rows: Sequence[
 
 
 def _up_to_date(operator: Operator, path: str, form: Format, *, compacted: bool) -> dict[str, Any] | str:
-    """What is told of the newest version, or what was told last where it stays behind."""
+    """What the service says of the newest version, or said last where it stays behind."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         answer = operator.ask("GET", f"{path}/{form}")
@@ -62,7 +62,7 @@ def check_explained(operator: Operator, path: str, drawn: Drawn, rows: Sequence[
         query = "&".join(f"key={row[part]}" for part in drawn.case.primary_key)
         answer = operator.ask("GET", f"{path}/rows:explain?{query}")
         if answer is None or answer.status_code != 200:
-            continue  # records that were damaged are told as such
+            continue  # records that were damaged are reported as such
         told = answer.json()
         if told["row"] != row or not told["exact"]:
             comparison.wrong.append(

@@ -45,7 +45,7 @@ class Reader(threading.Thread):
         self._pinned: dict[str, str] = {}
 
     def run(self) -> None:
-        """Look until it is told to end."""
+        """Look until the end is set."""
         with self.system.client(self.place, timeout=10) as http:
             while not self.ended.wait(self.random.random() * PAUSE_SECONDS):
                 if self.generation is None:
@@ -54,7 +54,7 @@ class Reader(threading.Thread):
                     self._look(http, self.generation)
                 except httpx.HTTPError:
                     time.sleep(0.2)
-                except Exception as error:  # the campaign tells it
+                except Exception as error:  # the campaign reports it
                     self.seen.tell(f"the reader itself failed: {error!r}")
 
     def _look(self, http: httpx.Client, generation: Generation) -> None:

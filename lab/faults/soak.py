@@ -1,5 +1,5 @@
 """``python -m lab.faults.soak --seconds 3600 --seed 1 --catalog sqlite``: faults strike a real system by chance, and
-after each every row is compared with what clients were told.
+after each every row is compared with what clients were answered.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ START_SECONDS = 120
 LEASE_SECONDS = 3
 SQLITE, POSTGRES = "sqlite", "postgres"
 FOLDER_BYTES = 512 * 2**20  # of a small disk
-_PORTS = SystemRandom()  # test processes beside each other must not draw the same ones
+_PORTS = SystemRandom()  # test processes at the same time must not draw the same ones
 
 
 class Kept:
@@ -124,7 +124,7 @@ def _read(path: Path) -> str:
 
 def free_port() -> int:
     """A port of loopback that was free just now, and is none that the system gives away by itself: a JVM takes seconds
-    until it listens, and must find the port free again whenever it is started anew.
+    until it listens, and must find the port free again at every restart.
     """
     while True:
         port = _PORTS.randrange(10_000, 32_000)
@@ -137,7 +137,7 @@ class System:
     """Two API processes, two workers, a Spark Connect server, a catalog; folders, clocks. Without ``spark`` the workers
     fold in Python.
 
-    With SQLite one service has both API processes; with PostgreSQL each is a service with a data folder of its own.
+    With SQLite one service has both API processes; with PostgreSQL each is a service with its own data folder.
     """
 
     def __init__(self, folder: Path, catalog: str, exits: ExitStack, *, spark: bool = True) -> None:

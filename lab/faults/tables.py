@@ -18,7 +18,7 @@ SHARED_KEYS = 12  # of each table: hit by many batches
 OWN = 1000  # above this a key is of one batch alone
 PARTS = 3
 KEPT = {"snapshot.time-retained": "1 d", "snapshot.num-retained.max": "100000"}
-# What a compaction has replaced is garbage soon: whoever sweeps a file that is needed is found out.
+# What a compaction has replaced is garbage soon: a sweep of a file that is needed shows.
 SWEPT = {"snapshot.time-retained": "1 s", "snapshot.num-retained.min": "1", "snapshot.num-retained.max": "3"}
 
 

@@ -1,7 +1,7 @@
 """``python -m lab.fuzz [TARGET …] --seconds 60``: new inputs for the decoders, led by the code that they reach.
 
-Needs atheris (``make fuzz`` installs it). Each target has a process of its own. A fault is told once: its input is in
-``--findings``, beside what it raised; ends with 1 if there was any. ``--replay FILE`` runs one input, without atheris.
+Needs atheris (``make fuzz`` installs it). Each target has its own process. A fault is reported once: its input is in
+``--findings``, next to what it raised; ends with 1 if there was any. ``--replay FILE`` runs one input, without atheris.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lab.fuzz.target import CORPUS
 
 _GOES_ON = (70, 71, 77)  # of libFuzzer: too slow, too large, another fault; the input is kept, and the rest goes on
 _GRAFTED = 0.5
-_SLOWER = 4  # times that code takes which tells where it is
+_SLOWER = 4  # how many times longer instrumented code takes
 
 
 def fuzz(name: str, seconds: int, findings: Path, kept: Path) -> None:

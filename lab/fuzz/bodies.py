@@ -57,7 +57,7 @@ def serving(changes: Callable[[bytes], tuple[TableSchema, Change]]) -> Iterator[
 
 
 def batch_of(staged: Staged) -> Batch:
-    """A staged batch as the catalog tells it."""
+    """A staged batch as the catalog has it."""
     told = (staged.file, staged.records, staged.ignored, staged.size, "", None, AT, None, None, staged.digest)
     return Batch("b", "t", 1, BatchState.STAGED, 0, *told)
 
@@ -117,7 +117,7 @@ def _unfold(body: bytes) -> None:
 
 
 def _form(body: bytes) -> None:
-    """A form with a file, whose parts are told apart by ``a``."""
+    """A form with a file, whose parts are separated by ``a``."""
     sent = read_form(body, "multipart/form-data; boundary=a", Room())
     assert sent.file is None or isinstance(sent.file.name, str)
 

@@ -1,4 +1,4 @@
-"""What one input may take: time of the processor and of the clock, told by alarms, and memory, as the kernel counts it
+"""What one input may take: time of the processor and of the clock, ended by alarms, and memory, as the kernel counts it
 (on Linux; nowhere else).
 """
 
@@ -30,7 +30,7 @@ def _alarmed(number: int, _frame: FrameType | None) -> None:
 @contextmanager
 def in_time(seconds: float = SECONDS) -> Iterator[None]:
     """Raises ``TooMuch`` in the block when it works longer than that, or waits for a minute. When even that does not
-    end it the process is ended, and tells where each thread was.
+    end it the process is ended, and reports where each thread was.
     """
     alarms = {signal.SIGPROF: (signal.ITIMER_PROF, seconds), signal.SIGALRM: (signal.ITIMER_REAL, WAITED_SECONDS)}
     before = {number: signal.signal(number, _alarmed) for number in alarms}

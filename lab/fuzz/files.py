@@ -1,4 +1,4 @@
-"""Files on the service's own disks, when nobody has a digest of them (those of before version 0.1.0 kept any)."""
+"""Files on the service's own disks, without a digest of them (those of before version 0.1.0 kept any)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _staged(warehouse: Warehouse, body: bytes) -> None:
 
 
 def _run(warehouse: Warehouse, body: bytes) -> None:
-    """Looked through by ``keyfold verify``, by a lookup, and by whoever makes images of it."""
+    """Looked through by ``keyfold verify``, by a lookup, and by the builder of its images."""
     stored = DataFile("part.parquet", 1, len(body), LEAST, MOST)
     file = file_of_run("t", "r", stored)
     check_file(warehouse, file)

@@ -1,4 +1,4 @@
-"""Runs one input of a target, and tells what is wrong with it."""
+"""Runs one input of a target, and reports what is wrong with it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def tried(target: Target, run: Run, body: bytes) -> Exception | None:
             run(body)
     except target.ours:
         return None
-    except Exception as error:  # whatever it is, it is what is looked for
+    except Exception as error:  # any error is what is looked for
         return error
     return None
 
 
 def place_of(error: BaseException) -> str:
-    """What tells one fault from another: its type, and where of our own it was raised."""
+    """What distinguishes one fault from another: its type, and where of our own it was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if "/app/" in frame.filename or "/tests/fuzz/" in frame.filename]
     last = own[-1] if own else None

@@ -93,7 +93,7 @@ class _Service:
         self.tokens = count()
 
     def fill(self) -> None:
-        """One database and one table, whatever was there, and a token for all: inputs make and revoke some."""
+        """Leave one database, one table and a token for all: inputs make and revoke some."""
         secret = create_token(self.parts.database, f"fuzz{next(self.tokens)}")
         self.client.headers["Authorization"] = f"Bearer {secret}"
         for name in self.client.get(DATABASES).json()["databases"]:

@@ -1,5 +1,5 @@
 """``python -m lab.fuzz.seeds``: writes the inputs that are no text, as clients and the service write them; all others
-are edited as they are. What fuzzing found stays beside them.
+are edited as they are. What fuzzing found stays next to them.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class Target:
-    """``opened`` gives what reads one input, and closes what that needs. What it raises beside ``ours`` is a finding.
+    """``opened`` gives what reads one input, and closes what that needs. What it raises besides ``ours`` is a finding.
 
     ``words`` are put into mutated inputs: what no chance would write. The suite tries ``mutations`` of them.
     """

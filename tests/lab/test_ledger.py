@@ -115,7 +115,7 @@ def test_a_batch_that_was_withdrawn_must_not_be_there_and_no_other_may_be_gone()
     every = list(ledger.sent.values())
     deleted = Listed("id-k6", "k6", 6, "deleted", None)
     there, without = [deleted, *listed(every[:5] + every[6:])], every[:5] + every[6:]
-    assert ledger.compare(there, rows(ledger, without)).lost == [f"nobody has withdrawn {deleted}"]
+    assert ledger.compare(there, rows(ledger, without)).lost == [f"no client has withdrawn {deleted}"]
     every[5].told = Told.NOTHING  # asked for, and not answered
     assert ledger.compare(there, rows(ledger, without)).faults() == []
     assert ledger.compare(listed(every), rows(ledger, every)).faults() == []
