@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes .env and spark-defaults.conf beside compose.yaml, once: passwords, and what else only this user may read.
+# Makes .env and spark-defaults.conf next to compose.yaml, once: passwords, and what else only this user may read.
 set -eu
 umask 077
 cd "$(dirname "$0")"

@@ -135,7 +135,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "SERVICE_UNAVAILABLE": "the object store has too much to do",
     "THROTTLING": "the object store has too much to do",
     "REQUEST_TIMEOUT": "the object store does not answer in time",
-    "INTERNAL_FAILURE": "the object store has an error of its own",
+    "INTERNAL_FAILURE": "the object store reports an internal error",
     "NO_SUCH_BUCKET": "its bucket is not there",
     "ACCESS_DENIED": "the object store refuses the service",
     "INVALID_ACCESS_KEY_ID": "the object store does not know the service's credentials",
@@ -144,7 +144,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "EXPIRED_TOKEN": "the service's credentials have expired",
     "REQUEST_TIME_TOO_SKEWED": "this machine's clock is not that of the object store",
     "(HTTP status 403)": "the object store refuses the service",
-    "(HTTP status 500)": "the object store has an error of its own",
+    "(HTTP status 500)": "the object store reports an internal error",
     "(HTTP status 503)": "the object store has too much to do",
 }
 _KIND: Final = re.compile(r"AWS Error (\w+)(?: (\(HTTP status \d+\)))?")

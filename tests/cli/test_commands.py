@@ -169,7 +169,7 @@ def test_nobody_at_the_url_is_told_at_once(terminal: Terminal) -> None:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     done = terminal.run("table", "list", "--url", url)
     assert done.returncode == Exit.UNREACHABLE
-    assert f"{url}: nobody answers" in done.stderr
+    assert f"{url}: no answer" in done.stderr
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8080", "http://a:b@c", "ftp://x", "http://"])

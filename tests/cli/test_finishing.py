@@ -62,7 +62,7 @@ def test_a_table_is_altered_all_or_nothing(terminal: Terminal) -> None:
 def test_changes_that_cannot_be_understood_are_not_sent(words: tuple[str, ...]) -> None:
     nowhere = Terminal(Path.cwd(), "http://127.0.0.1:1")
     asked = nowhere.run("table", "alter", "shop.t", *words)
-    assert (asked.returncode, "nobody answers" in asked.stderr) == (Exit.USAGE, False)
+    assert (asked.returncode, "no answer" in asked.stderr) == (Exit.USAGE, False)
 
 
 def test_a_copy_has_columns_options_and_if_asked_rows(terminal: Terminal) -> None:

@@ -45,7 +45,7 @@ TAGS: Final[Mapping[str, str]] = {
     "explanations": "Why a row shows what it shows: its records, step by step",
     "forgettings": "Keys taken out of all that a table keeps, for good",
     "simulations": "What records would do; nothing is stored",
-    "tokens": "Who may do what",
+    "tokens": "API tokens: what each may do, and when it expires",
 }
 _SECURITY: Final = {
     "token": {"type": "http", "scheme": "bearer", "description": "made by `keyfold token create NAME`, begins `kf_`"}

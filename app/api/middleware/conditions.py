@@ -82,7 +82,7 @@ def _parameters(route: APIRoute) -> frozenset[str]:
 
 def _not_taken(name: str) -> Violation:
     message = f"this operation looks at no {name.title()}: it would be carried out with any value of it"
-    fix = "leave it out; which record of a row wins is said by the table's sequence fields, not by who read it last"
+    fix = "leave it out; the table's sequence fields decide which record of a row wins, not the order of reads"
     return Violation("", FaultCode.CONDITION_NOT_TAKEN, message, fix)
 
 

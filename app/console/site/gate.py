@@ -129,7 +129,7 @@ class ConsoleGate:
 def _elsewhere(request: Request) -> Response | None:
     """Return the answer to what is no request for a page; None for one that is."""
     if request.method not in _METHODS:
-        error = Invalid("pages are asked for with GET or POST; a program calls the API")
+        error = Invalid("a page takes GET or POST; programs call the API below /v1")
         visit = Visit(request, SIGNED_OUT, new_visitor())
         response = show_failure(visit, 405, "Not this way", error)
         response.headers["Allow"] = ", ".join(_METHODS)

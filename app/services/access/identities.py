@@ -230,7 +230,7 @@ class Identities:
 
     def _unavailable(self, error: Exception) -> Unavailable:
         why = str(error).partition("\n")[0]
-        return Unavailable(f"the identity provider {self._issuer} cannot be asked: {why}")
+        return Unavailable(f"the identity provider {self._issuer} cannot be reached: {why}")
 
 
 def _key_of(keys: Sequence[jwt.PyJWK], kid: str | None) -> jwt.PyJWK | None:

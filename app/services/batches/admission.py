@@ -25,7 +25,7 @@ from app.telemetry.entries import Bound, Counted
 
 logger = logging.getLogger(__name__)
 FRESH_SECONDS: Final = 1.0  # how old what the catalog said of staging areas may be
-_WAIT: Final = "send it again later: merges fold what is staged; if they do not, GET …/merges tells why"
+_WAIT: Final = "send it again later: merges make room; if they do not, GET …/merges shows why"
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from app.services.shared.unavailable import is_unavailable, members_unavailable
 
 _OPS = frozenset({"c", "r", "u", "d"})
 _TRUNCATED = (
-    "let Debezium leave it out (skipped.operations=t, its default), and delete the rows with -D records or make the "
-    "table anew"
+    "let Debezium leave it out (skipped.operations=t, its default), and delete the rows with -D records, or drop and "
+    "create the table"
 )
 _NO_ENVELOPE = "send Debezium's envelope; for rows without it (ExtractNewRecordState) use format=debezium-flat-json"
 _DOCUMENT = (

@@ -26,7 +26,7 @@ _MAXWELL_NO_ROW = frozenset(
         "heartbeat",
     }
 )
-_TRUNCATES = "it removes rows without naming them: delete them with -D records, or make the table anew"
+_TRUNCATES = "it removes rows without naming them: delete them with -D records, or drop and create the table"
 
 
 def read_canal(changes: Changes, event: Mapping[str, Any]) -> None:

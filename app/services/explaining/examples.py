@@ -77,7 +77,7 @@ EXAMPLES: Final[Mapping[str, Example]] = {
         Example(
             "sequence_groups",
             "Sequence groups",
-            "Two producers, each with a clock of its own: g_1 orders a and b, g_2 orders c and d. What is older than"
+            "Two producers, each with its own clock: g_1 orders a and b, g_2 orders c and d. What is older than"
             " what the group has seen changes nothing. (Of Paimon's documentation.)",
             """CREATE TABLE sequence_groups (
   k   INT,
@@ -96,7 +96,7 @@ EXAMPLES: Final[Mapping[str, Example]] = {
             ),
             (
                 "Both groups begin at 1.",
-                "g_2 is null: c and d are not touched, whatever the record says of them.",
+                "g_2 is null: c and d stay, also where the record has other values.",
                 "g_1 is back at 1, which is older than 2: a and b stay. g_2 goes on to 3.",
             ),
         ),
@@ -184,7 +184,7 @@ def drop_example(catalog: CatalogDatabase, warehouse: Warehouse, example: Exampl
 def _made_of(example: Example) -> Check:
     def check(table: Table) -> None:
         if table.schema != example.schema:
-            message = f"the table {table.full_name} is not the example: somebody made it, or changed it"
+            message = f"the table {table.full_name} is not the example: it was made or changed by another request"
             raise Conflict(f"{message}; drop it as any other table")
 
     return check

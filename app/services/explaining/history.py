@@ -279,7 +279,7 @@ def _give_up(database: CatalogDatabase, table: Table, error: DamagedFile) -> Non
             return  # another sweep has filed it
         current = repository.tables.existing(table.id).snapshot_id or 0
         repository.history.begin_after(table.id, current, [current])
-    logger.error("%s; the history of table %s begins anew", error.message, table.full_name)
+    logger.error("%s; the history of table %s starts again after it", error.message, table.full_name)
 
 
 def retention_of(table: Table) -> Retention:

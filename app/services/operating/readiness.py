@@ -57,7 +57,7 @@ def warehouse_fault(database: CatalogDatabase, warehouse: Warehouse) -> str | No
         except OSError as error:
             return reason_of(error)
         except (Unavailable, DamagedCatalog) as error:
-            return f"nobody knows whether it is this catalog's: {error.message}"
+            return f"whether it is this catalog's is unknown: {error.message}"
     return try_writing(warehouse)
 
 
@@ -80,7 +80,7 @@ def check_not_lost(database: CatalogDatabase, warehouse: Warehouse) -> None:
     if lost:
         raise Unavailable(
             "there is no catalog, but the warehouse holds tables: put the catalog's file or database, or a backup of"
-            " it, in its place; to begin anew, name another warehouse or remove this one"
+            " it, in its place; to start empty, name another warehouse or remove this one"
         )
 
 

@@ -96,7 +96,7 @@ _FOLLOWING: Mapping[Next, Callable[[int], str | None]] = {
         "batches are staged: once they are merged, the next version has them" if staged else None
     ),
     Next.VERSION: lambda _: "a worker is about to publish what was merged, or waits until the interval is over",
-    Next.COMPACTION: lambda _: "changelogs do not say all that changed, or it is much: a full compaction is asked for",
+    Next.COMPACTION: lambda _: "changelogs lack changes, or have too many: a full compaction will publish them",
 }
 """Why batches are not in the newest version of a table whose versions follow its merges, by what comes next."""
 

@@ -46,7 +46,8 @@ def failure_of(database: CatalogDatabase, error: DamagedFile) -> KeyfoldError:
     """
     try:
         if not noted(database, error) and error.missing:
-            return Unavailable(f"{error.file.path} was removed while it was read, for nobody needs it; begin again")
+            message = f"{error.file.path} was removed while it was read: no snapshot needs it any more"
+            return Unavailable(f"{message}; repeat the request")
     except KeyfoldError:
         logger.warning("damage could not be noted: %s", error, exc_info=True)
     return error

@@ -143,7 +143,7 @@ def scrub(
         except Cancelled:
             return
         except Exception:
-            logger.warning("the scrub failed and begins anew later", exc_info=True)
+            logger.warning("the scrub failed; the next one begins later", exc_info=True)
         pause = ROUND_SECONDS
 
 

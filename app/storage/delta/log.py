@@ -79,7 +79,7 @@ def write_version(warehouse: Warehouse, published: Published, before: Published 
     segments = delta_log(version.table_id, version_name(version.version))
     if not _create(warehouse, segments, content) and not _is_same_version(warehouse, segments, published):
         raise Conflict(
-            f"{'/'.join(segments)} is not the version that the catalog has: somebody else wrote it, or the catalog is"
+            f"{'/'.join(segments)} is not the version that the catalog has: another program wrote it, or the catalog is"
             " older than the warehouse; remove it and the versions after it"
         )
 

@@ -75,7 +75,7 @@ class Asking:
                 request().post(self._folder)
             except OSError as error:
                 # A full disk, a folder that is not ours: lookups do without images. One line each: many ask.
-                logger.warning("no image can be asked for in %s: %s", self._folder, error)
+                logger.warning("no image can be requested in %s: %s", self._folder, error)
                 self._refuse(name)
                 return
             self._open[name] = 0

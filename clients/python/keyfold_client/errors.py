@@ -22,7 +22,7 @@ class Unreachable(KeyfoldError):
     """There is no answer, or it broke off. ``sent``: the service may have had the request."""
 
     def __init__(self, url: str, error: Exception, *, sent: bool) -> None:
-        how = "the answer broke off" if sent else "nobody answers"
+        how = "the answer broke off" if sent else "no answer"
         self.what = f"{url}: {how} ({error or type(error).__name__})"
         self.sent = sent
         super().__init__(f"{self.what}; is the service running, and is the URL right?")

@@ -213,7 +213,7 @@ def test_a_provider_that_does_not_answer_is_said_and_known_keys_go_on(
     provider: Provider, identities: Identities, seconds: Seconds
 ) -> None:
     provider.answers = False
-    with pytest.raises(Unavailable, match="cannot be asked"):
+    with pytest.raises(Unavailable, match="cannot be reached"):
         identities.check(provider.token(groups=["owners"]))
     asked = len(provider.asked)
     for _ in range(20):
@@ -227,7 +227,7 @@ def test_a_provider_that_does_not_answer_is_said_and_known_keys_go_on(
     assert identities.check(provider.token(groups=["owners"], sub="bob")).name == "oidc:bob"
     seconds.now += 20
     provider.rotate("second")
-    with pytest.raises(Unavailable, match="cannot be asked"):
+    with pytest.raises(Unavailable, match="cannot be reached"):
         identities.check(provider.token(groups=["owners"]))
 
 

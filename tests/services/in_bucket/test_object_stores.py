@@ -305,7 +305,7 @@ def test_a_merge_whose_files_cannot_be_read_back_says_why_in_words_and_is_made_a
     ("fault", "told"),
     [
         (Fault.SLOW_DOWN, "the object store has too much to do"),
-        (Fault.ERROR, "the object store has an error of its own"),
+        (Fault.ERROR, "the object store reports an internal error"),
         (Fault.REFUSAL, "the object store refuses the service"),
         (Fault.SILENCE, "the object store does not answer"),
     ],

@@ -61,8 +61,8 @@ FirstToken = Annotated[
         alias="firstToken",
         ge=LEAST_TOKEN,
         le=MOST_TOKEN,
-        description="only rows whose token is this one or greater: a share of the table, as `T/files` has them, for who"
-        " reads it in several tasks; with `snapshot`, that all of them read the same",
+        description="only rows whose token is this one or greater: a share of the table, as `T/files` has"
+        " them, to read it in several tasks; add `snapshot`, so that all of them read the same",
     ),
 ]
 LastToken = Annotated[

@@ -18,7 +18,7 @@ def _positions(schema: TableSchema, options: TableOptions) -> Iterator[Violation
         key = field_key(name, suffix)
         if name in schema.primary_key or name == options["rowkind.field"]:
             message = f"{name!r} says which row an event is of, or what happened to it; its position cannot stand there"
-            yield option_violation(key, FaultCode.CONTRADICTING_OPTIONS, message, "use a column of its own", name)
+            yield option_violation(key, FaultCode.CONTRADICTING_OPTIONS, message, "use another column", name)
         elif column.type.kind is not position.kind:
             message = f"column {name!r} is {column.type.base_sql}, and {position} is {position.kind}"
             yield option_violation(key, FaultCode.ILLEGAL_COLUMN_TYPE, message, f"make it {position.kind}", name)

@@ -56,7 +56,7 @@ def _unpublishable(schema: TableSchema, options: TableOptions, publish: str, tak
             fix = f"remove {publish}, or the column or what is said of it"
             yield option_violation(publish, taken.fault, message, fix, column.name)
     for names in _twins([column.name for column in schema.columns]):
-        message = f"columns {names} differ in case only, which readers of {taken.called} do not tell apart"
+        message = f"columns {names} differ in case only, which readers of {taken.called} do not distinguish"
         yield option_violation(publish, taken.fault, message, f"remove {publish}, or rename one")
 
 

@@ -276,7 +276,7 @@ def _short(value: Any) -> Any:
     size = len(value.encode() if isinstance(value, str) else value or b"")
     if size > LONGEST_KEY:
         message = f"a key of {size} bytes, {LONGEST_KEY} are possible"
-        raise ValueFault(FaultCode.TOO_LONG, message, "make a digest of it the key, and store the text beside it")
+        raise ValueFault(FaultCode.TOO_LONG, message, "use its digest as the key, and store the text in another column")
     return value
 
 

@@ -337,7 +337,7 @@ _FIELD_OPTIONS = (
         "nested-key",
         names,
         (),
-        "the fields that tell the elements of a nested table apart",
+        "the fields that identify an element of a nested table",
         folds=True,
         of_function=True,
         names=Names.FIELDS,

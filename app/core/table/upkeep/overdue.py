@@ -26,7 +26,7 @@ class OverdueReason(StrEnum):
 
 
 EXPLAINED: Final[Mapping[OverdueReason, str]] = {
-    OverdueReason.FAILS: "its last merge failed; GET …/merges tells why, and it is tried again",
+    OverdueReason.FAILS: "its last merge failed and is tried again; GET …/merges shows why",
     OverdueReason.MERGING: "its merge runs, and takes longer than that",
     OverdueReason.FORGETTING: "keys are being forgotten, and merges wait for that",
     OverdueReason.COMPACTION: "it has num-sorted-run.stop-trigger runs, and merges wait for a compaction",
