@@ -89,11 +89,11 @@ class _Ordered:
         own, ranks = keys[places][order], self.ranks[places][order]
         size = int(ranks.max(initial=0)) + 1
         highest = np.maximum.accumulate(own * size + ranks) if len(own) else own
-        result = np.zeros(len(own), dtype=np.int64)
+        earlier = np.zeros(len(own), dtype=np.int64)
         same = own[1:] == own[:-1]
-        result[1:][same] = highest[:-1][same] - own[:-1][same] * size
-        in_merge = np.empty_like(result)
-        in_merge[order] = result
+        earlier[1:][same] = highest[:-1][same] - own[:-1][same] * size
+        in_merge = np.empty_like(earlier)
+        in_merge[order] = earlier
         return in_merge, self.older[keys[places]]
 
 
@@ -184,14 +184,14 @@ class _Records:
         ranks = order.ranks[places]
         is_late = ranks < np.maximum(in_merge, older)
         late = places[is_late]
-        counts_of = _Late(
+        counter = _Late(
             in_merge=(ranks < in_merge)[is_late],
             amounts=np.abs(order.values[np.maximum(in_merge, older)[is_late]] - order.values[ranks[is_late]]),
             idle=None if lane.kept is None else ~self._changing(lane, late),
         )
         counts = np.bincount(self.sender[part], minlength=len(self.senders))
         return {
-            name: counts_of.of(self.sender[late] == number, int(counts[number]), lane, weight)
+            name: counter.of(self.sender[late] == number, int(counts[number]), lane, weight)
             for number, name in enumerate(self.senders)
             if counts[number]
         }

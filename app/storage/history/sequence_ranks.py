@@ -37,9 +37,9 @@ def ranks_of(values: pa.Array, field: OrderField) -> Numbers:
         dense = pc.rank(present, tiebreaker="dense").to_numpy(zero_copy_only=False).astype(np.int64) - 1
     if field.descending:
         dense = int(dense.max(initial=0)) - dense
-    joined = np.zeros(len(values), dtype=np.int64)
-    joined[np.asarray(values.is_valid())] = dense + 1
-    return joined
+    ranked = np.zeros(len(values), dtype=np.int64)
+    ranked[np.asarray(values.is_valid())] = dense + 1
+    return ranked
 
 
 def joined_ranks(ranks: Sequence[Numbers]) -> Numbers:

@@ -152,12 +152,12 @@ class Images:
             if image is None:
                 return None
             try:
-                held = _answer_in(image, image.rows_of(token), key)
+                stored = _answer_in(image, image.rows_of(token), key)
             except Damaged:
                 self._drop(image)
                 return None
-            if held is not ABSENT:
-                return held
+            if stored is not ABSENT:
+                return stored
         return ABSENT
 
     def answers(
