@@ -56,7 +56,7 @@ class FoundOption:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search finds, ``MOST_FOUND`` of each kind. ``read`` of ``count`` tables were searched for columns, the
+    """What a search finds, ``MOST_RESULTS`` of each kind. ``read`` of ``count`` tables were searched for columns, the
     first of which is ``first``.
     """
 
