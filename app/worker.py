@@ -120,7 +120,9 @@ class Worker:
         back = [threading.Thread(target=lease.hand_back, name="hand-back", daemon=True) for lease in late]
         for thread in back:
             thread.start()
-        for thread in (*back, *self._threads):
+        merging, *others = self._threads
+        # While it waits for the first answer of Spark it holds nothing, and ends with Spark.
+        for thread in (*back, *others, *([merging] if self._trusted.is_set() else [])):
             if thread.is_alive():
                 thread.join(max(0.0, deadline - time.monotonic()))
 
@@ -296,8 +298,10 @@ class Worker:
         """The first queries of a Spark server take seconds; better before the first merge than in it."""
         try:
             self.site.executor.warm_up()
-        except Exception:
-            logger.warning("Spark could not be warmed up; merges try again", exc_info=True)
+        except Exception as error:
+            if not self._stopped.is_set():
+                known = isinstance(error, KeyfoldError)
+                logger.warning("Spark could not be warmed up; merges try again: %s", error, exc_info=not known)
 
     def _sweep(self) -> None:
         swept = time.monotonic()

@@ -62,7 +62,7 @@ class SparkJobs:
         self.connection.cancel(tag)
 
     def close(self) -> None:
-        """End the session, and the embedded server if there is one."""
-        self.connection.close()
+        """End the embedded server if there is one, which ends a wait for its first answer too, and the session."""
         if self.server is not None:
             self.server.stop()
+        self.connection.close()

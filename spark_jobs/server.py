@@ -22,6 +22,7 @@ from spark_jobs.java import MODULE_FLAGS, find_java, spark_jars
 from spark_jobs.leftovers import end_what_is_left
 from spark_jobs.scratch import new_scratch
 
+_LAST_WORDS_SECONDS: Final = 10.0
 HEAP_BYTES: Final = 512 * 2**20  # the JVM schedules; rows never reach it
 
 _LOCAL = re.compile(r"local(\[[^\[\]]+\])?")
@@ -29,10 +30,10 @@ _JVM_LINE = re.compile(r"keyfold-jvm (\d+)$")  # the supervisor's own
 _PORT_LINE = re.compile(r"server started at: .*:(\d+)\s*$")
 
 # The shell, not Python, owns the JVM: when this process is killed by SIGKILL nothing in it can run any more, but the
-# kernel closes its end of the pipe, and `read` sees that on every Unix. The last line ends the watcher and the
-# Python workers that the JVM left in the process group. With ``setpriv`` (util-linux) the JVM ends with its shell, too.
+# kernel closes its end of the pipe, and `read` sees that on every Unix. Then all of the group is killed at once: rows
+# are in files by then or their merge is done again, and Spark's own way to end takes a second or two. Python workers
+# have a group that ends when their JVM does. With ``setpriv`` (util-linux) the JVM ends with its shell, too.
 _SUPERVISOR = """
-patience=$1; shift
 exec 3<&0
 command -v setpriv >/dev/null && set -- setpriv --pdeathsig KILL "$@"
 "$@" 3<&- </dev/null &
@@ -40,17 +41,11 @@ jvm=$!
 echo "keyfold-jvm $jvm"
 {
   while read -r _; do :; done
-  kill -TERM "$jvm"
-  tries=0
-  while [ "$tries" -lt "$patience" ]; do sleep 1; tries=$((tries + 1)); done
-  kill -KILL "$jvm"
+  kill -KILL 0
 } <&3 >/dev/null 2>&1 &
 exec 3<&-
 wait "$jvm"
-status=$?
-trap '' TERM
-kill -TERM 0
-exit "$status"
+kill -KILL 0
 """
 
 # The one INFO line that goes to standard output names the port that the system chose.
@@ -110,8 +105,7 @@ class EmbeddedServer:
 
     ``folder`` holds its log (``spark.log``, WARN and above), warehouse and scratch files. ``master`` is Spark's
     ``spark.master``; ``heap_bytes`` the JVM's largest heap; ``java`` the program to run (default:
-    ``find_java()``); ``java_options`` are added to ours; ``stop_seconds`` is how long the JVM may take to end;
-    ``umask`` says which permissions no file that it writes has.
+    ``find_java()``); ``java_options`` are added to ours; ``umask`` says which permissions no file that it writes has.
 
     Clients need ``remote``, which carries a random token; the token is given to the JVM in its environment, so it is
     neither in a command line nor in a log. The ports through which Spark's own processes talk (driver, block manager)
@@ -127,7 +121,6 @@ class EmbeddedServer:
         heap_bytes: int | None = None,
         java: Path | None = None,
         java_options: Sequence[str] = (),
-        stop_seconds: int = 10,
         umask: int = 0o077,
     ) -> None:
         self.folder = folder.absolute()
@@ -135,10 +128,11 @@ class EmbeddedServer:
         self.heap_bytes = heap_bytes or HEAP_BYTES
         self._java = java
         self._java_options = tuple(java_options)
-        self._stop_seconds = stop_seconds
         self._umask = umask
         self._lock = threading.RLock()
+        self._stopped = False
         self._process: subprocess.Popen[str] | None = None
+        self._listening: threading.Thread | None = None
         self._scratch: Path | None = None
         self._token = ""
         self._port: int | None = None
@@ -204,9 +198,11 @@ class EmbeddedServer:
     def start(self) -> None:
         """Start the JVM unless it runs, and return at once; a server that died is started again with another token.
 
-        Raise ``Unavailable`` when there is no Java or it cannot be run.
+        Raise ``Unavailable`` when there is no Java or it cannot be run, and after ``stop``.
         """
         with self._lock:
+            if self._stopped:
+                raise Unavailable("The embedded Spark server was stopped.")
             if self.alive:
                 return
             self._forget()
@@ -219,10 +215,10 @@ class EmbeddedServer:
             with open(self._errors, "w") as errors:
                 process = self._spawn(java, self._scratch, errors.fileno())
             self._process = process
-            listen = threading.Thread(
+            self._listening = threading.Thread(
                 target=self._listen, args=(process, self._answered, self._said), name="spark-server-output", daemon=True
             )
-            listen.start()
+            self._listening.start()
 
     def wait_ready(self, timeout_seconds: float, on_progress: Callable[[str], None] | None = None) -> None:
         """Wait until the server takes connections; ``on_progress`` hears about once a second how far it is.
@@ -242,15 +238,16 @@ class EmbeddedServer:
         report(f"Spark is ready after {time.monotonic() - began:.0f} s")
 
     def stop(self) -> None:
-        """End the JVM, after ``stop_seconds`` by force; no process of it is left. Stopping twice does nothing."""
+        """Kill the JVM, and remove its scratch files; it is not started again. Stopping twice does nothing."""
         with self._lock:
+            self._stopped = True
             self._forget()
 
     def _spawn(self, java: Path, scratch: Path, errors: int) -> subprocess.Popen[str]:
         command = [str(java), *self._flags(scratch), "org.apache.spark.sql.connect.service.SparkConnectServer"]
         try:
             return subprocess.Popen(  # noqa: S603  # the command is built here; its parts are arguments, never shell text
-                ["/bin/sh", "-c", _SUPERVISOR, "keyfold-spark", str(self._stop_seconds), *command],
+                ["/bin/sh", "-c", _SUPERVISOR, "keyfold-spark", *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -336,8 +333,9 @@ class EmbeddedServer:
     def _forget(self) -> None:
         process, self._process, self._port, self._jvm = self._process, None, None, None
         self._answered, self._said = threading.Event(), deque(maxlen=20)
-        if process is not None:
-            _end(process, self._stop_seconds)
+        if process is not None and self._listening is not None:
+            _end(process)
+            self._listening.join(_LAST_WORDS_SECONDS)  # the JVM has ended when it can say nothing more
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
             self._scratch = None
@@ -352,19 +350,11 @@ class EmbeddedServer:
         return f"See {self.log} and {self._errors}. {' | '.join(lines[-6:])}".rstrip()
 
 
-def _end(process: subprocess.Popen[str], stop_seconds: int) -> None:
+def _end(process: subprocess.Popen[str]) -> None:
     with contextlib.suppress(OSError):
         if process.stdin is not None:
             process.stdin.close()
-    try:
-        process.wait(stop_seconds + 2)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
-        process.wait()
-    with contextlib.suppress(ProcessLookupError):  # what the supervisor signalled last outlives it for a moment
-        for _ in range(200):
-            os.killpg(process.pid, 0)
-            time.sleep(0.01)
+    process.wait()
 
 
 def _tail(path: Path, most: int = 4096) -> list[str]:

@@ -200,6 +200,7 @@ class _LiveSession:
         self.spark = SparkSession(builder, userId=_USER)
         self.spark.client.set_retry_policies([retries])
         self._builder = builder
+        self._embedded = embedded
         self._channel = builder.toChannel()
         self._stub = proto.SparkConnectServiceStub(self._channel)  # type: ignore[no-untyped-call]  # generated code
         try:
@@ -253,7 +254,9 @@ class _LiveSession:
         request.user_context.user_id = self._builder.userId or _USER
         request.operation.get_option.keys.append("spark.sql.session.timeZone")
         metadata = list(self._builder.metadata())
-        answer = self._stub.Config(request, timeout=timeout_seconds, wait_for_ready=True, metadata=metadata)
+        # One elsewhere may be back in a moment; the embedded one listens by now, or has ended.
+        waits = not self._embedded
+        answer = self._stub.Config(request, timeout=timeout_seconds, wait_for_ready=waits, metadata=metadata)
         return str(answer.server_side_session_id)
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -168,6 +169,35 @@ def test_stop_leaves_no_process_and_no_scratch_files(tmp_path: Path) -> None:
     assert not _processes(group)
     assert not server.alive
     assert not list((tmp_path / "scratch").iterdir())
+
+
+def test_stop_ends_a_wait_for_the_first_answer_and_nothing_is_started_after_it(tmp_path: Path) -> None:
+    server = EmbeddedServer(tmp_path)
+    connection = SparkConnection(server)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(connection.session)
+        _until(lambda: server.alive)
+        assert not server.ready
+        server.stop()
+        with pytest.raises(Unavailable, match="ended while it started"):
+            waiting.result()
+    with pytest.raises(Unavailable, match="was stopped"):
+        connection.session()
+
+
+def test_a_session_that_is_being_made_fails_when_its_server_ends(tmp_path: Path) -> None:
+    server = EmbeddedServer(tmp_path)
+    server.start()
+    server.wait_ready(120)
+    os.kill(_java_of(server), signal.SIGSTOP)  # who connects gets no answer
+    connection = SparkConnection(server)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(connection.session)
+        time.sleep(0.5)
+        server.stop()
+        with pytest.raises(Unavailable, match="does not answer"):
+            waiting.result()
+    connection.close()
 
 
 def test_a_server_that_cannot_start_says_what_java_said(tmp_path: Path) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
+from app.core.errors import Unavailable
 from app.core.table.history import Table, TaskKind, TaskState
 from app.services.explaining.lateness import late_report
 from app.services.merging.compactions import ask_for_compaction
@@ -16,6 +19,7 @@ from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
 from app.worker import Worker
 from tests.services.builders import QUIET, SUM, create_table, merge_staged, post, snapshot_of, totals
+from tests.services.executor import PythonExecutor
 
 pytestmark = pytest.mark.slow(reason="a worker looks for work in its own time")
 
@@ -89,6 +93,36 @@ def test_a_worker_at_rest_commits_nothing(site: MergeSite) -> None:
         before = site.database.commits
         time.sleep(0.3)
         assert site.database.commits == before
+
+
+class StartingExecutor(PythonExecutor):
+    """One whose Spark takes five seconds to answer, or until it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = threading.Event()
+        self.closed = threading.Event()
+        self.answered = threading.Event()
+
+    def warm_up(self) -> None:
+        self.begun.set()
+        if self.closed.wait(5):
+            raise Unavailable("Spark was closed")
+        self.answered.set()
+
+
+def test_a_worker_that_is_stopped_does_not_wait_until_spark_has_started(
+    site: MergeSite, caplog: pytest.LogCaptureFixture
+) -> None:
+    executor = StartingExecutor()
+    worker = Worker(replace(site, executor=executor), 3600)
+    worker.start()
+    assert executor.begun.wait(PATIENCE_SECONDS)
+    worker.stop(60)
+    assert not executor.answered.is_set()
+    executor.closed.set()
+    assert until(lambda: not any(one.name == f"{worker.name}-merge" for one in threading.enumerate()))
+    assert caplog.text == ""
 
 
 def test_a_worker_counts_what_came_late_behind_its_merges(site: MergeSite) -> None:
