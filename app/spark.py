@@ -21,6 +21,7 @@ from app.telemetry.traces import span
 
 if TYPE_CHECKING:
     from spark_jobs.executor import SparkJobs
+    from spark_jobs.server import EmbeddedServer
 
 logger = logging.getLogger(__name__)
 READY_SECONDS = (0.2, 2.0)  # between two checks of Spark while it does not answer, and while it does
@@ -42,28 +43,37 @@ class SparkExecutor:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._lock = threading.Lock()
+        self._server: EmbeddedServer | None = None
         self._jobs: SparkJobs | None = None
 
     def open(self) -> SparkJobs:
-        """Spark, started when it was not. Raise ``Unavailable`` when there is no Java."""
+        """Return Spark, started when it was not. Raise ``Unavailable`` when there is no Java."""
         with self._lock:
             if self._jobs is None:
                 try:
-                    from spark_jobs import executor  # noqa: PLC0415  # see the class
+                    server = self._started()
+                    from spark_jobs.executor import SparkJobs  # noqa: PLC0415  # see the class
                 except ModuleNotFoundError as error:
                     raise Unavailable(_NO_SPARK.format(error.name)) from error
-
-                heap = self._settings.spark_heap_mib
-                remote = self._settings.spark_remote
-                self._jobs = executor.SparkJobs(
-                    Path(self._settings.folder).resolve() / "spark",
-                    None if remote is None else remote.get_secret_value(),
-                    self._settings.spark_master,
-                    None if heap is None else heap * 1024 * 1024,
-                    self._settings.umask,
-                )
+                self._jobs = SparkJobs(server)
             self._jobs.start()
             return self._jobs
+
+    def _started(self) -> EmbeddedServer | str:
+        """Return the URL of Spark, or the embedded server, whose JVM starts while PySpark is loaded."""
+        settings = self._settings
+        if settings.spark_remote is not None:
+            return settings.spark_remote.get_secret_value()
+        from spark_jobs.server import EmbeddedServer  # noqa: PLC0415  # needs an installed PySpark
+
+        if self._server is None:
+            folder = Path(settings.folder).resolve() / "spark"
+            heap_bytes = None if settings.spark_heap_mib is None else settings.spark_heap_mib * 2**20
+            self._server = EmbeddedServer(
+                folder, master=settings.spark_master, heap_bytes=heap_bytes, umask=settings.umask
+            )
+        self._server.start()
+        return self._server
 
     def ready(self) -> bool:
         """See ``MergeExecutor.ready``; false before Spark is loaded."""
@@ -90,8 +100,7 @@ class SparkExecutor:
     @property
     def pid(self) -> int:
         """The process of the embedded server; 0 while there is none."""
-        server = None if self._jobs is None else self._jobs.server
-        return (server.jvm_pid or 0) if server is not None else 0
+        return (self._server.jvm_pid or 0) if self._server is not None else 0
 
     def close(self) -> None:
         """End Spark, if it was started."""

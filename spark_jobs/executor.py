@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from pathlib import Path
 
 from app.kernel.tasks import Job, Progress, Result, from_text
 from spark_jobs.parcels import PARCEL_COLUMNS, RESULT_COLUMNS, parcels_of, run_parcels
@@ -13,25 +12,18 @@ from spark_jobs.session import SparkConnection
 
 
 class SparkJobs:
-    """Runs merges and compactions; every job can be cancelled by its tag and then raises ``JobCancelled``.
-
-    With ``remote`` None an embedded server is started in ``folder``.
+    """Runs merges and compactions on an embedded server or one at a URL. Every job can be cancelled by its tag and then
+    raises ``JobCancelled``.
     """
 
-    def __init__(
-        self, folder: Path, remote: str | None, master: str, heap_bytes: int | None, umask: int = 0o077
-    ) -> None:
-        self.server = None if remote else EmbeddedServer(folder, master=master, heap_bytes=heap_bytes, umask=umask)
-        self.connection = SparkConnection(remote or self._embedded())
-
-    def _embedded(self) -> EmbeddedServer:
-        assert self.server is not None, "without a remote there is an embedded server"
-        return self.server
+    def __init__(self, server: EmbeddedServer | str) -> None:
+        self._server = server if isinstance(server, EmbeddedServer) else None
+        self.connection = SparkConnection(server)
 
     def start(self) -> None:
         """Start the embedded server, if there is one, and return at once. Raise ``Unavailable`` without Java."""
-        if self.server is not None:
-            self.server.start()
+        if self._server is not None:
+            self._server.start()
 
     def ready(self) -> bool:
         """Return whether Spark answers; this takes at most about two seconds."""
@@ -63,6 +55,6 @@ class SparkJobs:
 
     def close(self) -> None:
         """End the embedded server if there is one, which ends a wait for its first answer too, and the session."""
-        if self.server is not None:
-            self.server.stop()
+        if self._server is not None:
+            self._server.stop()
         self.connection.close()

@@ -49,8 +49,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def jobs(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkJobs]:
-    opened = SparkJobs(tmp_path_factory.mktemp("jobs"), cluster.remote, "not used", None)
+def jobs(cluster: Cluster) -> Iterator[SparkJobs]:
+    opened = SparkJobs(cluster.remote)
     yield opened
     opened.close()
 

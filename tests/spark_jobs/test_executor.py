@@ -34,8 +34,8 @@ SUMS = TableCase(
 
 
 @pytest.fixture(scope="module")
-def jobs(spark_remote: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkJobs]:
-    opened = SparkJobs(tmp_path_factory.mktemp("jobs"), spark_remote, "not used", None)
+def jobs(spark_remote: str) -> Iterator[SparkJobs]:
+    opened = SparkJobs(spark_remote)
     yield opened
     opened.close()
 

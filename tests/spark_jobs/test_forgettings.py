@@ -41,7 +41,7 @@ STREET = "Lovelace Lane"
 def site(spark_remote: str, tmp_path: Path, sqlite_template: Path) -> Iterator[MergeSite]:
     (tmp_path / "catalog.sqlite").write_bytes(sqlite_template.read_bytes())
     database = CatalogDatabase(f"sqlite:///{tmp_path}/catalog.sqlite")
-    jobs = SparkJobs(tmp_path / "spark", spark_remote, "local[1]", None)
+    jobs = SparkJobs(spark_remote)
     yield MergeSite(database, Warehouse(str(tmp_path / "warehouse")), jobs, 600)
     jobs.close()
     database.close()
