@@ -1,4 +1,6 @@
 # Every target works on a fresh machine: it makes .venv from the lock first. Java: see spark_jobs/java.py.
+# Tests and benchmarks start hundreds of processes, each of which would compile all modules once more.
+unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
