@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.language import BANNED, ROOT
 
-CODE = ("app", "spark_jobs", "migrations", "bench", "clients/python/keyfold_client")
+CODE = ("app", "spark_jobs", "migrations", "bench", "lab", "clients/python/keyfold_client")
 BANNED_IN_NAMES = {"told", "tells", "asked", "there", "whoever", "whatever", "nobody", "anew"}
 _WORDS = re.compile(r"[a-z]+|[A-Z][a-z]*")
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

@@ -42,8 +42,8 @@ def main() -> int:
         seconds = time.monotonic() - began
         watcher.end()
         faults = [*watcher.faults, *pipeline.differences()]
-        told = f"{given.changes} changes in {seconds:.0f} s, {pipeline.count()} rows compared, {watcher.looks} looks"
-        print("\n".join([told, f"{len(faults)} faults", *faults[:40]]))  # noqa: T201
+        summary = f"{given.changes} changes in {seconds:.0f} s, {pipeline.count()} rows compared, {watcher.looks} looks"
+        print("\n".join([summary, f"{len(faults)} faults", *faults[:40]]))  # noqa: T201
     return 1 if faults else 0
 
 

@@ -21,7 +21,7 @@ def classpath(folder: Path, connector: str) -> str:
     for tool, package in (("mvn", "maven"), ("javac", "a JDK of version 17 or later")):
         if shutil.which(tool) is None:
             raise Impossible(f"there is no {tool} here: install {package}")
-    told = folder / "classpath"
+    listing = folder / "classpath"
     fetched = subprocess.run(
         [
             "mvn",
@@ -29,7 +29,7 @@ def classpath(folder: Path, connector: str) -> str:
             "-f",
             _HERE / "pom.xml",
             "dependency:build-classpath",
-            f"-Dmdep.outputFile={told}",
+            f"-Dmdep.outputFile={listing}",
             f"-Dconnector={connector}",
         ],
         capture_output=True,
@@ -38,7 +38,7 @@ def classpath(folder: Path, connector: str) -> str:
     )
     if fetched.returncode:
         raise Impossible(f"Maven has no Debezium: {fetched.stdout[-500:]}")
-    jars = told.read_text()
+    jars = listing.read_text()
     subprocess.run(["javac", "-cp", jars, "-d", folder / "classes", _HERE / "Feeder.java"], check=True)
     return f"{folder / 'classes'}{os.pathsep}{jars}"
 

@@ -141,8 +141,8 @@ class Auditor:
             for batch in waiting:
                 if batch.state in {"damaged", "poisoned"}:
                     if batch.state == "poisoned" or not damages:
-                        told = operator.ask("GET", f"{path}/batches/{batch.id}")
-                        self.seen.tell(f"{name}: set aside without a reason: {told.json() if told else batch}")
+                        shown = operator.ask("GET", f"{path}/batches/{batch.id}")
+                        self.seen.tell(f"{name}: set aside without a reason: {shown.json() if shown else batch}")
                     again = operator.ask("POST", f"{path}/batches/{batch.id}:retry")
                     if again is not None and again.status_code == 200 and batch.key:
                         generation.ledgers[name].retried(batch.key, again.json()["number"])
@@ -205,14 +205,14 @@ def list_batches(operator: Operator, path: str) -> list[Listed]:
     listed: list[Listed] = []
     token = ""
     while True:
-        told = _answered(operator, "GET", f"{path}/batches?maxResults=1000&order=oldest{token}").json()
+        page = _answered(operator, "GET", f"{path}/batches?maxResults=1000&order=oldest{token}").json()
         listed += [
             Listed(one["id"], one["idempotencyKey"], one["number"], one["state"], one["snapshotId"])
-            for one in told["batches"]
+            for one in page["batches"]
         ]
-        if not told["nextPageToken"]:
+        if not page["nextPageToken"]:
             return listed
-        token = f"&pageToken={told['nextPageToken']}"
+        token = f"&pageToken={page['nextPageToken']}"
 
 
 def _answered(operator: Operator, method: str, path: str, body: Any = None) -> httpx.Response:
@@ -222,9 +222,9 @@ def _answered(operator: Operator, method: str, path: str, body: Any = None) -> h
         answer = operator.ask(method, path, body)
         if answer is not None and answer.status_code == 200:
             return answer
-        told = answer and f"{answer.status_code} {answer.text[:500]}"
+        failure = answer and f"{answer.status_code} {answer.text[:500]}"
         if time.monotonic() > deadline or (answer is not None and answer.status_code < 500):
-            raise NotBack(f"{method} {path}: {told}")
+            raise NotBack(f"{method} {path}: {failure}")
         time.sleep(0.1)
 
 

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from lab.faults.ledger import Follower, Ledger, Sent, Told
+from lab.faults.ledger import Follower, Ledger, Outcome, Sent
 from lab.faults.system import System
 from lab.faults.tables import OWN, TABLES
 
@@ -40,10 +40,10 @@ class Seen:
 
     def check(self, request: str, answer: httpx.Response) -> None:
         """No 5xx without a problem and when to come again."""
-        told = answer.headers.get("content-type", "").startswith("application/problem+json")
+        is_problem = answer.headers.get("content-type", "").startswith("application/problem+json")
         with self.lock:
             self.answers[f"{request} {answer.status_code}"] += 1
-            if answer.status_code >= 500 and not (told and answer.headers.get("retry-after", "").isdigit()):
+            if answer.status_code >= 500 and not (is_problem and answer.headers.get("retry-after", "").isdigit()):
                 headers = {name: answer.headers.get(name) for name in ("content-type", "retry-after")}
                 self.faults.append(f"{request}: {answer.status_code} {headers} {answer.text[:500]}")
 
@@ -112,7 +112,7 @@ class Poster(threading.Thread):
             self.seen.manners[manner] += 1
         sent = generation.ledgers[name].send(f"{generation.number}-{serial}", records)
         MANNERS[manner][1](self, generation, name, sent)
-        if sent.told is Told.ACCEPTED and self.random.random() < 0.4:
+        if sent.outcome is Outcome.ACCEPTED and self.random.random() < 0.4:
             self.look(generation, name, sent)
 
     def deliver(self, generation: Generation, name: str, sent: Sent, http: httpx.Client | None = None) -> None:
@@ -187,18 +187,18 @@ def _withdrawn(client: Poster, generation: Generation, name: str, sent: Sent) ->
     """Accepted, then taken back, if no merge has it yet."""
     client.deliver(generation, name, sent)
     batch = client.ids.get(sent.key)
-    if sent.told is not Told.ACCEPTED or batch is None:
+    if sent.outcome is not Outcome.ACCEPTED or batch is None:
         return
-    sent.told = Told.NOTHING
+    sent.outcome = Outcome.NOTHING
     try:
         answer = client.http.delete(f"{generation.path(name)}/batches/{batch}")
     except httpx.HTTPError:
         return
     client.seen.check("deleteBatch", answer)
     if answer.status_code == 200:
-        sent.told = Told.WITHDRAWN
+        sent.outcome = Outcome.WITHDRAWN
     elif answer.status_code < 500:
-        sent.told = Told.ACCEPTED
+        sent.outcome = Outcome.ACCEPTED
 
 
 def _gives_up(client: Poster, generation: Generation, name: str, sent: Sent) -> None:
@@ -213,7 +213,7 @@ def _hangs_up(client: Poster, generation: Generation, name: str, sent: Sent) -> 
 
 def _cut(client: Poster, generation: Generation, name: str, sent: Sent) -> None:
     """Half a body, then nothing."""
-    sent.told = Told.CUT
+    sent.outcome = Outcome.CUT
     whole = len(body_of(sent))
     cut(client, generation, name, sent, client.random.randrange(1, whole))
 

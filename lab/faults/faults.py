@@ -137,8 +137,8 @@ def _read_only_catalog(system: System, random: Random) -> Iterator[str]:
 
 @contextmanager
 def _warehouse_gone(system: System, random: Random) -> Iterator[str]:
-    with system.warehouse.gone() as told:
-        yield told
+    with system.warehouse.gone() as details:
+        yield details
 
 
 def _damaged(pattern: str, how: Callable[[bytes, Random], bytes | None], newest: int = 20) -> Strike:

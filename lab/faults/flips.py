@@ -111,11 +111,11 @@ class Tally:
     hit: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
 
-    def count(self, kind: str, outcome: str, told: str) -> None:
-        """One answer; ``told`` says what was asked and answered."""
+    def count(self, kind: str, outcome: str, detail: str) -> None:
+        """Count an answer; ``detail`` says what was requested and answered."""
         self.answers[kind, outcome] += 1
         if outcome in {"error", "wrong"}:
-            self.faults.append(f"{kind}: {outcome}: {told}")
+            self.faults.append(f"{kind}: {outcome}: {detail}")
 
     def lines(self) -> Iterator[str]:
         """A line for each kind of file, then what was wrong, the first twenty."""
@@ -135,8 +135,8 @@ class Said:
     @property
     def damaged(self) -> str | None:
         """The file that a problem names as damaged."""
-        told = json.loads(self.body) if self.status == 503 else {}
-        return str(told["resourceName"]) if told.get("errorCode") == "damaged_file" else None
+        answer = json.loads(self.body) if self.status == 503 else {}
+        return str(answer["resourceName"]) if answer.get("errorCode") == "damaged_file" else None
 
 
 class Campaign:
@@ -160,7 +160,7 @@ class Campaign:
         self.truth = {name: [self._ask(read) for read in reads] for name, reads in self.reads.items()}
         assert {said.status for every in self.truth.values() for said in every} <= {200, 404}
         build(self.parts.images)  # what the reads have asked for
-        self._begin_anew(images=True)
+        self._restart(images=True)
         assert self.truth == {name: [self._ask(read) for read in reads] for name, reads in self.reads.items()}
 
     def _fill(self, name: str, options: Mapping[str, str]) -> str:
@@ -184,7 +184,7 @@ class Campaign:
         answer = self.client.request(method, path, json=body)
         return Said(answer.status_code, re.sub(rb'"requestId":"[^"]*",', b"", answer.content))
 
-    def _begin_anew(self, *, images: bool) -> None:
+    def _restart(self, *, images: bool) -> None:
         """As a process that has nothing in memory; without ``images`` it reads Parquet."""
         folder = self.parts.images.folder if images else self.parts.images.folder.with_name("none")
         opened = Images(folder, self.parts.warehouse, self.parts.settings.image_bytes if images else 0)
@@ -216,7 +216,7 @@ class Campaign:
         damaged = DAMAGES[how](whole, self.random)
         if damaged == whole:
             return
-        self._begin_anew(images=kind == "images" or self.random.random() < 0.3)
+        self._restart(images=kind == "images" or self.random.random() < 0.3)
         if damaged is None:
             path.unlink()
         else:

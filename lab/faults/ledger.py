@@ -22,7 +22,7 @@ DELETED = "deleted"
 SERIALS = "serials"  # a column that collects the serial of each record: shows which one is lost or doubled
 
 
-class Told(Enum):
+class Outcome(Enum):
     """What the client of a batch knows of it."""
 
     NOTHING = "nothing"  # no answer came: the batch is there or not
@@ -37,7 +37,7 @@ class Sent:
 
     key: str
     records: Sequence[Row]
-    told: Told = Told.NOTHING
+    outcome: Outcome = Outcome.NOTHING
     number: int = 0  # once it was answered
 
 
@@ -76,9 +76,9 @@ class Ledger:
         self.rollbacks: list[tuple[int, int]] = []  # (snapshot that was gone back to, snapshot that was made)
         self._lock = threading.Lock()
 
-    def send(self, key: str, records: Sequence[Row], told: Told = Told.NOTHING) -> Sent:
+    def send(self, key: str, records: Sequence[Row], outcome: Outcome = Outcome.NOTHING) -> Sent:
         """A batch that is about to be sent."""
-        sent = Sent(key, records, told)
+        sent = Sent(key, records, outcome)
         with self._lock:
             self.sent[key] = sent
         return sent
@@ -87,7 +87,7 @@ class Ledger:
         """The client was answered with this number; what is wrong with that."""
         with self._lock:
             before, sent.number = sent.number, number
-            sent.told = Told.ACCEPTED
+            sent.outcome = Outcome.ACCEPTED
         if before not in {0, number}:
             return f"batch {sent.key} was answered as number {before}, then as {number}"
         return None
@@ -95,12 +95,12 @@ class Ledger:
     def retried(self, key: str, number: int) -> None:
         """A batch that was set aside has this number from now on."""
         with self._lock:
-            self.sent[key].told, self.sent[key].number = Told.ACCEPTED, number
+            self.sent[key].outcome, self.sent[key].number = Outcome.ACCEPTED, number
 
     def accepted(self) -> int:
         """How many batches were acknowledged."""
         with self._lock:
-            return sum(sent.told is Told.ACCEPTED for sent in self.sent.values())
+            return sum(sent.outcome is Outcome.ACCEPTED for sent in self.sent.values())
 
     def compare(self, listed: Sequence[Listed], rows: Iterable[Row]) -> Comparison:
         """The table, all of whose batches are merged, with what it must hold."""
@@ -125,16 +125,16 @@ class Ledger:
     def _check(self, sent: Sent, batch: Listed | None, comparison: Comparison) -> None:
         """What the list says of a batch, against what its client was answered."""
         if batch is None:
-            if sent.told is Told.ACCEPTED:
+            if sent.outcome is Outcome.ACCEPTED:
                 comparison.lost.append(f"batch {sent.number} ({sent.key}) is not listed")
-        elif sent.told is Told.CUT:
+        elif sent.outcome is Outcome.CUT:
             comparison.wrong.append(f"a body that was cut became {batch}")
         elif batch.state == DELETED:
-            if sent.told is Told.ACCEPTED:
+            if sent.outcome is Outcome.ACCEPTED:
                 comparison.lost.append(f"no client has withdrawn {batch}")
-        elif sent.told is Told.WITHDRAWN:
+        elif sent.outcome is Outcome.WITHDRAWN:
             comparison.wrong.append(f"it was withdrawn: {batch}")
-        elif sent.told is Told.ACCEPTED and sent.number != batch.number:
+        elif sent.outcome is Outcome.ACCEPTED and sent.number != batch.number:
             comparison.wrong.append(f"batch {sent.key} was answered as number {sent.number} and is {batch}")
         elif batch.state != "merged":
             comparison.lost.append(f"not merged: {batch}")
@@ -165,7 +165,9 @@ class Ledger:
         kept = [
             (sent.number or by_key[key].number, sent)
             for key, sent in self.sent.items()
-            if (sent.told is Told.ACCEPTED or key in by_key) and sent.told is not Told.WITHDRAWN and key not in gone
+            if (sent.outcome is Outcome.ACCEPTED or key in by_key)
+            and sent.outcome is not Outcome.WITHDRAWN
+            and key not in gone
         ]
         histories: dict[Key, list[Change]] = defaultdict(list)
         for _, sent in sorted(kept, key=lambda one: one[0]):

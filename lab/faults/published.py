@@ -25,11 +25,11 @@ def check_published(operator: Operator, path: str, drawn: Drawn, rows: Sequence[
     if not rows:
         return
     for form, read in _READ.items():
-        told = _up_to_date(operator, path, form, compacted=not drawn.changes)
-        if isinstance(told, str):
-            comparison.wrong.append(f"{form} is behind: {told}")
+        state = _up_to_date(operator, path, form, compacted=not drawn.changes)
+        if isinstance(state, str):
+            comparison.wrong.append(f"{form} is behind: {state}")
             continue
-        seen = sorted(read(told), key=lambda row: (row["id"], str(row)))
+        seen = sorted(read(state), key=lambda row: (row["id"], str(row)))
         if seen != list(rows):
             comparison.wrong.append(f"{len(seen)} rows in {form}, {len(rows)} in the scan, and they differ")
 
@@ -40,9 +40,9 @@ def _up_to_date(operator: Operator, path: str, form: Format, *, compacted: bool)
     while True:
         answer = operator.ask("GET", f"{path}/{form}")
         if answer is not None and answer.status_code == 200:
-            told: dict[str, Any] = answer.json()
-            if told["version"] is not None and told["behindBatches"] == 0 and told["waiting"] is None:
-                return told
+            state: dict[str, Any] = answer.json()
+            if state["version"] is not None and state["behindBatches"] == 0 and state["waiting"] is None:
+                return state
         if time.monotonic() > deadline:
             return "no answer" if answer is None else answer.text[:500]
         if compacted:
@@ -51,8 +51,8 @@ def _up_to_date(operator: Operator, path: str, form: Format, *, compacted: bool)
 
 
 _READ: Mapping[Format, Callable[[dict[str, Any]], Rows]] = {
-    Format.DELTA: lambda told: delta_readers.with_polars(told["path"].removeprefix("file://")),
-    Format.ICEBERG: lambda told: iceberg_readers.with_polars(told["readBy"]["metadata"].removeprefix("file://")),
+    Format.DELTA: lambda state: delta_readers.with_polars(state["path"].removeprefix("file://")),
+    Format.ICEBERG: lambda state: iceberg_readers.with_polars(state["readBy"]["metadata"].removeprefix("file://")),
 }
 
 
@@ -63,8 +63,8 @@ def check_explained(operator: Operator, path: str, drawn: Drawn, rows: Sequence[
         answer = operator.ask("GET", f"{path}/rows:explain?{query}")
         if answer is None or answer.status_code != 200:
             continue  # records that were damaged are reported as such
-        told = answer.json()
-        if told["row"] != row or not told["exact"]:
+        explained = answer.json()
+        if explained["row"] != row or not explained["exact"]:
             comparison.wrong.append(
-                f"the explanation of {row} has {told['row']}, exact: {told['exact']} ({told['inexact']})"
+                f"the explanation of {row} has {explained['row']}, exact: {explained['exact']} ({explained['inexact']})"
             )

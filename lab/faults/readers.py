@@ -85,7 +85,7 @@ class Reader(threading.Thread):
     def _pin(self, what: str, rows: list[dict[str, Any]]) -> None:
         """A snapshot is the same each time (promise 3), but for columns that an ALTER has added or dropped since."""
         plain = sorted(json.dumps({key: value for key, value in row.items() if key != "more"}) for row in rows)
-        told = "\n".join(plain)
-        before = self._pinned.setdefault(what, told)
-        if before != told:
-            self.seen.tell(f"{what} has changed: {len(before)} and {len(told)} characters")
+        joined = "\n".join(plain)
+        before = self._pinned.setdefault(what, joined)
+        if before != joined:
+            self.seen.tell(f"{what} has changed: {len(before)} and {len(joined)} characters")

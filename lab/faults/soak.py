@@ -147,14 +147,14 @@ class Campaign:
         time.sleep(self.random.random() * 0.5)
         fault, began, before = FAULTS[name], time.monotonic(), len(self.seen.faults)
         try:
-            with fault.strike(self.system, self.random) as told:
+            with fault.strike(self.system, self.random) as details:
                 began = time.monotonic()  # of what is over at once
                 time.sleep(fault.seconds)
                 ended = time.monotonic()
         except Impossible as error:
             self.tally.skipped[name] = str(error)
-            told = ""
-        if told:
+            details = ""
+        if details:
             recovery = until_back(self.system, self.seen, self._number, ended if fault.seconds else began)
             self.tally.recovered[name].append(recovery)
             self.tally.struck[name] += 1
@@ -166,8 +166,8 @@ class Campaign:
         self.tally.add(f"{self._number} {name}", comparison)
         self.tally.faults += [f"during {self._number} {name}: {one}" for one in self.seen.faults[before:]]
         self._say(
-            f"{self._number:4} {name}, under {under}: {told or self.tally.skipped[name]}; {comparison.rows} rows",
-            recovery if told else None,
+            f"{self._number:4} {name}, under {under}: {details or self.tally.skipped[name]}; {comparison.rows} rows",
+            recovery if details else None,
         )
         for one in comparison.faults()[:10] + self.seen.faults[before : before + 10]:
             self._say(f"     {one}")

@@ -72,7 +72,7 @@ def _rolled(random: Random, serial: int) -> list[Row]:
 
 
 def _assembled(random: Random, serial: int) -> list[Row]:
-    """One key's left half, another one's right half, both of its own; all times differ, and many are late."""
+    """One key's left half, another one's right half, each its own; all times differ, and many are late."""
     left, right = _shared(random, serial)
     at = random.randrange(1000) * 10**6 + serial
     own: Row = {"id": OWN + serial, "left_at": at, "said": f"l{serial}"}

@@ -35,8 +35,8 @@ def testimony(system: System) -> str:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGQUIT if kept.name == "spark" else signal.SIGABRT)
     time.sleep(_SECONDS)
-    told = (line for kept in system.kept.values() for line in _of(kept))
-    return "\n".join(line[:_LONGEST] for line in (*merges, *told))
+    heard = (line for kept in system.kept.values() for line in _of(kept))
+    return "\n".join(line[:_LONGEST] for line in (*merges, *heard))
 
 
 def _merges(system: System) -> Iterator[str]:

@@ -32,7 +32,7 @@ def fuzz(name: str, seconds: int, findings: Path, kept: Path) -> None:
 
     with atheris.instrument_imports(include=["app", "lab.fuzz"]):
         from lab.fuzz.targets import TARGETS  # noqa: PLC0415  # what is imported here is instrumented
-    target, told = TARGETS[name], Findings(findings / name)
+    target, noted = TARGETS[name], Findings(findings / name)
     kept.mkdir(parents=True, exist_ok=True)
     words = kept.with_suffix(".words")
     words.write_text("".join(f'"{_escaped(word)}"\n' for word in target.words))
@@ -40,7 +40,7 @@ def fuzz(name: str, seconds: int, findings: Path, kept: Path) -> None:
 
         def one(body: bytes) -> None:
             error = tried(target, run, body)
-            if error is not None and (path := told.add(error, body)):
+            if error is not None and (path := noted.add(error, body)):
                 path.with_suffix(".txt").write_text("".join(traceback.format_exception(error)))
 
         def other(body: bytes, longest: int, seed: int) -> bytes:

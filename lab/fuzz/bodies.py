@@ -58,8 +58,8 @@ def serving(changes: Callable[[bytes], tuple[TableSchema, Change]]) -> Iterator[
 
 def batch_of(staged: Staged) -> Batch:
     """A staged batch as the catalog has it."""
-    told = (staged.file, staged.records, staged.ignored, staged.size, "", None, AT, None, None, staged.digest)
-    return Batch("b", "t", 1, BatchState.STAGED, 0, *told)
+    attributes = (staged.file, staged.records, staged.ignored, staged.size, "", None, AT, None, None, staged.digest)
+    return Batch("b", "t", 1, BatchState.STAGED, 0, *attributes)
 
 
 def answer(images: Images, schema: TableSchema, batch: Batch) -> None:

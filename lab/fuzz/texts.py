@@ -136,13 +136,13 @@ KEY = (
 
 def _page_token(body: bytes) -> None:
     text = "\n".join(lines(body))
-    first = _told(lambda: PageRequest(10, text).after_number)
+    first = _unless_refused(lambda: PageRequest(10, text).after_number)
     assert first is None or first >= 0
     token = read_token(text)
     assert read_token(token.text) == token
 
 
-def _told(ask: Any) -> Any:
+def _unless_refused(ask: Any) -> Any:
     try:
         return ask()
     except Invalid:

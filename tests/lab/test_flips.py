@@ -1,4 +1,4 @@
-"""Flipped bits, truncations and missing files: no answer is wrong, and each damage is told by name."""
+"""Flipped bits, truncations and missing files: no answer is wrong, and each damage is named."""
 
 from __future__ import annotations
 

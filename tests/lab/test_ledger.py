@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from lab.faults.ledger import Ledger, Listed, Sent, Told
+from lab.faults.ledger import Ledger, Listed, Outcome, Sent
 from lab.faults.readers import torn
 from lab.faults.tables import OWN, TABLES
 from tests.oracle import Change, fold
@@ -71,7 +71,7 @@ def test_a_late_repetition_is_seen_where_the_latest_wins() -> None:
 def test_half_a_batch_is_seen(name: str) -> None:
     ledger = filled(name)
     every = list(ledger.sent.values())
-    half = [Sent(one.key, one.records[:1], one.told, one.number) if one is every[3] else one for one in every]
+    half = [Sent(one.key, one.records[:1], one.outcome, one.number) if one is every[3] else one for one in every]
     assert len(every[3].records) > 1
     assert ledger.compare(listed(every), rows(ledger, half)).faults()
 
@@ -93,7 +93,7 @@ def test_a_batch_that_is_not_merged_in_the_end_is_lost() -> None:
 def test_a_batch_without_an_answer_may_be_there_whole_or_not_at_all() -> None:
     ledger = filled("summed")
     every = list(ledger.sent.values())
-    every[5].told, every[5].number = Told.NOTHING, 0
+    every[5].outcome, every[5].number = Outcome.NOTHING, 0
     without = every[:5] + every[6:]
     assert ledger.compare(listed(without), rows(ledger, without)).faults() == []
     there = [*listed(without), Listed("x", "k6", 6, "merged", 6)]
@@ -104,7 +104,7 @@ def test_a_batch_without_an_answer_may_be_there_whole_or_not_at_all() -> None:
 
 def test_a_body_that_was_cut_must_not_be_there() -> None:
     ledger = filled("summed")
-    ledger.send("half", [], Told.CUT)
+    ledger.send("half", [], Outcome.CUT)
     every = list(ledger.sent.values())
     assert [one[:19] for one in ledger.compare(listed(every), rows(ledger, every)).wrong] == ["a body that was cut"]
     assert ledger.compare(listed(every[:-1]), rows(ledger, every)).faults() == []
@@ -116,10 +116,10 @@ def test_a_batch_that_was_withdrawn_must_not_be_there_and_no_other_may_be_gone()
     deleted = Listed("id-k6", "k6", 6, "deleted", None)
     there, without = [deleted, *listed(every[:5] + every[6:])], every[:5] + every[6:]
     assert ledger.compare(there, rows(ledger, without)).lost == [f"no client has withdrawn {deleted}"]
-    every[5].told = Told.NOTHING  # asked for, and not answered
+    every[5].outcome = Outcome.NOTHING  # asked for, and not answered
     assert ledger.compare(there, rows(ledger, without)).faults() == []
     assert ledger.compare(listed(every), rows(ledger, every)).faults() == []
-    every[5].told = Told.WITHDRAWN
+    every[5].outcome = Outcome.WITHDRAWN
     assert ledger.compare(there, rows(ledger, without)).faults() == []
     assert ledger.compare(there, rows(ledger, every)).doubled
     assert ledger.compare(listed(every), rows(ledger, every)).wrong
@@ -149,7 +149,7 @@ def test_what_a_rollback_takes_out_of_sight_must_not_be_seen() -> None:
     ledger = filled("rolled")
     every = list(ledger.sent.values())
     ledger.rollbacks.append((10, 21))  # snapshot 21 shows what 10 showed
-    every[20].told = Told.NOTHING  # no batch has snapshot 21
+    every[20].outcome = Outcome.NOTHING  # no batch has snapshot 21
     there, kept = [*every[:20], *every[21:]], [*every[:10], *every[21:]]
     assert ledger.compare(listed(there), rows(ledger, kept)).faults() == []
     assert ledger.compare(listed(there), rows(ledger, there)).doubled
@@ -162,7 +162,7 @@ def test_a_rollback_to_what_an_earlier_one_took_out_of_sight_shows_it_again() ->
     kept = every[:15] + every[25:]
     there = [one for one in listed(every) if one.number not in {21, 25}]
     for number in (21, 25):
-        every[number - 1].told = Told.NOTHING
+        every[number - 1].outcome = Outcome.NOTHING
     assert ledger.compare(there, rows(ledger, kept)).faults() == []
     assert ledger.compare(there, rows(ledger, every[:10] + every[25:])).faults()
 

@@ -19,11 +19,11 @@ ON_POSTGRES = ["kill PostgreSQL", "freeze a worker", "read-only PostgreSQL"]
 def check(folder: Path, catalog: str, names: list[str], *, spark: bool) -> None:
     with campaign(folder, catalog, SEED, names, spark=spark) as struck:
         tally = struck.run(0)
-        told = "\n".join(tally.lines(struck.seen))
-    assert tally.faults == [], told
-    assert sum(tally.struck.values()) + len(tally.skipped) == len(names), told
-    assert tally.batches > 10, told
-    assert tally.rows > 100, told
+        report = "\n".join(tally.lines(struck.seen))
+    assert tally.faults == [], report
+    assert sum(tally.struck.values()) + len(tally.skipped) == len(names), report
+    assert tally.batches > 10, report
+    assert tally.rows > 100, report
 
 
 @pytest.mark.spark
