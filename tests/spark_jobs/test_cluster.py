@@ -113,8 +113,8 @@ def kill_worker(cluster: Cluster) -> None:
 class KillingJobs(SparkJobs):
     """Runs each merge as many tasks, and kills something in the middle of the first."""
 
-    def __init__(self, cluster: Cluster, folder: Path, kill: Callable[[Cluster], None]) -> None:
-        super().__init__(folder, cluster.remote, "not used", None)
+    def __init__(self, cluster: Cluster, kill: Callable[[Cluster], None]) -> None:
+        super().__init__(cluster.remote)
         self.cluster, self.kill = cluster, kill
         self.killed = False
 
@@ -160,7 +160,7 @@ def site_of(jobs: SparkJobs, folder: Path) -> tuple[MergeSite, Table]:
 def test_a_merge_outlives_the_processes_that_work_on_it(
     kill: Callable[[Cluster], None], cluster: Cluster, tmp_path: Path
 ) -> None:
-    jobs = KillingJobs(cluster, tmp_path, kill)
+    jobs = KillingJobs(cluster, kill)
     site, table = site_of(jobs, tmp_path)
     request_merge(site.database, table.id)
     assert run_next_merge(site, "worker")
@@ -179,7 +179,7 @@ def kill_server(cluster: Cluster) -> None:
 
 
 def test_a_merge_whose_server_dies_fails_and_the_next_try_does_it_once(cluster: Cluster, tmp_path: Path) -> None:
-    jobs = KillingJobs(cluster, tmp_path, kill_server)
+    jobs = KillingJobs(cluster, kill_server)
     site, table = site_of(jobs, tmp_path)
     first = request_merge(site.database, table.id)
     assert run_next_merge(site, "worker")
