@@ -49,14 +49,14 @@ class SparkExecutor:
     def open(self) -> SparkJobs:
         """Return Spark, started when it was not. Raise ``Unavailable`` when there is no Java."""
         with self._lock:
-            if self._jobs is None:
-                try:
-                    server = self._started()
+            try:
+                server = self._started()
+                if self._jobs is None:
                     from spark_jobs.executor import SparkJobs  # noqa: PLC0415  # see the class
-                except ModuleNotFoundError as error:
-                    raise Unavailable(_NO_SPARK.format(error.name)) from error
-                self._jobs = SparkJobs(server)
-            self._jobs.start()
+
+                    self._jobs = SparkJobs(server)
+            except ModuleNotFoundError as error:
+                raise Unavailable(_NO_SPARK.format(error.name)) from error
             return self._jobs
 
     def _started(self) -> EmbeddedServer | str:
@@ -103,8 +103,10 @@ class SparkExecutor:
         return (self._server.jvm_pid or 0) if self._server is not None else 0
 
     def close(self) -> None:
-        """End Spark, if it was started."""
+        """End Spark, if it was started, and what waits for its first answer."""
         with self._lock:
+            if self._server is not None:
+                self._server.stop()
             if self._jobs is not None:
                 self._jobs.close()
 

@@ -17,13 +17,7 @@ class SparkJobs:
     """
 
     def __init__(self, server: EmbeddedServer | str) -> None:
-        self._server = server if isinstance(server, EmbeddedServer) else None
         self.connection = SparkConnection(server)
-
-    def start(self) -> None:
-        """Start the embedded server, if there is one, and return at once. Raise ``Unavailable`` without Java."""
-        if self._server is not None:
-            self._server.start()
 
     def ready(self) -> bool:
         """Return whether Spark answers; this takes at most about two seconds."""
@@ -54,7 +48,5 @@ class SparkJobs:
         self.connection.cancel(tag)
 
     def close(self) -> None:
-        """End the embedded server if there is one, which ends a wait for its first answer too, and the session."""
-        if self._server is not None:
-            self._server.stop()
+        """End the session."""
         self.connection.close()
