@@ -74,15 +74,18 @@ def _sizes(process: psutil.Process) -> Iterator[str]:
 
 
 def idle(ground: Ground) -> Iterator[str]:
-    """Yield the processor time that an idle service with its Spark takes, by process."""
+    """Yield the processor time and the memory that an idle service with its Spark takes, by process."""
     with ground.served("idle", (), {}) as service:
         time.sleep(SETTLE_SECONDS)
         family = service.server.family
         spans = [_taken(family) for _ in range(IDLE_SPANS)]
         names = _roles(ground.folder / "idle.log", family)
-    lines = [_idle_line(name, span) for name, span in zip(names, zip(*spans, strict=True), strict=True)]
-    lines.append((*_idle_line("all together", [sum(span) for span in spans])[:3], "< 1 %"))
-    head = ("process", f"CPU s in {IDLE_SECONDS} s, median", "of a core", "target")
+        sizes = [one.memory_full_info().pss for one in family]
+    lines = [_idle_line(*one) for one in zip(names, zip(*spans, strict=True), sizes, strict=True)]
+    without_java = sum(size for name, size in zip(names, sizes, strict=True) if name != "java")
+    lines.append(_idle_line("all together, memory without the JVM", [sum(span) for span in spans], without_java))
+    lines.append(("target", "", "< 1 %", "≤ 350"))
+    head = ("process", f"CPU s in {IDLE_SECONDS} s, median", "of a core", "PSS MiB")
     yield from ("### Idle", "", "`keyfold serve` with its defaults.", "", *table(head, lines))
 
 
@@ -93,8 +96,8 @@ def _taken(family: Sequence[psutil.Process]) -> list[float]:
     return [cpu_seconds(one) - seconds for one, seconds in zip(family, before, strict=True)]
 
 
-def _idle_line(name: str, spans: Sequence[float]) -> tuple[str, str, str, str]:
-    return name, f"{median(spans):.2f}", f"{median(spans) / IDLE_SECONDS:.2%}", ""
+def _idle_line(name: str, spans: Sequence[float], size: float) -> tuple[str, str, str, str]:
+    return name, f"{median(spans):.2f}", f"{median(spans) / IDLE_SECONDS:.2%}", f"{size / MEBIBYTE:.0f}"
 
 
 def _roles(log: Path, family: Sequence[psutil.Process]) -> list[str]:
