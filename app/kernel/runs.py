@@ -120,9 +120,10 @@ def _padded(plan: MergePlan, rows: pa.Table) -> pa.Table:
 
 
 def _stored(rows: pa.Table, name: str | None, data_type: pa.DataType) -> pa.Array:
-    if name is None or name not in rows.column_names:
+    place = -1 if name is None else rows.schema.get_field_index(name)  # a list of all names is slow in broad tables
+    if place < 0:
         return pa.nulls(len(rows), data_type)
-    return rows.column(name).cast(data_type).combine_chunks()
+    return rows.column(place).cast(data_type).combine_chunks()
 
 
 def states_table(plan: MergePlan, tokens: Tokens, states: Sequence[object]) -> pa.Table:

@@ -370,9 +370,10 @@ def _state_columns(warehouse: Warehouse, table_id: str, run: Run) -> set[str]:
 
 def _stored(batch: pa.RecordBatch, name: str, member: str | None, to_type: pa.DataType) -> pa.Array:
     """Return a column of older rows, or a member of it; null where the run has none."""
-    if name not in batch.schema.names:
+    place = batch.schema.get_field_index(name)
+    if place < 0:
         return pa.nulls(len(batch), to_type)
-    values = batch.column(name)
+    values = batch.column(place)
     if member is not None:
         if values.type.get_field_index(member) < 0:
             return pa.nulls(len(batch), to_type)
