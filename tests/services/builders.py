@@ -26,22 +26,37 @@ QUIET = {"merge.max-staleness": "1 d"}
 
 
 def schema(
-    *columns: tuple[str, str], key: Sequence[str] = ("id",), options: Mapping[str, str] | None = None
+    *columns: tuple[str, str],
+    key: Sequence[str] = ("id",),
+    partitions: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
 ) -> TableSchema:
     """``columns`` (name, type), by default a key ``id`` and a number ``n``."""
     fields = [{"name": name, "type": kind} for name, kind in columns or (("id", "BIGINT"), ("n", "BIGINT"))]
-    return TableSchema.from_json({"fields": fields, "primaryKeys": list(key), "options": dict(options or {})})
+    keys = {"primaryKeys": list(key), "partitionKeys": list(partitions)}
+    return TableSchema.from_json({"fields": fields, **keys, "options": dict(options or {})})
 
 
-def create_table(database: CatalogDatabase, options: Mapping[str, str] = SUM, name: str = "wide") -> Table:
-    """A table of the database ``shop`` with a key ``id`` and a number ``n``."""
+def create_table(
+    database: CatalogDatabase,
+    options: Mapping[str, str] = SUM,
+    name: str = "wide",
+    columns: Sequence[tuple[str, str]] = (),
+    **keys: Sequence[str],
+) -> Table:
+    """A table of the database ``shop``, by default with a key ``id`` and a number ``n``."""
+    return add_table(database, schema(*columns, options=options, **keys), name)
+
+
+def add_table(database: CatalogDatabase, declared: TableSchema, name: str = "wide") -> Table:
+    """A table of that schema in the database ``shop``, which is created with its first table."""
     try:
         with database.transaction() as repository:
             repository.databases.create("shop", {})
     except AlreadyExists:
         pass
     with database.transaction() as repository:
-        return repository.tables.create("shop", name, schema(options=options))
+        return repository.tables.create("shop", name, declared)
 
 
 def post(
@@ -79,6 +94,13 @@ def merge_staged(database: CatalogDatabase, warehouse: Warehouse, table_id: str)
     assert run_next_merge(MergeSite(database, warehouse, PythonExecutor(), 600), "worker")
     with database.reading() as repository:
         return repository.tasks.get(table_id, wanted.id)
+
+
+def merge(site: MergeSite, table: Table, *records: Mapping[str, Any]) -> None:
+    """A batch of records posted to the table, and its merge."""
+    post(site.database, site.warehouse, *records, name=table.name)
+    request_merge(site.database, table.id)
+    assert run_next_merge(site, "worker")
 
 
 def compact(site: MergeSite, table: Table) -> None:

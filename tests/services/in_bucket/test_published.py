@@ -20,8 +20,8 @@ from app.services.upkeep.sweeps import sweep
 from app.storage.iceberg.metadata import metadata_file
 from tests.delta_readers import plain
 from tests.object_store import objects_in
-from tests.services.builders import compact, create_table
-from tests.services.publishing.delta_logs import PUBLISHED, merge, publish, versions
+from tests.services.builders import compact, create_table, merge
+from tests.services.publishing.delta_logs import PUBLISHED, publish, versions
 
 pytestmark = pytest.mark.slow(reason="starts an object store")
 

@@ -1,9 +1,8 @@
-"""A table that publishes, its log, and what engines read of it."""
+"""Tables that publish, their Delta logs, and what engines read of each format."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,16 @@ from app.catalog.database import CatalogDatabase
 from app.core.table.history import Table
 from app.core.table.published import Format, PublishedVersion
 from app.files.layout import Warehouse, delta_log, table_folder
-from app.services.merging.merges import request_merge, run_next_merge
 from app.services.publishing.publications import LEAST_INTERVAL, Publisher
 from app.services.shared.executor import MergeSite
+from app.storage.iceberg.metadata import metadata_file
+from tests import delta_readers, iceberg_readers
 from tests.delta_readers import READERS, Rows
-from tests.services.builders import SUM, post
+from tests.services.builders import SUM
 
 PUBLISHED = SUM | {"delta.publish": "true", "num-sorted-run.compaction-trigger": "99"}
+BOTH = {one.publish: "true" for one in Format}
+ENGINES = {Format.DELTA: delta_readers.READERS, Format.ICEBERG: iceberg_readers.READERS}
 
 
 def publish(database: CatalogDatabase, warehouse: Warehouse) -> int:
@@ -50,12 +52,28 @@ def read(warehouse: Warehouse, table: Table, reader: str = "deltalake") -> Rows:
     return sorted(READERS[reader](folder_of(warehouse, table)), key=lambda row: str(row["id"]))
 
 
-def versions(database: CatalogDatabase, table: Table) -> list[PublishedVersion]:
+def versions(database: CatalogDatabase, table: Table, form: Format = Format.DELTA) -> list[PublishedVersion]:
     with database.reading() as repository:
-        return repository.published.page(table.id, Format.DELTA)
+        return repository.published.page(table.id, form)
 
 
-def merge(site: MergeSite, table: Table, *records: Mapping[str, Any]) -> None:
-    post(site.database, site.warehouse, *records)
-    request_merge(site.database, table.id)
-    assert run_next_merge(site, "worker")
+def metadata(site: MergeSite, table: Table) -> str:
+    """The newest metadata file of Iceberg."""
+    return site.warehouse.path(*metadata_file(versions(site.database, table, Format.ICEBERG)[-1]))
+
+
+def place_of(site: MergeSite, table: Table, form: Format) -> str:
+    """What readers of the format are told: the folder, or the metadata."""
+    return folder_of(site.warehouse, table) if form is Format.DELTA else metadata(site, table)
+
+
+def read_by_all(site: MergeSite, table: Table, where: str = "id IS NOT NULL") -> Rows:
+    """The rows, by key, that every engine reads of every format."""
+    found = {
+        (form, name): sorted(reader(place_of(site, table, form), where), key=str)
+        for form, readers in ENGINES.items()
+        for name, reader in readers.items()
+    }
+    rows = found[Format.DELTA, "deltalake"]
+    assert found == dict.fromkeys(found, rows)
+    return rows

@@ -1,4 +1,4 @@
-"""What other engines read of a table that publishes, and when."""
+"""What a Delta log says, who writes it, and when."""
 
 from __future__ import annotations
 
@@ -17,15 +17,13 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.shared.models import published_versions
 from app.core.table.history import Table
 from app.core.table.published import Format
-from app.core.table.schema import TableSchema
 from app.files.layout import delta_log
 from app.services.publishing.publications import Publisher
 from app.services.shared.executor import MergeSite
-from app.services.tables.partitions import drop_partitions
 from tests.delta_readers import READERS
-from tests.services.builders import compact, create_table, merge_staged, post
+from tests.services.builders import compact, create_table, merge, merge_staged, post
 from tests.services.executor import InterruptedExecutor
-from tests.services.publishing.delta_logs import PUBLISHED, actions, folder_of, log_of, merge, publish, read, versions
+from tests.services.publishing.delta_logs import PUBLISHED, actions, folder_of, log_of, publish, read, versions
 
 # Late records must meet a delete, which therefore stays in the run.
 PUBLISHED_ROWS = {"delta.publish": "true", "sequence.field": "n"}
@@ -34,38 +32,6 @@ PUBLISHED_ROWS = {"delta.publish": "true", "sequence.field": "n"}
 @pytest.fixture
 def table(database: CatalogDatabase) -> Table:
     return create_table(database, PUBLISHED)
-
-
-@pytest.mark.parametrize("reader", READERS)
-def test_engines_read_the_rows_of_the_last_full_compaction(reader: str, site: MergeSite, table: Table) -> None:
-    merge(site, table, {"id": 1, "n": 1}, {"id": 2, "n": 5})
-    merge(site, table, {"id": 1, "n": 2}, {"id": 3, "n": None})
-    compact(site, table)
-    assert publish(site.database, site.warehouse) == 2
-    wanted = [{"id": 1, "n": 3}, {"id": 2, "n": 5}, {"id": 3, "n": None}]
-    assert read(site.warehouse, table, reader) == wanted
-    merge(site, table, {"id": 1, "n": 4})
-    assert publish(site.database, site.warehouse) == 0
-    assert read(site.warehouse, table, reader) == wanted
-    compact(site, table)
-    publish(site.database, site.warehouse)
-    assert read(site.warehouse, table, reader) == [{"id": 1, "n": 7}, *wanted[1:]]
-
-
-@pytest.mark.parametrize("reader", READERS)
-def test_rows_that_were_deleted_are_hidden(reader: str, site: MergeSite) -> None:
-    table = create_table(site.database, PUBLISHED_ROWS)
-    merge(site, table, *({"id": one, "n": 5} for one in range(300)))
-    merge(site, table, *({"_kind": "-D", "id": one, "n": 6} for one in range(0, 300, 3)))
-    compact(site, table)
-    publish(site.database, site.warehouse)
-    assert {row["id"] for row in read(site.warehouse, table, reader)} == set(range(300)) - {*range(0, 300, 3)}
-    [vector] = [one["add"]["deletionVector"] for one in actions(site.warehouse, table, 1) if "add" in one]
-    assert vector["cardinality"] == 100
-    merge(site, table, {"id": 0, "n": 7})
-    compact(site, table)
-    publish(site.database, site.warehouse)
-    assert 0 in {row["id"] for row in read(site.warehouse, table, reader)}
 
 
 def test_a_version_says_its_snapshot_and_what_changed(site: MergeSite, table: Table) -> None:
@@ -82,20 +48,6 @@ def test_a_version_says_its_snapshot_and_what_changed(site: MergeSite, table: Ta
     assert stats["numRecords"] == 2
     assert (stats["minValues"], stats["maxValues"]) == ({"id": 1, "n": -2}, {"id": 9, "n": -2})
     assert stats["nullCount"] == {"id": 0, "n": 1}
-
-
-def test_what_was_not_published_when_a_process_died_is_published_by_the_next(site: MergeSite, table: Table) -> None:
-    """The commit decides the version; whoever comes next writes it, once, and also where the file is there already."""
-    merge(site, table, {"id": 1, "n": 1})
-    assert [one.written_at for one in versions(site.database, table)] == [None]
-    publish(site.database, site.warehouse)
-    before = Path(site.warehouse.path(*delta_log(table.id, f"{0:020}.json"))).read_bytes()
-    with site.database.transaction() as repository:
-        repository.published.mark_unwritten()  # as if it had died between the file and the catalog
-    assert publish(site.database, site.warehouse) == 1
-    assert log_of(site.warehouse, table) == [f"{0:020}.json"]
-    assert Path(site.warehouse.path(*delta_log(table.id, f"{0:020}.json"))).read_bytes() == before
-    assert versions(site.database, table)[0].written_at is not None
 
 
 def test_a_log_that_somebody_else_wrote_to_is_left_alone_and_told(
@@ -170,36 +122,6 @@ def test_a_compaction_whose_last_snapshot_has_expired_by_its_end_is_published_by
         assert repository.published.page(table.id, Format.DELTA) == before
 
 
-@pytest.mark.parametrize("reader", READERS)
-def test_a_partitioned_table_is_read_and_a_dropped_partition_is_gone(
-    reader: str, site: MergeSite, database: CatalogDatabase
-) -> None:
-    columns = [{"name": "day", "type": "STRING"}, {"name": "id", "type": "BIGINT"}, {"name": "n", "type": "BIGINT"}]
-    described = {"fields": columns, "primaryKeys": ["day", "id"], "partitionKeys": ["day"], "options": PUBLISHED}
-    with database.transaction() as repository:
-        repository.databases.create("shop", {})
-        table = repository.tables.create("shop", "wide", TableSchema.from_json(described))
-    merge(site, table, *({"day": day, "id": 1, "n": 1} for day in ("a=b%20/c", "ä", "2024-01-01")))
-    merge(site, table, {"day": "ä", "id": 1, "n": 1})
-    compact(site, table)
-    publish(database, site.warehouse)
-    found = {row["day"]: row["n"] for row in read(site.warehouse, table, reader)}
-    assert found == {"a=b%20/c": 1, "ä": 2, "2024-01-01": 1}
-    drop_partitions(database, ("shop", "wide"), [{"day": "ä"}])
-    publish(database, site.warehouse)
-    assert {row["day"] for row in read(site.warehouse, table, reader)} == {"a=b%20/c", "2024-01-01"}
-
-
-def test_rows_of_a_snapshot_without_rows_are_none(site: MergeSite) -> None:
-    table = create_table(site.database, {"delta.publish": "true"})
-    merge(site, table, {"id": 1, "n": 1})
-    merge(site, table, {"_kind": "-D", "id": 1, "n": 1})
-    compact(site, table)
-    publish(site.database, site.warehouse)
-    for reader in READERS:
-        assert read(site.warehouse, table, reader) == []
-
-
 @pytest.mark.slow(reason="threads race for a while")
 def test_publishers_at_once_write_each_version_once(site: MergeSite, table: Table) -> None:
     for number in range(12):
@@ -258,26 +180,3 @@ def test_spark_may_go_back_to_every_version_that_is_kept(site: MergeSite, table:
     publish(site.database, site.warehouse)
     configuration = DeltaTable(folder_of(site.warehouse, table)).metadata().configuration
     assert configuration == {"delta.deletedFileRetentionDuration": "interval 36500 days"}
-
-
-@pytest.mark.slow(reason="writes tables that are read by three engines")
-@pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize(
-    ("where", "wanted"),
-    [("id = 150", []), ("id = 151", [151]), ("id > 297", [298, 299]), ("s = 'x7'", [7]), ("n IS NULL", [1])],
-)
-def test_filters_go_by_statistics_and_still_see_no_deleted_row(
-    reader: str, where: str, wanted: list[int], site: MergeSite, database: CatalogDatabase
-) -> None:
-    """Row groups are passed over (the tests' runs have 100 rows in each), and places in the file still are places."""
-    columns = [{"name": "id", "type": "BIGINT"}, {"name": "s", "type": "STRING"}, {"name": "n", "type": "INT"}]
-    described = {"fields": columns, "primaryKeys": ["id"], "options": PUBLISHED_ROWS}
-    with database.transaction() as repository:
-        repository.databases.create("shop", {})
-        table = repository.tables.create("shop", "wide", TableSchema.from_json(described))
-    merge(site, table, *({"id": one, "s": f"x{one}", "n": None if one == 1 else 5} for one in range(300)))
-    merge(site, table, *({"_kind": "-D", "id": one, "n": 6} for one in range(0, 300, 50)))
-    compact(site, table)
-    publish(database, site.warehouse)
-    found = READERS[reader](folder_of(site.warehouse, table), where)
-    assert sorted(row["id"] for row in found) == wanted

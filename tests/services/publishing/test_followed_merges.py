@@ -23,13 +23,13 @@ from app.services.upkeep.sweeps import sweep
 from tests.delta_readers import READERS as OF_DELTA
 from tests.delta_readers import Rows
 from tests.iceberg_readers import READERS as OF_ICEBERG
-from tests.services.builders import SUM, compact, create_table
+from tests.services.builders import SUM, compact, create_table, merge
 from tests.services.executor import InterruptedExecutor
-from tests.services.publishing.delta_logs import actions, folder_of, merge, publish, publish_merges
-from tests.services.publishing.test_iceberg import metadata
+from tests.services.publishing import delta_logs
+from tests.services.publishing.delta_logs import BOTH, actions, folder_of, metadata, publish, publish_merges
 
 FOLLOWED = SUM | {
-    **{one.publish: "true" for one in Format},
+    **BOTH,
     "changelog-producer": "lookup",
     "num-sorted-run.compaction-trigger": "99",
 }
@@ -41,8 +41,7 @@ def table(database: CatalogDatabase) -> Table:
 
 
 def versions(site: MergeSite, table: Table, form: Format = Format.DELTA) -> list[PublishedVersion]:
-    with site.database.reading() as repository:
-        return repository.published.page(table.id, form)
+    return delta_logs.versions(site.database, table, form)
 
 
 def shown(site: MergeSite, table: Table) -> list[int]:

@@ -1,4 +1,4 @@
-"""What other engines read of a table that publishes as Iceberg, and when."""
+"""What the files of Iceberg say of a table, and how long they are kept."""
 
 from __future__ import annotations
 
@@ -15,20 +15,18 @@ from pyiceberg.table import StaticTable
 from app.catalog.database import CatalogDatabase
 from app.core.table.history import Table
 from app.core.table.published import Format, PublishedVersion
-from app.core.table.schema import TableSchema
-from app.files.layout import Warehouse, iceberg_file, table_folder
+from app.files.layout import Warehouse, iceberg_file
 from app.services.publishing.publications import keep_versions
 from app.services.shared.executor import MergeSite
-from app.services.tables.drops import drop_table
-from app.services.tables.partitions import drop_partitions
 from app.services.tables.tables import alter_table
 from app.services.upkeep.sweeps import sweep
 from app.storage.iceberg.metadata import metadata_file
 from app.storage.iceberg.snapshots import list_file
 from tests.delta_readers import Rows
 from tests.iceberg_readers import READERS
-from tests.services.builders import SUM, compact, create_table
-from tests.services.publishing.delta_logs import merge, publish
+from tests.services.builders import SUM, compact, create_table, merge
+from tests.services.publishing import delta_logs
+from tests.services.publishing.delta_logs import metadata, publish
 
 PUBLISHED = SUM | {"iceberg.publish": "true", "num-sorted-run.compaction-trigger": "99"}
 # Late records must meet a delete, which therefore stays in the run.
@@ -41,16 +39,11 @@ def table(database: CatalogDatabase) -> Table:
 
 
 def versions(site: MergeSite, table: Table) -> list[PublishedVersion]:
-    with site.database.reading() as repository:
-        return repository.published.page(table.id, Format.ICEBERG)
+    return delta_logs.versions(site.database, table, Format.ICEBERG)
 
 
-def metadata(site: MergeSite, table: Table) -> str:
-    return site.warehouse.path(*metadata_file(versions(site, table)[-1]))
-
-
-def read(site: MergeSite, table: Table, reader: str = "pyiceberg", where: str = "id IS NOT NULL") -> Rows:
-    return sorted(READERS[reader](metadata(site, table), where), key=lambda row: str(row["id"]))
+def read(site: MergeSite, table: Table, reader: str = "pyiceberg") -> Rows:
+    return READERS[reader](metadata(site, table))
 
 
 def files_of(warehouse: Warehouse, table: Table) -> dict[str, bytes]:
@@ -61,38 +54,6 @@ def files_of(warehouse: Warehouse, table: Table) -> dict[str, bytes]:
 def named_manifests(warehouse: Warehouse, version: PublishedVersion) -> list[Mapping[str, Any]]:
     content = Path(warehouse.path(*list_file(version))).read_bytes()
     return [dict(record) for record in fastavro.reader(io.BytesIO(content)) if isinstance(record, dict)]
-
-
-@pytest.mark.parametrize("reader", READERS)
-def test_engines_read_the_rows_of_the_last_full_compaction(reader: str, site: MergeSite, table: Table) -> None:
-    merge(site, table, {"id": 1, "n": 1}, {"id": 2, "n": 5})
-    merge(site, table, {"id": 1, "n": 2}, {"id": 3, "n": None})
-    compact(site, table)
-    assert publish(site.database, site.warehouse) == 2
-    wanted = [{"id": 1, "n": 3}, {"id": 2, "n": 5}, {"id": 3, "n": None}]
-    assert read(site, table, reader) == wanted
-    merge(site, table, {"id": 1, "n": 4})
-    assert publish(site.database, site.warehouse) == 0
-    assert read(site, table, reader) == wanted
-    compact(site, table)
-    publish(site.database, site.warehouse)
-    assert read(site, table, reader) == [{"id": 1, "n": 7}, *wanted[1:]]
-
-
-@pytest.mark.parametrize("reader", READERS)
-def test_rows_that_were_deleted_are_hidden_and_bounds_lead_to_the_others(reader: str, site: MergeSite) -> None:
-    table = create_table(site.database, PUBLISHED_ROWS)
-    merge(site, table, *({"id": one, "n": 5} for one in range(300)))
-    merge(site, table, *({"_kind": "-D", "id": one, "n": 6} for one in range(0, 300, 3)))
-    compact(site, table)
-    publish(site.database, site.warehouse)
-    assert {row["id"] for row in read(site, table, reader)} == set(range(300)) - {*range(0, 300, 3)}
-    assert [row["id"] for row in read(site, table, reader, "id >= 298")] == [298, 299]
-    assert read(site, table, reader, "id > 299 OR n < 5") == []
-    merge(site, table, {"id": 0, "n": 7})
-    compact(site, table)
-    publish(site.database, site.warehouse)
-    assert read(site, table, reader, "id = 0") == [{"id": 0, "n": 7}]
 
 
 def test_a_reader_goes_back_to_every_version_that_is_kept(site: MergeSite, table: Table) -> None:
@@ -113,38 +74,10 @@ def several_versions(site: MergeSite, table: Table) -> None:
     publish(site.database, site.warehouse)
 
 
-@pytest.mark.parametrize("reader", READERS)
-def test_columns_follow_an_alter_and_a_renamed_one_waits_for_a_compaction(
-    reader: str, site: MergeSite, table: Table
-) -> None:
-    merge(site, table, {"id": 1, "n": 4})
-    _alter(site, table, {"action": "addColumn", "fieldNames": ["note"], "dataType": "STRING"})
-    publish(site.database, site.warehouse)
-    assert read(site, table, reader) == [{"id": 1, "n": 4, "note": None}]
-    merge(site, table, {"id": 1, "n": 4, "note": "a"})
-    compact(site, table)
-    publish(site.database, site.warehouse)
-    _alter(site, table, {"action": "renameColumn", "fieldNames": ["note"], "newName": "remark"})
-    assert publish(site.database, site.warehouse) == 0
-    assert read(site, table, reader) == [{"id": 1, "n": 8, "note": "a"}]
-    compact(site, table)
-    publish(site.database, site.warehouse)
-    assert read(site, table, reader) == [{"id": 1, "n": 8, "remark": "a"}]
-    _alter(site, table, {"action": "dropColumn", "fieldNames": ["remark"]})
-    _alter(site, table, {"action": "addColumn", "fieldNames": ["remark"], "dataType": "INT"})
-    compact(site, table)
-    publish(site.database, site.warehouse)
-    assert read(site, table, reader) == [{"id": 1, "n": 8, "remark": None}]
-
-
 def test_a_run_may_have_a_column_that_iceberg_has_no_type_for_if_it_was_dropped(
     site: MergeSite, database: CatalogDatabase
 ) -> None:
-    columns = [{"name": "id", "type": "BIGINT"}, {"name": "at", "type": "TIME"}, {"name": "n", "type": "BIGINT"}]
-    described = {"fields": columns, "primaryKeys": ["id"], "options": {}}
-    with database.transaction() as repository:
-        repository.databases.create("shop", {})
-        table = repository.tables.create("shop", "wide", TableSchema.from_json(described))
+    table = create_table(database, {}, columns=(("id", "BIGINT"), ("at", "TIME"), ("n", "BIGINT")))
     merge(site, table, {"id": 1, "at": "10:00:00", "n": 2})
     _alter(site, table, {"action": "dropColumn", "fieldNames": ["at"]})
     _alter(site, table, {"action": "setOption", "key": "iceberg.publish", "value": "true"})
@@ -155,33 +88,6 @@ def test_a_run_may_have_a_column_that_iceberg_has_no_type_for_if_it_was_dropped(
 
 def _alter(site: MergeSite, table: Table, change: Mapping[str, Any]) -> None:
     alter_table(site.database, (table.database, table.name), [change])
-
-
-@pytest.mark.parametrize("reader", READERS)
-def test_a_dropped_partition_is_gone_and_so_is_the_last_one(
-    reader: str, site: MergeSite, database: CatalogDatabase
-) -> None:
-    columns = [{"name": "day", "type": "STRING"}, {"name": "id", "type": "BIGINT"}, {"name": "n", "type": "BIGINT"}]
-    described = {"fields": columns, "primaryKeys": ["day", "id"], "partitionKeys": ["day"], "options": PUBLISHED}
-    with database.transaction() as repository:
-        repository.databases.create("shop", {})
-        table = repository.tables.create("shop", "wide", TableSchema.from_json(described))
-    merge(site, table, {"day": "ä", "id": 1, "n": 1}, {"day": "b c", "id": 2, "n": 2})
-    publish(database, site.warehouse)
-    assert [row["day"] for row in read(site, table, reader)] == ["ä", "b c"]
-    for day, left in (("ä", ["b c"]), ("b c", [])):
-        drop_partitions(database, ("shop", "wide"), [{"day": day}])
-        publish(database, site.warehouse)
-        assert [row["day"] for row in read(site, table, reader)] == left
-
-
-def test_a_rollback_is_the_next_version(site: MergeSite, table: Table) -> None:
-    several_versions(site, table)
-    with site.database.transaction() as repository:
-        repository.snapshots.roll_back(table.id, 1)
-    publish(site.database, site.warehouse)
-    assert [version.as_of for version in versions(site, table)] == [1, 3, 5, 6]
-    assert read(site, table) == [{"id": 1, "n": 1}]
 
 
 def test_the_manifest_of_a_run_is_written_once_and_named_again(site: MergeSite, database: CatalogDatabase) -> None:
@@ -197,18 +103,6 @@ def test_the_manifest_of_a_run_is_written_once_and_named_again(site: MergeSite, 
     assert {(one["sequence_number"], one["added_snapshot_id"]) for one in second} == {(1, 1)}
     after = files_of(site.warehouse, table)
     assert {name: after[name] for name in before} == before
-
-
-def test_two_workers_write_the_same_bytes(site: MergeSite, database: CatalogDatabase) -> None:
-    table = create_table(database, PUBLISHED_ROWS)
-    merge(site, table, *({"id": one, "n": 1} for one in range(20)), {"_kind": "-D", "id": 30, "n": 1})
-    publish(database, site.warehouse)
-    before = files_of(site.warehouse, table)
-    assert len(before) == 5  # metadata, list, two manifests, places of deleted rows
-    with database.transaction() as repository:
-        repository.published.mark_unwritten()  # as if it had died between the files and the catalog
-    assert publish(database, site.warehouse) == 1
-    assert files_of(site.warehouse, table) == before
 
 
 def test_files_of_a_warehouse_without_them_are_written_again(site: MergeSite, table: Table) -> None:
@@ -255,11 +149,3 @@ def test_a_format_that_is_turned_on_later_begins_then_and_the_other_goes_on(
     with database.reading() as repository:
         of_formats = {one: [v.as_of for v in repository.published.page(table.id, one)] for one in Format}
     assert of_formats == {Format.DELTA: [1], Format.ICEBERG: [1, 3]}
-
-
-def test_a_dropped_table_leaves_nothing(site: MergeSite, table: Table) -> None:
-    merge(site, table, {"id": 1, "n": 1})
-    publish(site.database, site.warehouse)
-    drop_table(site.database, site.warehouse, (table.database, table.name))
-    sweep(site.database, site.warehouse, timedelta(0))
-    assert not Path(site.warehouse.path(*table_folder(table.id))).exists()

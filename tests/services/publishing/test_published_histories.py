@@ -15,44 +15,25 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.core.plan.checks.option_checks import check_options
 from app.core.table.history import Table
-from app.core.table.published import Format, PublishedVersion
-from app.core.table.schema import TableSchema
-from app.files.layout import Warehouse, table_folder
 from app.services.merging.compactions import ask_for_compaction, run_next_compaction
 from app.services.rows.lookups import Images, get_rows
 from app.services.shared.executor import MergeSite
 from app.services.upkeep.sweeps import sweep
-from app.storage.iceberg.metadata import metadata_file
-from tests import delta_readers, iceberg_readers
 from tests.builders import schema_of
 from tests.catalog.builders import by_turns
 from tests.delta_readers import as_answered
-from tests.histories import ENGINES, KEYS, random_history, random_table
+from tests.histories import ENGINES as MERGE_ENGINES
+from tests.histories import KEYS, random_history, random_table
 from tests.oracle import Change, TableCase
-from tests.services.builders import compact, merge_staged, post
-from tests.services.publishing.delta_logs import publish, publish_merges
+from tests.services.builders import add_table, compact, create_table, merge
+from tests.services.publishing.delta_logs import BOTH, ENGINES, place_of, publish, publish_merges, versions
 
 STEPS = 8
 OPTIONS = {
-    **{one.publish: "true" for one in Format},
+    **BOTH,
     "num-sorted-run.compaction-trigger": "99",
     "snapshot.num-retained.min": "1",
 }
-
-READERS = {Format.DELTA: delta_readers.READERS, Format.ICEBERG: iceberg_readers.READERS}
-
-
-def newest_of(database: CatalogDatabase, table: Table, form: Format) -> PublishedVersion:
-    with database.reading() as repository:
-        newest = repository.published.newest(table.id, form)
-    assert newest is not None
-    return newest
-
-
-def place_of(warehouse: Warehouse, newest: PublishedVersion) -> str:
-    """What its readers are told: the folder, or the metadata."""
-    of_table = newest.format is Format.DELTA
-    return warehouse.path(*(table_folder(newest.table_id) if of_table else metadata_file(newest)))
 
 
 def as_seen(reader: str, rows: list[bytes]) -> list[Any]:
@@ -88,8 +69,7 @@ class Play:
             }
             for one in changes
         ]
-        post(self.site.database, self.site.warehouse, *records)
-        merge_staged(self.site.database, self.site.warehouse, self.table.id)
+        merge(self.site, self.table, *records)
 
     def look(self) -> None:
         """Ask for every key."""
@@ -103,10 +83,10 @@ class Play:
     def check(self) -> int:
         """The snapshot whose rows all engines read."""
         publish_merges(self.site.database, self.site.warehouse)
-        for form, readers in READERS.items():
-            newest = newest_of(self.site.database, self.table, form)
+        for form, readers in ENGINES.items():
+            newest = versions(self.site.database, self.table, form)[-1]
             for name, reader in readers.items():
-                read = as_answered(self.table.schema, reader(place_of(self.site.warehouse, newest)))
+                read = as_answered(self.table.schema, reader(place_of(self.site, self.table, form)))
                 assert as_seen(name, read) == as_seen(name, self.answered[newest.as_of]), (form, name)
         return newest.as_of
 
@@ -122,21 +102,15 @@ def drawn(random: Random, engine: str, options: Mapping[str, str] = OPTIONS) -> 
         assert all("_sketch stores another value" in one.message for one in faults)
 
 
-def create(database: CatalogDatabase, schema: TableSchema) -> Table:
-    with database.transaction() as repository:
-        repository.databases.create("shop", {})
-        return repository.tables.create("shop", "wide", schema)
-
-
 @pytest.mark.slow(reason="plays histories, read by three engines")
 @pytest.mark.parametrize(("catalog_kind", "seed"), by_turns(4))
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", MERGE_ENGINES)
 def test_engines_read_what_lookups_answer(
     engine: str, seed: int, database: CatalogDatabase, site: MergeSite, images: Images
 ) -> None:
     random = Random(f"{engine} {seed}")
     case, retracts = drawn(random, engine)
-    play = Play(site, images, create(database, schema_of(case)))
+    play = Play(site, images, add_table(database, schema_of(case)))
     seen = set()
     for change in range(STEPS):
         step = random.choice(("merge", "merge", "compact", "sweep")) if change else "merge"
@@ -156,7 +130,7 @@ LOOKED_UP = {**OPTIONS, "changelog-producer": "lookup", "num-sorted-run.compacti
 
 @pytest.mark.slow(reason="plays histories, read by three engines")
 @pytest.mark.parametrize(("catalog_kind", "seed"), by_turns(4))
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", MERGE_ENGINES)
 def test_engines_read_every_merge_where_its_changes_are_looked_up(
     engine: str, seed: int, database: CatalogDatabase, site: MergeSite, images: Images
 ) -> None:
@@ -164,7 +138,7 @@ def test_engines_read_every_merge_where_its_changes_are_looked_up(
     case, retracts = drawn(random, engine, LOOKED_UP)
     if random.random() < 0.5:
         case = replace(case, options={**case.options, "changelog-producer.row-deduplicate": "true"})
-    play = Play(site, images, create(database, schema_of(case)))
+    play = Play(site, images, add_table(database, schema_of(case)))
     merged = 0
     for change in range(STEPS):
         step = random.choice(("merge", "merge", "merge", "some", "compact", "sweep")) if change else "merge"
@@ -209,19 +183,14 @@ TYPES = {
 }
 
 
-@pytest.mark.parametrize(("form", "reader"), [(form, name) for form, readers in READERS.items() for name in readers])
-def test_every_type_is_read_as_it_is_answered(
-    form: Format, reader: str, database: CatalogDatabase, site: MergeSite, images: Images, warehouse: Warehouse
-) -> None:
-    fields = [{"name": "k", "type": "INT"}, *({"name": f"c{n}", "type": kind} for n, kind in enumerate(TYPES))]
-    described: dict[str, Any] = {"fields": fields, "primaryKeys": ["k"], "options": OPTIONS}
-    play = Play(site, images, create(database, TableSchema.from_json(described)))
-    row = {"k": 1, **{f"c{n}": value for n, value in enumerate(TYPES.values())}}
-    post(database, warehouse, row, {"k": 2})
-    merge_staged(database, warehouse, play.table.id)
+def test_every_type_is_read_as_it_is_answered(site: MergeSite, images: Images) -> None:
+    columns = [("k", "INT"), *((f"c{n}", kind) for n, kind in enumerate(TYPES))]
+    play = Play(site, images, create_table(site.database, OPTIONS, columns=columns, key=["k"]))
+    merge(site, play.table, {"k": 1, **{f"c{n}": value for n, value in enumerate(TYPES.values())}}, {"k": 2})
     play.look()
-    publish(database, warehouse)
-    [(_, answered)] = play.answered.items()
+    publish(site.database, site.warehouse)
+    [answered] = play.answered.values()
     assert json.loads(answered[0])["c4"] == 2**63 - 1
-    place = place_of(warehouse, newest_of(database, play.table, form))
-    assert as_answered(play.table.schema, READERS[form][reader](place)) == answered
+    for form, readers in ENGINES.items():
+        for name, reader in readers.items():
+            assert as_answered(play.table.schema, reader(place_of(site, play.table, form))) == answered, (form, name)

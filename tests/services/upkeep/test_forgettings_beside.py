@@ -38,8 +38,7 @@ from app.services.upkeep.sweeps import mark_run
 from app.storage.history.history import write_history
 from tests import delta_readers, iceberg_readers
 from tests.services.builders import compact, snapshot_of
-from tests.services.publishing.delta_logs import folder_of, publish, publish_merges
-from tests.services.publishing.test_iceberg import metadata
+from tests.services.publishing.delta_logs import folder_of, metadata, publish, publish_merges
 from tests.services.upkeep.forgetting import (
     ADA,
     BOB,
