@@ -61,7 +61,6 @@ def request_and_claim(
         requested = repository.tasks.request(table.id, TaskTrigger.REQUEST)
     with database.transaction() as repository:
         claimed = repository.leases.claim(owner, lease_seconds)
-    assert claimed is not None
     assert claimed.task.id == requested.id
     return claimed
 

@@ -132,7 +132,6 @@ def test_a_flipped_bit_of_a_run_is_damage_that_names_the_file(tmp_path: Path, wo
     found = failure_of(site, work, runs=tuple(site.runs), newer=1, changelog="c" * 32)
     assert found.kind is FailureKind.DAMAGED
     assert found.reason is DamageReason.WRONG_CONTENT
-    assert found.file is not None
     assert (found.file.kind, found.file.run_id) == (FileKind.RUN, site.runs[1].id)
     assert found.file.path.endswith(path.name)
 
@@ -157,7 +156,6 @@ def test_a_flipped_bit_of_a_staging_file_is_damage_that_names_the_batch(tmp_path
     batches = [one if known else replace(one, digest=None) for one in site.batches]
     found = failure_of(site, Work.MERGE, batches=tuple(batches))
     assert found.kind is FailureKind.DAMAGED
-    assert found.file is not None
     assert (found.file.kind, found.file.batch_number) == (FileKind.STAGING, 2)
 
 

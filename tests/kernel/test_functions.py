@@ -22,11 +22,7 @@ from tests.site import Site
 ORDERS: Mapping[str, Mapping[str, str]] = {
     "arrival": {"merge-engine": "aggregation"},
     "sequence": {"merge-engine": "aggregation", "sequence.field": "g"},
-    "removed": {
-        "merge-engine": "aggregation",
-        "sequence.field": "g",
-        "aggregation.remove-record-on-delete": "true",
-    },
+    "removed": {"merge-engine": "aggregation", "sequence.field": "g", "aggregation.remove-record-on-delete": "true"},
     "group": {"merge-engine": "partial-update"},
     "replayed": {"merge-engine": "partial-update", "partial-update.remove-record-on-sequence-group": "g"},
     "late": {"merge-engine": "aggregation", "sequence.field": "g", "sequence.late-horizon": "1"},

@@ -151,32 +151,14 @@ def test_each_partition_has_the_state_rows_of_its_records(
     for site in (whole, parted):
         site.merge([history[:30], history[30:]])
     states = [
-        sorted(
-            (row for run in site.runs for row in site.table(run).to_pylist()),
-            key=lambda row: row[TOKEN_COLUMN],
-        )
+        sorted((row for run in site.runs for row in site.table(run).to_pylist()), key=lambda row: row[TOKEN_COLUMN])
         for site in (whole, parted)
     ]
     assert repr(states[0]) == repr(states[1])
     assert sum(run.live_rows for run in whole.runs) == sum(run.live_rows for run in parted.runs)
 
 
-HOSTILE = (
-    "a b",
-    "`,'",
-    '"',
-    "\\",
-    "${env:HOME}",
-    "$x{1}",
-    "k.j",
-    "K",
-    "k",
-    "ä\n\t",
-    "'; DROP TABLE x",
-    "_",
-    "t",
-    "v",
-)
+HOSTILE = ("a b", "`,'", '"', "\\", "${env:HOME}", "$x{1}", "k.j", "K", "k", "ä\n\t", "'; DROP TABLE x", "_", "t", "v")
 
 
 @pytest.mark.parametrize(

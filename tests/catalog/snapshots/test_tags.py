@@ -21,11 +21,7 @@ def grow(database: CatalogDatabase, table: Table, *names: str) -> list[Snapshot]
 
 
 def tag(
-    database: CatalogDatabase,
-    table: Table,
-    name: str,
-    number: int | None = None,
-    retained: timedelta | None = None,
+    database: CatalogDatabase, table: Table, name: str, number: int | None = None, retained: timedelta | None = None
 ) -> None:
     with database.transaction() as repository:
         repository.tags.create(table.id, name, number, retained)

@@ -189,7 +189,6 @@ def test_a_merge_whose_worker_died_comes_again_with_the_batches_that_came_since(
         repository.tasks.request(table.id, TaskTrigger.ROWS)
     with database.transaction() as repository:
         again = repository.leases.claim("alive", 600)
-        assert again is not None
         assert again.task.id == dead.task.id
         assert [batch.number for batch in again.batches] == [1, 2]
         assert repository.leases.claim("third", 600) is None
@@ -308,7 +307,6 @@ def test_a_compaction_runs_beside_a_merge_of_its_table_and_takes_no_batches(data
         assert repository.tasks.request(table.id, TaskTrigger.REQUEST, TaskKind.COMPACTION, full=True).id == asked.id
         assert repository.leases.claim("merger", 600) is None
         claimed = repository.leases.claim("compactor", 600, TaskKind.COMPACTION)
-    assert claimed is not None
     assert (claimed.task.id, claimed.task.full, claimed.batches) == (asked.id, True, ())
     with database.transaction() as repository:
         compacted = repository.leases.commit_compaction(asked.id, "compactor", [run("c1")], base_snapshot_id=first.id)
@@ -355,6 +353,4 @@ def test_a_merge_that_is_claimed_again_takes_no_batch_after_those_that_are_to_be
     post(database, table)
     with database.transaction() as repository:
         again = repository.leases.claim("goes on", 60)
-    assert first is not None
-    assert again is not None
     assert (again.task.id, [batch.number for batch in again.batches]) == (first.task.id, [1])

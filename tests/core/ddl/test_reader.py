@@ -300,10 +300,7 @@ def test_faults_of_the_schema_are_told_where_the_statement_has_them() -> None:
 
 @pytest.mark.parametrize(
     ("text", "code"),
-    [
-        ("x" * (MOST_CHARACTERS + 1), FaultCode.TOO_LONG),
-        ("x;" * (MOST_STATEMENTS + 1), FaultCode.TOO_MANY),
-    ],
+    [("x" * (MOST_CHARACTERS + 1), FaultCode.TOO_LONG), ("x;" * (MOST_STATEMENTS + 1), FaultCode.TOO_MANY)],
 )
 def test_more_than_is_read_at_a_time_is_refused_unread(text: str, code: FaultCode) -> None:
     assert [(fault.pointer, fault.code) for fault in faults(text)] == [("/ddl", code)]

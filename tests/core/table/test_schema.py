@@ -207,13 +207,7 @@ _OK_NAMES = NAMES.filter(lambda name: name not in RESERVED_NAMES and not name.st
 def _bodies(draw: st.DrawFn) -> TableSchema:
     names = draw(st.lists(_OK_NAMES, min_size=2, max_size=5, unique=True))
     columns = [
-        Column(
-            at,
-            name,
-            draw(SCALAR_TYPES if at == 0 else TYPES),
-            draw(st.none() | TEXT),
-            draw(st.none() | TEXT),
-        )
+        Column(at, name, draw(SCALAR_TYPES if at == 0 else TYPES), draw(st.none() | TEXT), draw(st.none() | TEXT))
         for at, name in enumerate(names)
     ]
     written = [column.to_json() for column in columns]

@@ -277,26 +277,7 @@ def test_json_that_is_no_type_is_refused(body: object, code: str) -> None:
 
 
 _WORDS = st.sampled_from(
-    [
-        *Kind,
-        *REFUSED,
-        "<",
-        ">",
-        "(",
-        ")",
-        ",",
-        "NOT",
-        "NULL",
-        "`",
-        "a",
-        "'",
-        "0",
-        "9" * 12,
-        "WITH",
-        "TIME",
-        "ZONE",
-        "é",
-    ]
+    [*Kind, *REFUSED, "<", ">", "(", ")", ",", "NOT", "NULL", "`", "a", "'", "0", "9" * 12, "WITH", "TIME", "ZONE", "é"]
 )
 
 

@@ -151,7 +151,6 @@ def test_an_expired_token_is_told_from_an_unknown_one(database: CatalogDatabase)
     create_token(database, "other")
     now = Seconds()
     expires_at = token_named(database, "till").expires_at
-    assert expires_at is not None
     now.now = expires_at.timestamp() - 0.001
     gate = TokenGate(database, required=False, now=now)
     assert gate.check(bearer).name == "till"
@@ -186,7 +185,6 @@ def test_a_token_expires_after_a_while_or_at_a_time(catalog_url: str, expires: s
     database = CatalogDatabase(catalog_url, clock=lambda: datetime(2026, 1, 1, tzinfo=UTC))
     create_token(database, "till", expires=expires)
     expires_at = token_named(database, "till").expires_at
-    assert expires_at is not None
     assert expires_at.isoformat() == expected
     database.close()
 

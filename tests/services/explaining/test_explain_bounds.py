@@ -176,9 +176,7 @@ def test_of_a_snapshot_whose_records_are_in_a_file_that_is_not_read_nothing_is_k
         assert (found.after, [one.record.values["n"] for one in found.records]) == (after, told)
 
 
-def test_what_there_is_no_room_for_is_not_read(
-    watched: tuple[MergeSite, WatchedDatabase, Images],
-) -> None:
+def test_what_there_is_no_room_for_is_not_read(watched: tuple[MergeSite, WatchedDatabase, Images]) -> None:
     site, database, _ = watched
     assert isinstance(site.warehouse, WatchedWarehouse)
     table = create_table(database, QUIET | SUM)

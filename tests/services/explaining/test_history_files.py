@@ -201,7 +201,6 @@ def test_processes_that_are_killed_while_they_sweep_lose_and_double_nothing(cata
     for _ in range(4):
         command = [sys.executable, "-c", SWEEPS, catalog_url, site.warehouse.root]
         with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as sweeping:
-            assert sweeping.stdout is not None
             sweeping.stdout.readline()
             for _ in range(drawn.randrange(3, 9)):
                 posted += 1

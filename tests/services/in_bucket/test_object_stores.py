@@ -73,7 +73,6 @@ def test_what_is_posted_merged_and_compacted_is_read(site: MergeSite, table: Tab
     assert totals(site.database, images, table, KEYS, latest=True) == [1, 2, 6]
     compact(site, table)
     snapshot = snapshot_of(site.database, table)
-    assert snapshot is not None
     assert len(snapshot.runs) == 1
     assert totals(site.database, images, table, KEYS, latest=True) == [1, 2, 6]
 
@@ -137,11 +136,7 @@ def test_every_changed_gone_or_shorter_object_is_named(site: MergeSite, table: T
     site.warehouse.filesystem.delete_file(site.warehouse.path(second))
     put(site.warehouse, staged, b"short")
     found = {one.file.path: one.damage.reason for one in verify(site.database, site.warehouse) if one.damage}
-    assert found == {
-        first: DamageReason.WRONG_CONTENT,
-        second: DamageReason.MISSING,
-        staged: DamageReason.WRONG_SIZE,
-    }
+    assert found == {first: DamageReason.WRONG_CONTENT, second: DamageReason.MISSING, staged: DamageReason.WRONG_SIZE}
 
 
 def test_an_object_that_changes_after_it_was_found_well_is_noticed(
@@ -292,7 +287,6 @@ def test_a_merge_whose_files_cannot_be_read_back_says_why_in_words_and_is_made_a
     assert run_next_merge(failing, "worker")
     with site.database.reading() as repository:
         error = repository.tasks.get(table.id, wanted.id).error
-    assert error is not None
     assert error.startswith("the object store has too much to do (nothing was changed")
     line.heal()
     request_merge(site.database, table.id)

@@ -69,7 +69,6 @@ def test_tables_share_one_job_and_each_is_committed(site: MergeSite, executor: P
     assert executor.compactions == 1
     for table in tables:
         done, snapshot = last_compaction(site, table), snapshot_of(site.database, table)
-        assert snapshot is not None
         assert (done.state, done.rows, done.progress, done.snapshot_id) == (TaskState.SUCCEEDED, 3, 1.0, snapshot.id)
         [run] = snapshot.runs
         assert (run.full, run.rows, run.live_rows, run.partition) == (True, 3, 3, None)
@@ -185,7 +184,6 @@ def test_each_partition_is_compacted_by_itself(site: MergeSite, images: Images) 
         merge_partitioned(site, table, *((*key, turn) for key in keys))
     compact(site, table)
     snapshot = snapshot_of(site.database, table)
-    assert snapshot is not None
     assert len(snapshot.runs) == 3
     assert numbers(site, images, table, *keys) == [6, 6, 6]
 
@@ -211,18 +209,15 @@ def test_deleted_rows_go_with_the_oldest_run_and_hide_what_lies_below_until_then
     table = create_table(site.database, QUIET | {"num-sorted-run.compaction-trigger": "2"})
     merge(site, table, *({"id": number, "n": number} for number in range(1000)))
     oldest = snapshot_of(site.database, table)
-    assert oldest is not None
     merge(site, table, {"id": 1, "_kind": "-D"}, {"id": 2000, "_kind": "-D"})
     merge(site, table, {"id": 2, "n": 7})
     assert run_next_compaction(site, "compactor")
     snapshot = snapshot_of(site.database, table)
-    assert snapshot is not None
     below, above = snapshot.runs
     assert (below, above.rows, above.live_rows, above.full) == (oldest.runs[0], 3, 1, False)
     assert totals(site.database, images, table, [1, 2, 3, 2000]) == [None, 7, 3, None]
     compact(site, table)
     snapshot = snapshot_of(site.database, table)
-    assert snapshot is not None
     assert [(run.rows, run.live_rows) for run in snapshot.runs] == [(999, 999)]
     assert totals(site.database, images, table, [1, 2, 3, 2000]) == [None, 7, 3, None]
 
@@ -233,7 +228,6 @@ def test_of_a_table_whose_rows_are_all_deleted_no_run_is_left(site: MergeSite, i
     merge(site, table, {"id": 1, "_kind": "-D"})
     compact(site, table)
     snapshot = snapshot_of(site.database, table)
-    assert snapshot is not None
     assert snapshot.runs == ()
     merge(site, table, {"id": 1, "n": 2})
     assert totals(site.database, images, table, [1]) == [2]

@@ -46,7 +46,6 @@ def test_a_merge_asks_for_a_compaction_once_the_runs_reach_the_trigger(site: Mer
     assert run_next_compaction(site, "compactor")
     done = last_compaction(site, table)
     snapshot = snapshot_of(site.database, table)
-    assert snapshot is not None
     assert (done.state, done.trigger, done.snapshot_id) == (TaskState.SUCCEEDED, TaskTrigger.RUNS, snapshot.id)
     assert [run.full for run in snapshot.runs] == [True]
     assert totals(site.database, images, table, [1, 2]) == [3, 0]
@@ -121,7 +120,6 @@ def test_a_compaction_whose_runs_are_gone_changes_nothing(
     late = InterruptedExecutor(faster, in_compaction=True)
     assert run_next_compaction(replace(plain, executor=late), "late")
     current = snapshot_of(database, table)
-    assert current is not None
     assert (current.id, len(current.runs)) == (3, 1)
     assert last_compaction(plain, table).state is TaskState.SUCCEEDED
     assert totals(database, images, table, [1]) == [2]

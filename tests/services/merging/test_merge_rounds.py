@@ -63,7 +63,6 @@ def test_merges_of_several_tables_are_committed_in_one_step(site: MergeSite, ima
     assert site.database.commits[0] == before + 1
     for table in tables:
         snapshot, [merge] = snapshot_of(site.database, table), merges_of(site, table)
-        assert snapshot is not None
         assert (snapshot.id, snapshot.merge_id, snapshot.rows) == (1, merge.id, 1)
         told = (merge.state, merge.progress, merge.snapshot_id, merge.batches, merge.records, merge.rows)
         assert told == (TaskState.SUCCEEDED, 1.0, 1, 1, 1, 1)
@@ -109,7 +108,6 @@ def test_a_compaction_that_is_committed_in_the_middle_of_a_round_stays(site: Mer
     compact(site, table)
     assert run_round(site, leases) == leases
     snapshot = snapshot_of(site.database, table)
-    assert snapshot is not None
     assert (snapshot.id, [run.full for run in snapshot.runs]) == (3, [True, False])
     assert ones(site, images, [table]) == [2]
 
@@ -121,7 +119,6 @@ def test_what_a_round_commits_is_what_its_files_say(site: MergeSite) -> None:
     request_merge(site.database, table.id)
     run_round(site, claimed(site))
     snapshot = snapshot_of(site.database, table)
-    assert snapshot is not None
     assert sorted(run.live_rows or 0 for run in snapshot.runs) == [0, 1, 2]
     for run in snapshot.runs:
         found = read_run(site.warehouse, table.id, run.id, table.schema_id)

@@ -111,7 +111,6 @@ def test_they_go_on_when_it_has_failed_and_its_failure_is_told(site: MergeSite, 
     assert run_next_compaction(replace(site, executor=BrokenCompaction()), "compactor")
     told = stats(site, table)
     assert told.merges_wait is None
-    assert told.compaction_failure is not None
     assert (told.compaction_failure.in_a_row, told.compaction_failure.last_at) == (1, clock.time)
     assert told.compaction_failure.error.startswith("no room")
     assert run_next_merge(site, "worker")
@@ -131,7 +130,6 @@ def test_their_compaction_comes_before_those_that_nobody_waits_for(site: MergeSi
     table = create_table(site.database, OPTIONS, name="stopped")
     fill(site, table)
     lease = claim(site, "compactor", TaskKind.COMPACTION)
-    assert lease is not None
     assert lease.claimed.table.id == table.id
 
 
@@ -141,7 +139,6 @@ def test_a_compaction_that_merges_waited_for_in_vain_is_not_put_off_for_newer_on
     clock.move(seconds=301)
     fill(site, create_table(site.database, OPTIONS, name="stopped"))
     lease = claim(site, "compactor", TaskKind.COMPACTION)
-    assert lease is not None
     assert lease.claimed.table.id == table.id
 
 
@@ -161,7 +158,6 @@ def test_a_merge_that_was_begun_before_goes_on(site: MergeSite) -> None:
     assert stats(site, table).merges_wait is not None
     lease.hand_back()
     again = claim(site, "worker", TaskKind.MERGE)
-    assert again is not None
     assert again.claimed.task.id == lease.claimed.task.id
 
 
@@ -169,7 +165,6 @@ def test_why_they_wait_is_told(site: MergeSite, table: Table, images: Images, cl
     asked = clock.time
     clock.move(seconds=10)
     waits = stats(site, table).merges_wait
-    assert waits is not None
     assert (waits.runs, waits.trigger, waits.since) == (3, 3, asked)
     with site.database.reading() as repository:
         assert repository.tasks.get(table.id, waits.compaction_id).requested_at == asked

@@ -28,11 +28,7 @@ from tests.services.executor import InterruptedExecutor
 from tests.services.publishing import delta_logs
 from tests.services.publishing.delta_logs import BOTH, actions, folder_of, metadata, publish, publish_merges
 
-FOLLOWED = SUM | {
-    **BOTH,
-    "changelog-producer": "lookup",
-    "num-sorted-run.compaction-trigger": "99",
-}
+FOLLOWED = SUM | {**BOTH, "changelog-producer": "lookup", "num-sorted-run.compaction-trigger": "99"}
 
 
 @pytest.fixture
@@ -298,5 +294,4 @@ def test_of_a_file_only_the_places_are_kept_that_a_version_names(site: MergeSite
 def _current_runs(site: MergeSite, table: Table) -> Any:
     with site.database.reading() as repository:
         snapshot = repository.snapshots.current(table.id)
-    assert snapshot is not None
     return snapshot.runs

@@ -142,9 +142,7 @@ def test_a_rollback_is_the_next_version(site: MergeSite, table: Table) -> None:
     assert read_by_all(site, table) == [{"id": 1, "n": 0}]
 
 
-def test_what_was_not_published_when_a_process_died_is_published_by_the_next_in_the_same_bytes(
-    site: MergeSite,
-) -> None:
+def test_what_was_not_published_when_a_process_died_is_published_by_the_next_in_the_same_bytes(site: MergeSite) -> None:
     """The commit decides the version; whoever comes next writes it, once, and also where the file is there already."""
     table = create_table(site.database, PUBLISHED_ROWS)
     merge(site, table, *({"id": one, "n": 1} for one in range(20)), {"_kind": "-D", "id": 30, "n": 1})

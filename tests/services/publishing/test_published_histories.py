@@ -29,11 +29,7 @@ from tests.services.builders import add_table, compact, create_table, merge
 from tests.services.publishing.delta_logs import BOTH, ENGINES, place_of, publish, publish_merges, versions
 
 STEPS = 8
-OPTIONS = {
-    **BOTH,
-    "num-sorted-run.compaction-trigger": "99",
-    "snapshot.num-retained.min": "1",
-}
+OPTIONS = {**BOTH, "num-sorted-run.compaction-trigger": "99", "snapshot.num-retained.min": "1"}
 
 
 def as_seen(reader: str, rows: list[bytes]) -> list[Any]:

@@ -66,7 +66,6 @@ def look(images: Images) -> Callable[[View], Any]:
             found = row_of(view, images, ["1"])
         except NotFound:
             return None
-        assert found.row is not None
         return found.row["n"]
 
     return number

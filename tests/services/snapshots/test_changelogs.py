@@ -274,7 +274,6 @@ def test_changes_of_partitions_are_looked_up_together(site: MergeSite, warehouse
     for number in range(1, 4):
         merge(site, table, *({"p": p, "id": 1, "n": 1} for p in "abc"[:number]))
     snapshot = snapshot_of(site.database, table)
-    assert snapshot is not None
     assert len(snapshot.runs) == 6
     assert sorted(changelog(site, table, 3)) == ["3 +I 1=1", "3 +U 1=2", "3 +U 1=3", "3 -U 1=1", "3 -U 1=2"]
 

@@ -52,7 +52,6 @@ def test_a_word_that_is_misspelt_is_told_at_its_line_and_put_right(right: str, w
     fault = next(one for one in of_sql(WHOLE.replace(right, wrong)).faults if one.repair)
     assert fault.line == line
     assert "^" not in fault.said
-    assert fault.repair is not None
     assert fault.repair.text == WHOLE
 
 
@@ -85,7 +84,6 @@ def test_an_option_that_mends_nothing_else_is_removed() -> None:
     more = WHOLE.replace("'sum'\n", "'sum',\n  'foo.bar' = '1'\n")
     fault = of_sql(more).faults[0]
     assert (fault.line, fault.repair is not None) == (9, True)
-    assert fault.repair is not None
     assert fault.repair.label == "Remove the option foo.bar"
     assert of_sql(fault.repair.text).faults == ()
 
@@ -93,7 +91,6 @@ def test_an_option_that_mends_nothing_else_is_removed() -> None:
 def test_a_table_without_key_gets_its_first_column() -> None:
     text = "CREATE TABLE t (\n  `my id` BIGINT, -- (no key)\n  note VARCHAR(10)\n)"
     repair = of_sql(text).faults[0].repair
-    assert repair is not None
     assert "PRIMARY KEY (`my id`) NOT ENFORCED" in repair.text
     assert of_sql(repair.text).faults == ()
 

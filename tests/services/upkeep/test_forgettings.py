@@ -84,7 +84,6 @@ def test_older_snapshots_and_tags_stay_without_the_key(site: MergeSite, images: 
     one = forgotten(site, table)
     assert one.snapshot_id == 3
     current = snapshot_of(site.database, table)
-    assert current is not None
     assert (current.id, current.kind) == (3, SnapshotKind.FORGETTING)
     assert [row_at(site, images, table, ADA, version) for version in ("1", "2", "first")] == [None] * 3
     assert row_at(site, images, table, BOB, "first") == {**person(BOB, 1)}
@@ -115,7 +114,6 @@ def test_nothing_is_forgotten_while_a_merge_runs_and_no_merge_begins_before(site
     with site.database.transaction() as repository:
         repository.tasks.request(table.id, "request")  # type: ignore[arg-type]
         claimed = repository.leases.claim("somebody", 600)
-    assert claimed is not None
     one = asked(site, table)
     assert forget(site) == 0
     [remnant] = known(site, one).remnants

@@ -103,11 +103,9 @@ def test_changelogs_lose_the_key_alone_and_are_read_from_the_first_change_again(
     one = forgotten(site, table)
     after = [(kind, values) for each in changes().changes for kind, values in each.rows]
     assert after == [(kind, values) for kind, values in before if values["mail"] != ADA]
-    assert middle is not None
     again = [(kind, values) for each in changes(Position.parse(middle.text)).changes for kind, values in each.rows]
     assert again == after  # nothing is passed over
     later = changes(limit=2)
-    assert later.rest is not None
     rest = [(kind, values) for each in changes(Position.parse(later.rest.text)).changes for kind, values in each.rows]
     assert rest == after[2:]
     assert gone(site, one).state is ForgettingState.GONE
@@ -240,7 +238,6 @@ def test_partitions_and_keys_of_several_columns(site: MergeSite, images: Images,
         one = ask_to_forget(repository, now, [{"shop": "a", "nr": 1}, {"shop": "c", "nr": 1}], "")
     assert forget(site) == 1
     current = snapshot_of(site.database, table)
-    assert current is not None
     assert [run.partition for run in current.runs] == ['{"shop":"a"}', '{"shop":"b"}']  # of the third nothing is left
     assert current.rows == 3
     assert drop_partitions(site.database, ("shop", "parted"), [{"shop": "b"}]) == ['{"shop":"b"}']

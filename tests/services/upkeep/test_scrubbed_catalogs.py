@@ -47,7 +47,6 @@ def said_of(findings: list[Finding]) -> list[str]:
 
 def first_run(database: CatalogDatabase, table: Table) -> Run:
     snapshot = snapshot_of(database, table)
-    assert snapshot is not None
     return snapshot.runs[0]
 
 
@@ -57,11 +56,7 @@ ROWS = [
     ("UPDATE runs SET totals = '{}' WHERE table_id = :table", 2, "run .* is not what was stored"),
     ("UPDATE snapshots SET schema_id = 1 WHERE table_id = :table AND id = 1", 1, "list of runs of snapshot 1 of"),
     ("DELETE FROM snapshot_runs WHERE table_id = :table AND snapshot_id = 1", 1, "list of runs of snapshot 1 of"),
-    (
-        "UPDATE batches SET records = 9 WHERE table_id = :table AND state = 'merged'",
-        2,
-        "batch .* is not what",
-    ),
+    ("UPDATE batches SET records = 9 WHERE table_id = :table AND state = 'merged'", 2, "batch .* is not what"),
     ("UPDATE table_schemas SET body = replace(body, 'BIGINT', 'INT') WHERE table_id = :table", 1, "schema 0 of table"),
 ]
 

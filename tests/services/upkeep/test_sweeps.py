@@ -48,7 +48,6 @@ def test_what_is_named_stays_however_old_it_is(site: MergeSite, images: Images) 
     age(site)
     assert sweep(site.database, site.warehouse) == 2  # the staging files that are merged
     snapshot = snapshot_of(site.database, table)
-    assert snapshot is not None
     assert entries(site, table.id) == {staged.file, *(run.id for run in snapshot.runs)}
     assert totals(site.database, images, table, [1], latest=True) == [3]
 
@@ -61,11 +60,9 @@ def test_runs_of_earlier_snapshots_stay_for_their_readers(site: MergeSite) -> No
         request_merge(site.database, table.id)
         run_next_merge(site, "worker")
         snapshot = snapshot_of(site.database, table)
-        assert snapshot is not None
         runs = [run.id for run in snapshot.runs]
     compact(site, table)
     compacted = snapshot_of(site.database, table)
-    assert compacted is not None
     age(site)
     sweep(site.database, site.warehouse)
     assert entries(site, table.id) == {*runs, compacted.runs[0].id}
@@ -181,7 +178,6 @@ def test_times_near_the_ends_of_the_calendar_are_kept_and_stop_no_sweep(site: Me
     assert run_next_merge(site, "worker")
     sweep(site.database, site.warehouse)
     current = snapshot_of(site.database, table)
-    assert current is not None
     left = sorted(json.loads(run.partition or "{}")["day"] for run in current.runs)
     assert left == (["9999-12-31"] if kept == "1 d" else days)
     assert faults(site) == 0

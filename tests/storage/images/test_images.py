@@ -25,17 +25,7 @@ from app.storage.images import Answer, Images
 from app.storage.images.builder import Builder
 from app.storage.images.requests import WANTED
 from tests.services.builders import SUM, schema
-from tests.storage.images.imaged import (
-    PLAN,
-    answered,
-    build,
-    built,
-    files_of,
-    made,
-    remove_parquet,
-    run_of,
-    state,
-)
+from tests.storage.images.imaged import PLAN, answered, build, built, files_of, made, remove_parquet, run_of, state
 from tests.written import read_run, write_run
 
 PROCESS = """
@@ -128,7 +118,6 @@ def test_a_key_that_another_one_begins_with_is_another_key(images: Images, wareh
     for n, (a, b) in enumerate(keys):
         [one] = images.answers("t1", run, plan.schema, plan, np.array([7]), [_key(a, b)])
         told = one.body if isinstance(one, Answer) else one
-        assert told is not None
         assert told.endswith(b'"n":%d}' % n)
 
 
@@ -193,7 +182,6 @@ def test_a_builder_that_is_killed_is_replaced(images: Images, warehouse: Warehou
     while len(files_of(images)) < 3 and time.monotonic() < deadline:
         time.sleep(0.01)
     process = images.asking._process
-    assert process is not None
     os.kill(process.pid, signal.SIGKILL)
     assert images.asking.settled(120)
     remove_parquet(warehouse, run)

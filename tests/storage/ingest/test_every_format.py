@@ -364,13 +364,7 @@ def inner(of: DataType) -> list[DataType]:
 
 @pytest.mark.parametrize("media_type", [ARROW, PARQUET])
 @pytest.mark.parametrize(
-    ("array", "column"),
-    [
-        (pa.array(["5"]), "n"),
-        (pa.array([5.0]), "n"),
-        (pa.array([5]), "c"),
-        (pa.array([True]), "n"),
-    ],
+    ("array", "column"), [(pa.array(["5"]), "n"), (pa.array([5.0]), "n"), (pa.array([5]), "c"), (pa.array([True]), "n")]
 )
 def test_a_column_of_another_type_is_refused_by_its_name(media_type: str, array: pa.Array, column: str) -> None:
     schema = table_of([], {})

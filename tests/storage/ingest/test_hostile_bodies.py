@@ -107,9 +107,7 @@ BOMBS: dict[str, tuple[str, bytes]] = {
     "rows of CSV": (CSV, b"id\n" + b"1\n" * 1001),
     "an Arrow dictionary": (
         ARROW,
-        arrow_body(
-            pa.table({"id": range(900), "note": pa.DictionaryArray.from_arrays([0] * 900, [LONG])}),
-        ),
+        arrow_body(pa.table({"id": range(900), "note": pa.DictionaryArray.from_arrays([0] * 900, [LONG])})),
     ),
     "a Parquet dictionary": (PARQUET, parquet_body(pa.table({"id": range(900), "note": [LONG] * 900}))),
     "zeros in Parquet": (PARQUET, parquet_body(pa.table({"id": [1], "note": ["0" * 20 * MIB]}))),

@@ -56,7 +56,6 @@ def test_a_key_that_another_process_holds_is_free_once_that_is_killed(tmp_path: 
     assert free(keys)
     command = [sys.executable, "-c", _HOLDER, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
         assert holder.stdout.readline() == "True\n"
         assert not free(keys)
         assert free(keys, "other"), "and giving that back gives nothing else back"

@@ -37,17 +37,9 @@ SET: Mapping[str, tuple[Mapping[str, str], str, str]] = {
     "sequence.field": ({}, "sequence.field", "g"),
     "sequence.field.sort-order": ({"sequence.field": "g"}, "sequence.field.sort-order", "descending"),
     "sequence.auto-padding": ({"sequence.field": "g"}, "sequence.auto-padding", "row-kind-flag"),
-    "sequence.late-horizon": (
-        {"sequence.field": "g", **function("a", "listagg")},
-        "sequence.late-horizon",
-        "5",
-    ),
+    "sequence.late-horizon": ({"sequence.field": "g", **function("a", "listagg")}, "sequence.late-horizon", "5"),
     "partial-update.remove-record-on-delete": ({}, "partial-update.remove-record-on-delete", "true"),
-    "partial-update.remove-record-on-sequence-group": (
-        GROUPED,
-        "partial-update.remove-record-on-sequence-group",
-        "g",
-    ),
+    "partial-update.remove-record-on-sequence-group": (GROUPED, "partial-update.remove-record-on-sequence-group", "g"),
     "record.absent-columns": ({}, "record.absent-columns", "unchanged"),
     "aggregation.remove-record-on-delete": ({}, "aggregation.remove-record-on-delete", "true"),
     DEFAULT_FUNCTION: ({}, DEFAULT_FUNCTION, "last_value"),
@@ -107,9 +99,7 @@ def test_an_option_does_something_in_its_engines_alone(option: Option, engine: M
 
 
 @pytest.mark.parametrize(
-    "option",
-    [*TABLE_OPTIONS.values(), *FIELD_OPTIONS.values()],
-    ids=lambda option: str(option.key),
+    "option", [*TABLE_OPTIONS.values(), *FIELD_OPTIONS.values()], ids=lambda option: str(option.key)
 )
 def test_every_option_says_what_it_takes(option: Option) -> None:
     assert option.takes

@@ -27,7 +27,6 @@ def test_a_batch_may_wait_for_max_staleness_and_a_second(seconds: float) -> None
 
 def test_what_waits_longer_is_overdue_by_what_is_beyond_max_staleness() -> None:
     found = overdue(wait(12), NOW, spark_answers=True)
-    assert found is not None
     assert (found.by, found.reason) == (timedelta(seconds=2), OverdueReason.WAITING)
 
 
@@ -43,7 +42,6 @@ def test_what_waits_longer_is_overdue_by_what_is_beyond_max_staleness() -> None:
 )
 def test_the_first_reason_is_told(known: dict[str, bool], spark: bool, reason: OverdueReason) -> None:
     found = overdue(wait(12, **known), NOW, spark_answers=spark)
-    assert found is not None
     assert found.reason is reason
 
 
