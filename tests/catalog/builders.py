@@ -80,8 +80,11 @@ def commit(
         )
 
 
+CATALOGS = ("sqlite", "postgresql")
+
+
 def by_turns(seeds: int) -> list[tuple[str, int]]:
     """Seeds of random histories of services, each with the catalog that it is played on, two and two by turns: what
     a history comes to is the same on both, and each has histories of all sorts.
     """
-    return [(("sqlite", "postgresql")[seed // 2 % 2], seed) for seed in range(seeds)]
+    return [(CATALOGS[seed // 2 % 2], seed) for seed in range(seeds)]

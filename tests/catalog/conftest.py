@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from app.catalog.database import CatalogDatabase
+from tests.catalog.builders import CATALOGS
 from tests.postgres import TEMPLATE, postgres_database
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=CATALOGS)
 def catalog_kind(request: pytest.FixtureRequest) -> str:
     kind: str = request.param
     return kind

@@ -71,10 +71,18 @@ def post(
     return accept_batch(database, warehouse, "shop", name, upload, Bounds(1000)).batch
 
 
-def snapshot_of(database: CatalogDatabase, table: Table) -> Snapshot | None:
+def committed(database: CatalogDatabase, table: Table) -> bool:
+    """Whether the table has a snapshot."""
+    with database.reading() as repository:
+        return repository.snapshots.current(table.id) is not None
+
+
+def snapshot_of(database: CatalogDatabase, table: Table) -> Snapshot:
     """What readers of the table see now."""
     with database.reading() as repository:
-        return repository.snapshots.current(table.id)
+        snapshot = repository.snapshots.current(table.id)
+    assert snapshot is not None
+    return snapshot
 
 
 def totals(
@@ -90,17 +98,19 @@ def totals(
 
 def merge_staged(database: CatalogDatabase, warehouse: Warehouse, table_id: str) -> Task:
     """A merge of everything staged, asked for and run."""
-    wanted = request_merge(database, table_id)
-    assert run_next_merge(MergeSite(database, warehouse, PythonExecutor(), 600), "worker")
     with database.reading() as repository:
-        return repository.tasks.get(table_id, wanted.id)
+        table = repository.tables.existing(table_id)
+    return merge(MergeSite(database, warehouse, PythonExecutor(), 600), table)
 
 
-def merge(site: MergeSite, table: Table, *records: Mapping[str, Any]) -> None:
-    """A batch of records posted to the table, and its merge."""
-    post(site.database, site.warehouse, *records, name=table.name)
-    request_merge(site.database, table.id)
+def merge(site: MergeSite, table: Table, *records: Mapping[str, Any]) -> Task:
+    """A batch of ``records``, if there are any, and a merge of everything staged, run to whatever end."""
+    if records:
+        post(site.database, site.warehouse, *records, name=table.name)
+    wanted = request_merge(site.database, table.id)
     assert run_next_merge(site, "worker")
+    with site.database.reading() as repository:
+        return repository.tasks.get(table.id, wanted.id)
 
 
 def compact(site: MergeSite, table: Table) -> None:

@@ -16,7 +16,7 @@ from app.services.merging.merges import request_due_merges, request_merge, run_n
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
 from app.services.upkeep.sweeps import expire_snapshots
-from tests.services.builders import QUIET, SUM, create_table, post, totals
+from tests.services.builders import QUIET, SUM, create_table, merge, post, totals
 from tests.services.clocks import SetClock, clock, database
 from tests.services.executor import BrokenExecutor, InterruptedExecutor, PythonExecutor
 
@@ -90,8 +90,7 @@ def test_a_compaction_whose_worker_died_before_the_clock_was_set_back_is_taken_o
     table = create_table(site.database)
     for _ in range(2):
         stage(site)
-        request_merge(site.database, table.id)
-        assert run_next_merge(site, "worker")
+        merge(site, table)
     with site.database.transaction() as repository:
         ask_for_compaction(repository, table.id)
     with site.database.transaction() as repository:
@@ -138,8 +137,7 @@ def test_a_failure_of_the_future_does_not_postpone_the_next_try(site: MergeSite,
     stage(site)
     broken = replace(site, executor=BrokenExecutor(RuntimeError("no luck")))
     for _ in range(3):
-        request_merge(site.database, table.id)
-        assert run_next_merge(broken, "worker")
+        merge(broken, table)
     assert request_due_merges(site.database) == 0
     clock.move(hours=-1)
     assert request_due_merges(site.database) == 1
@@ -158,8 +156,7 @@ def test_failures_are_counted_since_the_last_success_whatever_the_clock_says(sit
     broken = replace(site, executor=BrokenExecutor(RuntimeError("no luck")))
     for executor in (broken, broken, site, broken):
         stage(site)
-        request_merge(site.database, table.id)
-        assert run_next_merge(executor, "worker")
+        merge(executor, table)
         clock.move(hours=-1)
     with site.database.reading() as repository:
         [backlog] = repository.tasks.backlogs()
@@ -223,8 +220,7 @@ def test_a_snapshot_of_the_future_expires_as_if_it_were_of_the_next_commit(site:
 
     for _ in range(2):
         stage(site)
-        request_merge(site.database, table.id)
-        assert run_next_merge(site, "worker")
+        merge(site, table)
         clock.move(hours=-1)
     clock.move(hours=1)
     expire_snapshots(site.database)

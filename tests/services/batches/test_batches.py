@@ -15,12 +15,15 @@ from app.core.errors import Conflict, ErrorCode, Invalid, KeyReused, NotFound, T
 from app.core.plan.records.bounds import Bounds
 from app.core.table.history import Table
 from app.files.layout import Warehouse
-from app.services.batches.batches import Accepted, Upload, accept_batch, list_batches
+from app.services.batches.batches import Accepted, Upload, accept_batch
 from app.services.batches.group_commit import GroupCommit
 from app.services.bodies.formats import JSON
 from app.services.bodies.json_bodies import ndjson_lines, parse_json, parsed_each
-from app.services.shared.pages import PageRequest
+from tests.catalog.builders import CATALOGS
 from tests.services.builders import create_table, post
+from tests.services.one_catalog import catalog_kind
+
+__all__ = ["catalog_kind"]
 
 
 def staged_files(warehouse: Warehouse, table: Table) -> set[str]:
@@ -32,6 +35,7 @@ def accept(database: CatalogDatabase, warehouse: Warehouse, body: bytes, media_t
     return accept_batch(database, warehouse, "shop", "wide", Upload(body, media_type), Bounds(3))
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_an_accepted_batch_has_its_file_and_its_number(database: CatalogDatabase, warehouse: Warehouse) -> None:
     table = create_table(database)
     batches = [post(database, warehouse, {"id": 1, "n": number}) for number in range(3)]
@@ -105,6 +109,7 @@ def test_unknown_members_are_named_by_pointers(database: CatalogDatabase, wareho
     assert [fault.pointer for fault in refusal.value.violations] == ["/a~1b"]
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_a_repeated_request_is_answered_with_the_first_batch(database: CatalogDatabase, warehouse: Warehouse) -> None:
     table = create_table(database)
     first = post(database, warehouse, {"id": 1, "n": 1}, key="k")
@@ -112,6 +117,7 @@ def test_a_repeated_request_is_answered_with_the_first_batch(database: CatalogDa
     assert staged_files(warehouse, table) == {first.file}
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_a_key_with_another_request_is_refused(database: CatalogDatabase, warehouse: Warehouse) -> None:
     table = create_table(database)
     first = post(database, warehouse, {"id": 1, "n": 1}, key="k")
@@ -134,15 +140,7 @@ def test_a_request_is_refused_while_the_first_with_its_key_is_under_way(
     assert (first.replayed, again) == (False, Accepted(first.batch, replayed=True))
 
 
-def test_a_key_belongs_to_one_table(database: CatalogDatabase, warehouse: Warehouse) -> None:
-    create_table(database)
-    first = post(database, warehouse, {"id": 1, "n": 1}, key="k")
-    with database.transaction() as repository:
-        repository.tables.rename("shop", "wide", "shop", "old")
-    create_table(database)
-    assert post(database, warehouse, {"id": 1, "n": 1}, key="k").id != first.id
-
-
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 @pytest.mark.parametrize("same", [True, False])
 def test_requests_that_race_for_one_key_leave_one_batch_and_one_file(
     database: CatalogDatabase, warehouse: Warehouse, same: bool
@@ -174,13 +172,6 @@ def test_a_key_is_one_to_255_characters(database: CatalogDatabase, warehouse: Wa
 def test_a_batch_for_no_table_is_refused(database: CatalogDatabase, warehouse: Warehouse) -> None:
     with pytest.raises(NotFound):
         post(database, warehouse, {"id": 1})
-
-
-@pytest.mark.parametrize("token", ["x", "-1", "1.0", "٣", "9" * 5000])
-def test_a_page_token_that_was_never_given_is_refused(database: CatalogDatabase, token: str) -> None:
-    table = create_table(database)
-    with database.reading() as repository, pytest.raises(Invalid):
-        list_batches(repository, table, PageRequest(10, token))
 
 
 def test_other_threads_go_on_while_a_large_body_is_parsed() -> None:

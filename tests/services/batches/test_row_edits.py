@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from app.core.errors import Invalid
@@ -57,7 +57,6 @@ def of_one_key(plan: MergePlan, history: list[Change]) -> list[Change]:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_the_columns_that_nobody_touched_stay(engine: str, seed: int) -> None:
     random = Random(seed)

@@ -15,7 +15,7 @@ from app.core.plan.records.unknown_columns import UnknownColumns
 from app.core.table.history import Table
 from app.files.layout import Warehouse
 from app.services.batches.batches import Upload, accept_batch
-from tests.services.builders import schema
+from tests.services.builders import create_table
 
 FIELDS = [
     {"field": "id", "type": "int64"},
@@ -31,9 +31,7 @@ def events(*rows: dict[str, Any]) -> bytes:
 
 
 def narrow(database: CatalogDatabase) -> Table:
-    with database.transaction() as repository:
-        repository.databases.create("shop", {})
-        return repository.tables.create("shop", "wide", schema(("id", "BIGINT"), ("n", "INT")))
+    return create_table(database, {}, columns=(("id", "BIGINT"), ("n", "INT")))
 
 
 def upload(body: bytes) -> Upload:

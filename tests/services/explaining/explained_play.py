@@ -22,7 +22,7 @@ from tests.builders import schema_of
 from tests.histories import rewritten, widened_table
 from tests.oracle import Change, TableCase
 from tests.oracle_sketches import MEANINGS
-from tests.services.builders import compact, merge_staged, post
+from tests.services.builders import add_table, compact, merge_staged, post
 
 Place = tuple[int, int]  # batch number, position
 
@@ -53,10 +53,7 @@ class Play:
     @classmethod
     def begin(cls, site: MergeSite, images: Images, case: TableCase) -> Play:
         """A new table ``shop.wide``."""
-        with site.database.transaction() as repository:
-            repository.databases.create("shop", {})
-            table = repository.tables.create("shop", "wide", schema_of(case))
-        return cls(site, images, case, table)
+        return cls(site, images, case, add_table(site.database, schema_of(case)))
 
     @property
     def database(self) -> CatalogDatabase:

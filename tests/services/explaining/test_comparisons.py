@@ -24,7 +24,18 @@ from app.services.shared.executor import MergeSite
 from app.services.snapshots.snapshots import roll_back
 from app.services.tables.partitions import drop_partitions
 from app.services.tables.tables import alter_table
-from tests.services.builders import QUIET, SUM, compact, create_table, merge_staged, post, schema, snapshot_of
+from tests.catalog.builders import CATALOGS
+from tests.services.builders import (
+    QUIET,
+    SUM,
+    committed,
+    compact,
+    create_table,
+    merge,
+    merge_staged,
+    post,
+    snapshot_of,
+)
 from tests.services.executor import BrokenExecutor
 from tests.services.rows.test_imaged_lookups import ENGINES, KEYS, drawn
 
@@ -107,10 +118,9 @@ def test_a_merge_did_what_the_rows_before_and_after_show(
     before: Rows = {}
     for turn in range(8):
         posted = [record for _ in range(2) for record in drawn(draw, engine)]
-        post(database, site.warehouse, *posted)
-        merge = merge_staged(database, site.warehouse, table.id)
-        after = looked_up(database, images, table, merge.snapshot_id)
-        found = compare(site.warehouse, of_merge(database, table, merge.id), sample=100)
+        done = merge(site, table, *posted)
+        after = looked_up(database, images, table, done.snapshot_id)
+        found = compare(site.warehouse, of_merge(database, table, done.id), sample=100)
         check(found, before, after)
         assert found.keys == len({record["id"] for record in posted})
         for became in Became:
@@ -118,7 +128,7 @@ def test_a_merge_did_what_the_rows_before_and_after_show(
         before = after
         if turn in (2, 5):
             compact(site, table)
-            assert snapshot_of(database, table)
+            assert committed(database, table)
             compacted = compare(site.warehouse, of_snapshots(database, table, "LATEST"), sample=100)
             check(compacted, after, after)
             assert compacted.unchanged == compacted.keys > 0
@@ -138,8 +148,7 @@ def test_any_two_snapshots_are_compared_whatever_lies_between(
     table = create_table(database, {**ENGINES[engine], **QUIET, "snapshot.num-retained.min": "30"})
     draw = random.Random(5)
     for turn in range(7):
-        post(database, site.warehouse, *drawn(draw, engine), *drawn(draw, engine))
-        merge_staged(database, site.warehouse, table.id)
+        merge(site, table, *drawn(draw, engine), *drawn(draw, engine))
         if turn == 3:
             compact(site, table)
         if turn == 5:
@@ -171,10 +180,8 @@ TYPES = {
 def test_values_of_every_type_differ_where_lookups_answer_another_one(
     database: CatalogDatabase, site: MergeSite
 ) -> None:
-    with database.transaction() as repository:
-        repository.databases.create("shop", {})
-        columns = [("id", "DOUBLE"), *((name, kind) for name, (kind, _) in TYPES.items())]
-        table = repository.tables.create("shop", "wide", schema(*columns, options=QUIET))
+    columns = [("id", "DOUBLE"), *((name, kind) for name, (kind, _) in TYPES.items())]
+    table = create_table(database, QUIET, columns=columns)
     draw = random.Random(3)
     keys = [1.5, 2.0, "NaN", 0.0, "-Infinity", 7.0]
     before: Rows = {}
@@ -184,31 +191,28 @@ def test_values_of_every_type_differ_where_lookups_answer_another_one(
             {"id": key, **{name: draw.choice(values) for name, (_, values) in TYPES.items()}}
             for key in draw.sample(keys, 4)
         ]
-        post(database, site.warehouse, *records)
-        merge = merge_staged(database, site.warehouse, table.id)
-        after = rows_at(database, site.warehouse, table, merge.snapshot_id)
-        found = compare(site.warehouse, of_merge(database, table, merge.id), sample=100)
+        done = merge(site, table, *records)
+        after = rows_at(database, site.warehouse, table, done.snapshot_id)
+        found = compare(site.warehouse, of_merge(database, table, done.id), sample=100)
         check(found, before, after)
         differed |= {one.column for one in found.columns if one.changed}
         before = after
     assert differed == TYPES.keys()
-    text = compare(site.warehouse, of_merge(database, table, merge.id), ["i"], 100, Integers.TEXT)
+    text = compare(site.warehouse, of_merge(database, table, done.id), ["i"], 100, Integers.TEXT)
     assert {type((one.after or {})["i"]) for one in text.sample} <= {str, type(None)}
     assert all(list(one.after or {}) == ["id", "i"] for one in text.sample)
 
 
 def test_a_column_is_compared_as_the_later_snapshot_shows_it(database: CatalogDatabase, site: MergeSite) -> None:
     table = create_table(database, QUIET)
-    post(database, site.warehouse, {"id": 1, "n": 1}, {"id": 2, "n": 2})
-    merge_staged(database, site.warehouse, table.id)
+    merge(site, table, {"id": 1, "n": 1}, {"id": 2, "n": 2})
     changes = [
         {"action": "renameColumn", "fieldNames": ["n"], "newName": "m"},
         {"action": "addColumn", "fieldNames": ["o"], "dataType": "STRING"},
     ]
     alter_table(database, NAME, changes)
-    post(database, site.warehouse, {"id": 1, "m": 1}, {"id": 2, "m": 5, "o": "a"})
-    merge = merge_staged(database, site.warehouse, table.id)
-    found = compare(site.warehouse, of_merge(database, table, merge.id))
+    done = merge(site, table, {"id": 1, "m": 1}, {"id": 2, "m": 5, "o": "a"})
+    found = compare(site.warehouse, of_merge(database, table, done.id))
     assert (found.added, found.changed, found.removed, found.unchanged) == (0, 1, 0, 1)
     assert {one.column: one.changed for one in found.columns} == {"m": 1, "o": 1}
     assert found.sample[0].before == {"id": 2, "m": 2, "o": None}
@@ -234,11 +238,9 @@ def of_merge_of(
 
 def test_many_keys_are_estimated_from_a_share_of_them(database: CatalogDatabase, site: MergeSite) -> None:
     table = create_table(database, QUIET)
-    post(database, site.warehouse, *({"id": key, "n": 0} for key in range(1000)))
-    merge_staged(database, site.warehouse, table.id)
-    post(database, site.warehouse, *({"id": key, "n": key % 2} for key in range(500, 1500)))
-    merge = merge_staged(database, site.warehouse, table.id)
-    compared = of_merge(database, table, merge.id)
+    merge(site, table, *({"id": key, "n": 0} for key in range(1000)))
+    done = merge(site, table, *({"id": key, "n": key % 2} for key in range(500, 1500)))
+    compared = of_merge(database, table, done.id)
     whole = compare(site.warehouse, compared, sample=3)
     assert (whole.exact, whole.share, whole.keys) == (True, 1.0, 1000)
     assert (whole.added, whole.changed, whole.removed, whole.unchanged) == (500, 250, 0, 250)
@@ -253,17 +255,9 @@ def test_many_keys_are_estimated_from_a_share_of_them(database: CatalogDatabase,
 
 
 def test_a_drop_of_a_partition_removes_its_rows(database: CatalogDatabase, site: MergeSite) -> None:
-    declared = {
-        "fields": [{"name": name, "type": "INT NOT NULL"} for name in ("id", "day", "n")],
-        "primaryKeys": ["id", "day"],
-        "partitionKeys": ["day"],
-        "options": QUIET,
-    }
-    with database.transaction() as repository:
-        repository.databases.create("shop", {})
-        table = repository.tables.create("shop", "wide", type(schema()).from_json(declared))
-    post(database, site.warehouse, *({"id": key, "day": key % 3, "n": key} for key in range(9)))
-    first = merge_staged(database, site.warehouse, table.id)
+    columns = [(name, "INT NOT NULL") for name in ("id", "day", "n")]
+    table = create_table(database, QUIET, columns=columns, key=("id", "day"), partitions=("day",))
+    first = merge(site, table, *({"id": key, "day": key % 3, "n": key} for key in range(9)))
     assert compare(site.warehouse, of_merge(database, table, first.id)).added == 9
     drop_partitions(database, NAME, [{"day": 1}])
     found = compare(site.warehouse, of_snapshots(database, table, "LATEST"))
@@ -298,6 +292,7 @@ def test_a_merge_of_nothing_changed_nothing(database: CatalogDatabase, site: Mer
     assert (found.keys, found.exact, found.snapshot_id, found.sample) == (0, True, None, [])
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_what_a_merge_did_is_known_as_long_as_its_own_snapshot_is_kept(
     database: CatalogDatabase, site: MergeSite
 ) -> None:
@@ -316,11 +311,11 @@ def test_what_a_merge_did_is_known_as_long_as_its_own_snapshot_is_kept(
     assert gone.value.code is ErrorCode.SNAPSHOT_NOT_FOUND
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_a_compaction_whose_base_has_expired_needs_since(database: CatalogDatabase, site: MergeSite) -> None:
     table = create_table(database, {**SUM, **QUIET})
     for number in range(2):
-        post(database, site.warehouse, {"id": number, "n": 1})
-        merge_staged(database, site.warehouse, table.id)
+        merge(site, table, {"id": number, "n": 1})
     compact(site, table)
     with database.transaction() as repository:
         repository.snapshots.expire(table.id, [1, 3])

@@ -21,7 +21,8 @@ from app.services.snapshots.snapshots import roll_back
 from app.services.tables.partitions import drop_partitions
 from app.services.tables.tables import alter_table
 from app.services.upkeep.sweeps import expire_snapshots
-from tests.services.builders import QUIET, SUM, compact, create_table, merge_staged, post, schema
+from tests.catalog.builders import CATALOGS
+from tests.services.builders import QUIET, SUM, compact, create_table, merge_staged, post
 
 WIDE = ("shop", "wide")
 
@@ -81,6 +82,7 @@ def test_a_withdrawn_batch_is_in_no_explanation(site: MergeSite, images: Images)
     assert len(explain(site, images).steps) == 1
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_what_a_rollback_undid_is_listed_and_does_not_count(site: MergeSite, images: Images) -> None:
     table = create_table(site.database, QUIET | SUM)
     merge(site, table, {"id": 1, "n": 1}, {"id": 1, "n": 10}, {"id": 2, "n": 5}, {"id": 1, "n": 100})
@@ -136,13 +138,10 @@ def test_columns_that_were_dropped_and_added_are_told_of(site: MergeSite, images
     assert sources(explained) == {"m": [2]}
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_a_dropped_partition_takes_its_rows_along(site: MergeSite, images: Images) -> None:
-    with site.database.transaction() as repository:
-        repository.databases.create("shop", {})
-        columns = (("id", "BIGINT"), ("day", "STRING"), ("n", "INT"))
-        described = schema(*columns, key=("id", "day"), options=QUIET | {"merge-engine": "partial-update"})
-        body = {**described.to_json(), "partitionKeys": ["day"]}
-        table = repository.tables.create("shop", "wide", type(described).from_json(body))
+    columns, options = (("id", "BIGINT"), ("day", "STRING"), ("n", "INT")), QUIET | {"merge-engine": "partial-update"}
+    table = create_table(site.database, options, columns=columns, key=("id", "day"), partitions=("day",))
     merge(site, table, {"id": 1, "day": "a", "n": 1}, {"id": 1, "day": "b", "n": 2})
     drop_partitions(site.database, WIDE, [{"day": "a"}])
     merge(site, table, {"id": 1, "day": "a", "n": None})
@@ -210,6 +209,7 @@ def test_a_removed_row_is_explained_and_one_never_written_is_not(site: MergeSite
     assert missing.value.code is ErrorCode.ROW_NOT_FOUND
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_a_row_is_explained_as_of_a_snapshot_a_tag_or_a_time(site: MergeSite, images: Images) -> None:
     table = create_table(site.database, QUIET | SUM)
     merge(site, table, {"id": 1, "n": 1}, {"id": 1, "n": 10}, {"id": 1, "n": 100})
@@ -244,10 +244,7 @@ def test_the_newest_records_are_told_and_before_asks_for_the_others(site: MergeS
 
 
 def test_an_answer_has_a_bound_and_always_a_step(site: MergeSite, images: Images) -> None:
-    with site.database.transaction() as repository:
-        repository.databases.create("shop", {})
-        described = schema(("id", "BIGINT"), ("text", "STRING"), options=QUIET)
-        table = repository.tables.create("shop", "wide", described)
+    table = create_table(site.database, QUIET, columns=(("id", "BIGINT"), ("text", "STRING")))
     size = MOST_STEP_BYTES // 2
     merge(site, table, *({"id": 1, "text": letter * size} for letter in "abc"))
     explained = explain(site, images)
@@ -281,10 +278,8 @@ def test_a_damaged_file_is_told_as_everywhere(site: MergeSite, images: Images) -
 
 def test_late_records_are_told_so(site: MergeSite, images: Images) -> None:
     group = {"merge-engine": "partial-update", "fields.at.sequence-group": "n,s", "fields.s.aggregate-function": "sum"}
-    with site.database.transaction() as repository:
-        repository.databases.create("shop", {})
-        columns = (("id", "BIGINT"), ("at", "INT"), ("n", "INT"), ("s", "INT"))
-        table = repository.tables.create("shop", "wide", schema(*columns, options=QUIET | group))
+    columns = (("id", "BIGINT"), ("at", "INT"), ("n", "INT"), ("s", "INT"))
+    table = create_table(site.database, QUIET | group, columns=columns)
     merge(site, table, {"id": 1, "at": 5, "n": 1, "s": 1}, {"id": 1, "at": 3, "n": 2, "s": 2})
     explained = explain(site, images)
     late = explained.steps[1]

@@ -27,6 +27,7 @@ from app.services.shared.executor import MergeSite
 from app.services.upkeep.sweeps import expire_snapshots
 from app.storage.history.history import Cut, Room, write_history
 from app.storage.staging.staging import write_batch
+from tests.catalog.builders import CATALOGS
 from tests.services.builders import NO_HISTORY, QUIET, SUM, create_table, merge_staged, post, schema
 from tests.services.clocks import SetClock, clock, database
 from tests.services.executor import PythonExecutor
@@ -39,6 +40,7 @@ __all__ = ["clock", "database"]
 FEW = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1"}
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_a_time_whose_snapshot_expired_is_not_answered_with_an_older_one(
     site: MergeSite, images: Images, clock: SetClock
 ) -> None:
@@ -152,7 +154,8 @@ def test_the_newest_records_of_a_key_are_read_as_many_as_there_is_room_for(site:
         everything += [(number, 10 * number + n) for n in range(3)]
         if number in (4, 6):
             file_history(site.database, site.warehouse, table, Cut(group_records=4))
-    for room, until, warehouse in product(range(1, 26), (8, 5), (site.warehouse, LikeAStore(site.warehouse.root))):
+    rooms = (1, 2, 3, 5, 6, 11, 12, 14, 15, 23, 24, 25)  # three records of the key are of each snapshot
+    for room, until, warehouse in product(rooms, (8, 5), (site.warehouse, LikeAStore(site.warehouse.root))):
         found = kept_of(site.database, warehouse, table, 1, 0, Room(room, 2**20), until)
         told = [(one.batch.snapshot_id, one.record.values["n"]) for one in found.records]
         assert told == [(number, n) for number, n in everything if found.after < number <= until]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,13 @@ import pytest
 from app.core.table.history import Table
 from app.services.batches.batches import withdraw_batch
 from app.services.explaining.history import KeptRecord, kept_since
-from app.services.merging.merges import request_merge, run_next_merge
 from app.services.shared.executor import MergeSite
 from app.services.snapshots.snapshots import roll_back
 from app.services.tables.drops import drop_table
 from app.services.tables.tables import alter_table
 from app.services.upkeep.sweeps import sweep
-from tests.services.builders import NO_HISTORY, QUIET, SUM, compact, create_table, post
+from tests.catalog.builders import CATALOGS
+from tests.services.builders import NO_HISTORY, QUIET, SUM, compact, create_table, merge, post
 from tests.services.clocks import SetClock, clock, database
 from tests.services.kept import kept_of
 
@@ -41,13 +41,6 @@ def swept(site: MergeSite) -> None:
     sweep(site.database, site.warehouse)
 
 
-def merged(site: MergeSite, table: Table, *records: Mapping[str, Any]) -> None:
-    """A batch of ``records``, merged."""
-    post(site.database, site.warehouse, *records)
-    request_merge(site.database, table.id)
-    assert run_next_merge(site, "worker")
-
-
 def kept(site: MergeSite, table: Table, key: int, after: int = 0) -> Sequence[KeptRecord]:
     return kept_of(site.database, site.warehouse, table, key, after).records
 
@@ -65,9 +58,9 @@ def begins(site: MergeSite, table: Table) -> int:
 
 def test_merged_records_are_kept_in_merge_order_and_found_by_key(site: MergeSite) -> None:
     table = create_table(site.database, CALM)
-    merged(site, table, {"id": 1, "n": 1}, {"id": 2, "n": 2}, {"id": 1, "n": 3})
+    merge(site, table, {"id": 1, "n": 1}, {"id": 2, "n": 2}, {"id": 1, "n": 3})
     post(site.database, site.warehouse, {"id": 1, "n": 4})
-    merged(site, table, {"id": 1, "n": 5}, {"id": 3, "n": 6})
+    merge(site, table, {"id": 1, "n": 5}, {"id": 3, "n": 6})
     post(site.database, site.warehouse, {"id": 1, "n": 7})
     for _ in range(2):
         assert told(site, table, 1) == [(1, 1, 1), (1, 1, 3), (2, 2, 4), (3, 2, 5)]
@@ -83,14 +76,14 @@ def test_a_withdrawn_batch_is_no_history(site: MergeSite) -> None:
     table = create_table(site.database, CALM)
     batch = post(site.database, site.warehouse, {"id": 1, "n": 1})
     withdraw_batch(site.database, site.warehouse, ("shop", "wide"), batch.id)
-    merged(site, table, {"id": 1, "n": 2})
+    merge(site, table, {"id": 1, "n": 2})
     swept(site)
     assert told(site, table, 1) == [(2, 1, 2)]
 
 
 def test_a_table_without_history_keeps_no_record_and_no_file_for_it(site: MergeSite) -> None:
     table = create_table(site.database, CALM | NO_HISTORY)
-    merged(site, table, {"id": 1, "n": 1})
+    merge(site, table, {"id": 1, "n": 1})
     assert told(site, table, 1) == []
     assert begins(site, table) == 1
     swept(site)
@@ -100,9 +93,10 @@ def test_a_table_without_history_keeps_no_record_and_no_file_for_it(site: MergeS
         assert repository.history.bases(table.id) == []
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_history_that_is_turned_off_goes_with_the_next_sweep(site: MergeSite) -> None:
     table = create_table(site.database, CALM)
-    merged(site, table, {"id": 1, "n": 1})
+    merge(site, table, {"id": 1, "n": 1})
     swept(site)
     assert told(site, table, 1)
     alter_table(
@@ -113,33 +107,34 @@ def test_history_that_is_turned_off_goes_with_the_next_sweep(site: MergeSite) ->
     assert not [one for one in Path(site.warehouse.path(table.id)).rglob("*.parquet") if "runs" not in one.parts]
 
 
-@pytest.mark.slow(reason="merges and sweeps sixty times")
+@pytest.mark.slow(reason="merges and sweeps thirty times")
 def test_records_are_kept_for_their_time_and_can_be_explained_from_a_snapshot_that_is_kept(
     site: MergeSite, clock: SetClock
 ) -> None:
     table = create_table(site.database, CALM | {"history.time-retained": "1 d", "snapshot.num-retained.min": "1"})
-    clock.move(hours=1)
-    for number in range(1, 61):
-        merged(site, table, {"id": 1, "n": number})
+    clock.move(hours=2)
+    for number in range(1, 31):
+        merge(site, table, {"id": 1, "n": number})
         swept(site)
         since = begins(site, table)
         assert [value for _, _, value in told(site, table, 1)] == list(range(since + 1, number + 1))
-        assert number - since >= min(24, number)
+        assert number - since >= min(12, number)
         with site.database.reading() as repository:
             assert not since or repository.snapshots.find(table.id, since) is not None
             assert len(repository.snapshots.page(table.id, limit=100)) <= 2 + 3
-        clock.move(hours=1)
-    assert number - since <= 37
+        clock.move(hours=2)
+    assert number - since <= 19
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_what_history_takes_is_counted(site: MergeSite, clock: SetClock) -> None:
     options = {"history.time-retained": "2 h", "snapshot.num-retained.min": "1", "snapshot.time-retained": "1 s"}
     table = create_table(site.database, CALM | options)
     for number in range(1, 5):
-        merged(site, table, {"id": 1, "n": number}, {"id": 2, "n": number})
+        merge(site, table, {"id": 1, "n": number}, {"id": 2, "n": number})
         clock.move(hours=1)
         swept(site)
-    merged(site, table, {"id": 1, "n": 5})
+    merge(site, table, {"id": 1, "n": 5})
     compact(site, table)
     clock.move(seconds=30)
     swept(site)
@@ -160,22 +155,23 @@ def test_what_history_takes_is_counted(site: MergeSite, clock: SetClock) -> None
 def test_the_oldest_records_go_where_there_are_more_than_may_be_kept(site: MergeSite) -> None:
     table = create_table(site.database, CALM | {"history.max-size": "20 kb"})
     drawn = random.Random(7)
-    for number in range(1, 21):
-        merged(site, table, {"id": 1, "n": number}, *({"id": 2, "n": drawn.randrange(2**40)} for _ in range(300)))
+    for number in range(1, 13):
+        merge(site, table, {"id": 1, "n": number}, *({"id": 2, "n": drawn.randrange(2**40)} for _ in range(300)))
         swept(site)
     values = [value for _, _, value in told(site, table, 1)]
-    assert 0 < len(values) < 20
-    assert values == list(range(21 - len(values), 21))
+    assert 0 < len(values) < 12
+    assert values == list(range(13 - len(values), 13))
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_batches_are_not_forgotten_while_their_records_are_kept(site: MergeSite, clock: SetClock) -> None:
     options = {"catalog.history-retained": "1 h", "history.time-retained": "2 d"}
     table = create_table(site.database, CALM | options)
-    merged(site, table, {"id": 1, "n": 1})
+    merge(site, table, {"id": 1, "n": 1})
     clock.move(days=1)
     sweep(site.database, site.warehouse)
     assert told(site, table, 1) == [(1, 1, 1)]
-    merged(site, table, {"id": 1, "n": 2})
+    merge(site, table, {"id": 1, "n": 2})
     for _ in range(3):
         clock.move(days=1)
         sweep(site.database, site.warehouse)
@@ -187,13 +183,13 @@ def test_batches_are_not_forgotten_while_their_records_are_kept(site: MergeSite,
 def test_a_rollback_to_before_all_that_is_kept_is_kept_to_explain_from(site: MergeSite, clock: SetClock) -> None:
     table = create_table(site.database, CALM | {"history.time-retained": "2 h", "snapshot.time-retained": "1 d"})
     for number in range(1, 11):
-        merged(site, table, {"id": 1, "n": number})
+        merge(site, table, {"id": 1, "n": number})
         clock.move(hours=1)
         sweep(site.database, site.warehouse)
     assert begins(site, table) > 2
     with site.database.transaction() as repository:
         number = roll_back(repository, table, number=2).made.snapshot.id
-    merged(site, table, {"id": 1, "n": 11})
+    merge(site, table, {"id": 1, "n": 11})
     sweep(site.database, site.warehouse)
     with site.database.reading() as repository:
         assert number in [base.snapshot_id for base in repository.history.bases(table.id)]
@@ -201,7 +197,7 @@ def test_a_rollback_to_before_all_that_is_kept_is_kept_to_explain_from(site: Mer
 
 def test_a_dropped_table_leaves_no_history(site: MergeSite) -> None:
     table = create_table(site.database, CALM)
-    merged(site, table, {"id": 1, "n": 1})
+    merge(site, table, {"id": 1, "n": 1})
     swept(site)
     drop_table(site.database, site.warehouse, ("shop", "wide"))
     swept(site)

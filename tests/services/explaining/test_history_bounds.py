@@ -19,24 +19,15 @@ from app.services.shared.executor import MergeSite
 from app.services.snapshots.snapshots import roll_back
 from app.storage.history.history import Cut, write_history
 from app.storage.staging.staging import write_pieces
-from tests.services.builders import QUIET, compact, merge_staged, post, schema
+from tests.services.builders import QUIET, compact, create_table, merge, merge_staged, post, schema
 from tests.storage.staged import batch_in
 
 NOTES = (("id", "BIGINT"), ("note", "STRING"))
 LARGE = "x" * 10_000  # packed it is nearly nothing
 
 
-@pytest.fixture
-def catalog_kind() -> str:
-    """One is enough: files are as large with the other."""
-    return "sqlite"
-
-
 def create(site: MergeSite, name: str = "wide") -> Table:
-    with site.database.transaction() as repository:
-        if name == "wide":
-            repository.databases.create("shop", {})
-        return repository.tables.create("shop", name, schema(*NOTES, options=QUIET))
+    return create_table(site.database, QUIET, name, NOTES)
 
 
 def files(site: MergeSite, table: Table) -> Sequence[HistoryFile]:
@@ -55,8 +46,7 @@ def test_files_are_joined_as_far_as_their_records_have_room_in_memory(site: Merg
     table = create(site)
     cut = Cut(most_bytes=250_000)  # of which each file packs to a hundredth
     for number in range(6):
-        post(site.database, site.warehouse, *({"id": number, "note": LARGE} for _ in range(10)))
-        merge_staged(site.database, site.warehouse, table.id)
+        merge(site, table, *({"id": number, "note": LARGE} for _ in range(10)))
         file_history(site.database, site.warehouse, table, cut)
     assert [file.records for file in files(site, table)] == [20, 20, 20]
     assert sum(file.size_bytes for file in files(site, table)) < 60_000
@@ -67,8 +57,7 @@ def test_files_are_joined_as_far_as_their_records_have_room_in_memory(site: Merg
 def test_a_row_group_has_no_more_bytes_than_are_decoded_for_one_key(site: MergeSite) -> None:
     table = create(site)
     sizes = [1, 1, 1, 30_000, 1, 10_000, 10_000, 1]
-    post(site.database, site.warehouse, *({"id": 1, "note": "x" * size} for size in sizes))
-    merge_staged(site.database, site.warehouse, table.id)
+    merge(site, table, *({"id": 1, "note": "x" * size} for size in sizes))
     file_history(site.database, site.warehouse, table, Cut(group_bytes=12_000))
     [file] = files(site, table)
     groups = groups_of(site.warehouse, table.id, file)
@@ -124,16 +113,14 @@ def test_a_table_without_records_to_be_filed_is_not_looked_at_again(site: MergeS
             return repository.history.behind()
 
     for number in range(2):
-        post(site.database, site.warehouse, {"id": number})
-        merge_staged(site.database, site.warehouse, table.id)
+        merge(site, table, {"id": number})
         assert behind() == []
     compact(site, table)
     assert behind() == []
     with site.database.transaction() as repository:
         roll_back(repository, table, number=1)
     assert behind() == []
-    post(site.database, site.warehouse, {"id": 3})
-    merge_staged(site.database, site.warehouse, table.id)
+    merge(site, table, {"id": 3})
     compact(site, table)
     assert behind() == []
     assert sum(file.records for file in files(site, table)) == 3

@@ -28,7 +28,8 @@ from app.services.explaining.history import move_history
 from app.services.explaining.lateness import LateReport, count_late_records, late_report, parsed_since
 from app.services.shared.executor import MergeSite
 from app.services.tables.tables import alter_table
-from tests.services.builders import QUIET, compact, merge_staged, schema, snapshot_of
+from tests.catalog.builders import CATALOGS
+from tests.services.builders import QUIET, committed, compact, create_table, merge_staged
 
 NAME = ("shop", "wide")
 START = datetime(2026, 3, 1)  # a TIMESTAMP has no zone
@@ -74,9 +75,7 @@ COLUMNS = (
 
 
 def create(database: CatalogDatabase, options: Mapping[str, str]) -> Table:
-    with database.transaction() as repository:
-        repository.databases.create("shop", {})
-        return repository.tables.create("shop", "wide", schema(*COLUMNS, options={**options, **QUIET}))
+    return create_table(database, {**options, **QUIET}, columns=COLUMNS)
 
 
 def send(database: CatalogDatabase, site: MergeSite, sender: str, *records: Mapping[str, Any]) -> None:
@@ -241,6 +240,7 @@ def test_how_late_is_counted_by_steps_and_the_horizon(database: CatalogDatabase,
     assert (one.counts.steps[-1], one.counts.largest) == (1, 700_000.0)
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_columns_that_were_renamed_widened_and_added_meanwhile_are_counted_on(
     database: CatalogDatabase, site: MergeSite
 ) -> None:
@@ -303,6 +303,7 @@ def test_files_that_are_gone_are_not_counted(database: CatalogDatabase, site: Me
     assert (found.merges, found.counted, found.records) == (1, 0, 0)
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_what_was_counted_is_told_since_a_time_and_forgotten_with_its_merge(
     database: CatalogDatabase, site: MergeSite
 ) -> None:
@@ -320,7 +321,7 @@ def test_what_was_counted_is_told_since_a_time_and_forgotten_with_its_merge(
         assert repository.tasks.forget(table.id, last + timedelta(days=1), 10) == 1
     assert report(database, table).counted == 1
     assert not count_late_records(database, site.warehouse, table.id, "nosuch")
-    assert snapshot_of(database, table)
+    assert committed(database, table)
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-03-01", "2026-03-01T10:00:00", "0001-01-01T00:00:00+14:00", ""])

@@ -7,12 +7,9 @@ import pytest
 from app.files.layout import Warehouse
 from tests.object_store import FaultyLine, new_bucket, uri_of
 from tests.services.executor import PythonExecutor
+from tests.services.one_catalog import catalog_kind
 
-
-@pytest.fixture
-def catalog_kind() -> str:
-    """One is enough: what asks the store knows of no catalog."""
-    return "sqlite"
+__all__ = ["catalog_kind"]
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from app.services.shared.executor import MergeSite
 from app.services.tables.drops import drop_table
 from app.services.upkeep.sweeps import sweep
 from tests.object_store import flip, objects_in
-from tests.services.builders import create_table
-from tests.services.explaining.test_history import CALM, merged, told
+from tests.services.builders import create_table, merge
+from tests.services.explaining.test_history import CALM, told
 
 pytestmark = pytest.mark.slow(reason="starts an object store")
 NO_GRACE = timedelta(seconds=-10)
@@ -23,7 +23,7 @@ def test_records_are_filed_found_joined_and_removed_with_their_table(site: Merge
     take_warehouse(site.database, site.warehouse)
     table = create_table(site.database, CALM)
     for number in range(1, 4):
-        merged(site, table, {"id": 1, "n": number}, {"id": 2, "n": 0})
+        merge(site, table, {"id": 1, "n": number}, {"id": 2, "n": 0})
         sweep(site.database, site.warehouse, NO_GRACE)
         assert told(site, table, 1) == [(one, one, one) for one in range(1, number + 1)]
     assert not [one for one in objects_in(site.warehouse) if "/staging/" in one]

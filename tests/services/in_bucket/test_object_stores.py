@@ -33,7 +33,7 @@ from app.services.upkeep.scrubs import verify
 from app.services.upkeep.sweeps import sweep
 from app.storage.backup_folder import BackupFolder
 from tests.object_store import Fault, FaultyLine, flip, new_bucket, objects_in, put, uri_of
-from tests.services.builders import QUIET, SUM, compact, create_table, post, snapshot_of, totals
+from tests.services.builders import QUIET, SUM, committed, compact, create_table, post, snapshot_of, totals
 from tests.services.executor import PythonExecutor
 
 pytestmark = pytest.mark.slow(reason="starts an object store, and waits for what does not answer")
@@ -254,7 +254,7 @@ def test_a_merge_in_whose_middle_the_store_fails_is_made_again_and_counts_once(
     request_merge(site.database, table.id)
     line.fail(Fault.SLOW_DOWN, "GET")
     assert run_next_merge(site, "worker")
-    assert snapshot_of(site.database, table) is None
+    assert not committed(site.database, table)
     with site.database.reading() as repository:
         assert [batch.state.value for batch in repository.batches.page(table.id, limit=9)] == ["staged"]
     line.heal()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from app.core.table.history import BatchState, Table, Task, TaskState
+from app.core.table.history import Table, Task, TaskState
 from app.services.batches.batches import withdraw_batch
 from app.services.merging.merges import request_merge, run_next_merge
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
-from tests.services.builders import create_table, post, snapshot_of, totals
+from tests.services.builders import committed, create_table, merge, post, totals
 from tests.services.executor import InterruptedExecutor, PatientExecutor, PythonExecutor
 
 
@@ -47,11 +47,9 @@ def test_a_running_merge_is_stopped_and_its_batches_stay_staged(site: MergeSite,
     stopped = after(site, table, wanted)
     assert stopped.state is TaskState.CANCELLED
     assert "still staged" in (stopped.error or "")
-    assert snapshot_of(site.database, table) is None
+    assert not committed(site.database, table)
     withdraw_batch(site.database, site.warehouse, (table.database, table.name), batch.id)
-    post(site.database, site.warehouse, {"id": 1, "n": 5})
-    request_merge(site.database, table.id)
-    assert run_next_merge(site, "worker")
+    merge(site, table, {"id": 1, "n": 5})
     assert totals(site.database, images, table, [1]) == [5]
 
 
@@ -64,22 +62,6 @@ def test_a_cancellation_that_comes_after_the_work_is_done_may_lose(site: MergeSi
     assert after(site, table, wanted).state is TaskState.SUCCEEDED
     cancel(site, table, wanted)
     assert after(site, table, wanted).state is TaskState.SUCCEEDED
-
-
-def test_a_cancelled_merge_whose_worker_died_is_not_run_again(site: MergeSite, executor: PythonExecutor) -> None:
-    table = create_table(site.database)
-    post(site.database, site.warehouse, {"id": 1, "n": 1})
-    wanted = request_merge(site.database, table.id)
-    with site.database.transaction() as repository:
-        assert repository.leases.claim("dead", -1) is not None
-    cancel(site, table, wanted)
-    assert not run_next_merge(site, "worker")
-    assert after(site, table, wanted).state is TaskState.CANCELLED
-    assert executor.merges == 0
-    with site.database.reading() as repository:
-        assert [(one.state, one.merge_id) for one in repository.batches.page(table.id, limit=9)] == [
-            (BatchState.STAGED, None)
-        ]
 
 
 def test_a_merge_whose_lease_went_to_another_worker_stops_its_job(site: MergeSite) -> None:

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -16,10 +15,9 @@ from app.kernel.tasks import Job, Progress, Result
 from app.services.merging.compaction_rounds import SMALL_BYTES, is_small_table, run_small_compactions
 from app.services.merging.compactions import ask_for_compaction, run_next_compaction
 from app.services.merging.leases import Lease, claim
-from app.services.merging.merges import request_merge, run_next_merge
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
-from tests.services.builders import QUIET, SUM, compact, create_table, post, schema, snapshot_of, totals
+from tests.services.builders import QUIET, SUM, compact, create_table, merge, snapshot_of, totals
 from tests.services.damaged import files_in, flip
 from tests.services.executor import PythonExecutor
 from tests.services.merging.test_worker import succeeded, until, working
@@ -28,14 +26,6 @@ from tests.services.tables.test_partitions import numbers, partitioned
 from tests.written import read_run
 
 OPTIONS = SUM | QUIET
-
-
-def merge(site: MergeSite, table: Table, *records: Mapping[str, Any]) -> None:
-    post(site.database, site.warehouse, *records, name=table.name)
-    wanted = request_merge(site.database, table.id)
-    assert run_next_merge(site, "worker")
-    with site.database.reading() as repository:
-        assert repository.tasks.get(table.id, wanted.id).state is TaskState.SUCCEEDED
 
 
 def table_of_two_runs(site: MergeSite, options: Mapping[str, str] = OPTIONS, name: str = "wide") -> Table:
@@ -139,10 +129,7 @@ class Gated(PythonExecutor):
 
 def large_table(site: MergeSite) -> Table:
     """A table of two runs, one of them so large that its compactions share no job."""
-    columns = (("id", "BIGINT"), ("n", "STRING"))
-    create_table(site.database, OPTIONS, "first")
-    with site.database.transaction() as repository:
-        table = repository.tables.create("shop", "large", schema(*columns, options=QUIET))
+    table = create_table(site.database, QUIET, "large", (("id", "BIGINT"), ("n", "STRING")))
     random = Random(7)
     merge(site, table, *({"id": number, "n": random.randbytes(SMALL_BYTES // 200).hex()} for number in range(201)))
     merge(site, table, {"id": 1, "n": "new"})
@@ -189,10 +176,7 @@ def test_each_partition_is_compacted_by_itself(site: MergeSite, images: Images) 
 
 
 def test_rows_that_unpack_to_much_are_read_and_written_a_window_at_a_time(site: MergeSite, images: Images) -> None:
-    with site.database.transaction() as repository:
-        repository.databases.create("shop", {})
-        columns = (("id", "BIGINT"), ("n", "STRING"))
-        table = repository.tables.create("shop", "wide", schema(*columns, options=QUIET))
+    table = create_table(site.database, QUIET, columns=(("id", "BIGINT"), ("n", "STRING")))
     text = "x" * 2**21
     merge(site, table, *({"id": number, "n": text + "old"} for number in range(12)))
     merge(site, table, *({"id": number, "n": text + "new"} for number in range(6, 18)))

@@ -13,17 +13,10 @@ from app.core.errors import Conflict
 from app.core.table.history import DataFile, Run, Snapshot, Table, Task, TaskKind, TaskState, TaskTrigger
 from app.files.layout import Warehouse
 from app.services.merging.compactions import ask_for_compaction, pick_runs, replaced, run_next_compaction
-from app.services.merging.merges import request_merge, run_next_merge
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
-from tests.services.builders import SUM, compact, create_table, post, schema, snapshot_of, totals
+from tests.services.builders import SUM, compact, create_table, merge, schema, snapshot_of, totals
 from tests.services.executor import InterruptedExecutor, PythonExecutor
-
-
-def merge(site: MergeSite, table: Table, *records: dict[str, int]) -> None:
-    post(site.database, site.warehouse, *records)
-    request_merge(site.database, table.id)
-    assert run_next_merge(site, "worker")
 
 
 def last_compaction(site: MergeSite, table: Table) -> Task:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.services.merging.compactions import ask_for_compaction
 from app.services.merging.giving_way import MOST_SECONDS, GivingWay
 from app.services.shared.executor import MergeSite
-from tests.services.builders import SUM, create_table, merge_staged, post
+from tests.services.builders import SUM, create_table, merge, merge_staged, post
 from tests.services.clocks import Seconds, SetClock, clock, database
 
 __all__ = ["clock", "database"]
@@ -44,8 +44,7 @@ def test_a_compaction_gives_way_to_overdue_merges_alone(site: MergeSite, clock: 
     other = create_table(site.database, SUM, "other")
     assert not GivingWay(Seconds()).may_begin(site.database)  # there is none
     for _ in range(2):
-        post(site.database, site.warehouse, {"id": 1, "n": 1})
-        merge_staged(site.database, site.warehouse, table.id)
+        merge(site, table, {"id": 1, "n": 1})
     with site.database.transaction() as repository:
         ask_for_compaction(repository, table.id)
     assert GivingWay(Seconds()).may_begin(site.database)

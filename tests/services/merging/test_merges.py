@@ -15,7 +15,7 @@ from app.services.merging.compactions import run_next_compaction
 from app.services.merging.merges import batches_wait, request_due_merges, request_merge, run_next_merge
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
-from tests.services.builders import QUIET, SUM, compact, create_table, post, snapshot_of, totals
+from tests.services.builders import QUIET, SUM, committed, compact, create_table, merge, post, snapshot_of, totals
 from tests.services.executor import BrokenExecutor, InterruptedExecutor, Killed, PythonExecutor, die
 
 
@@ -29,14 +29,6 @@ def states_of(database: CatalogDatabase, table: Table) -> list[BatchState]:
     """The states of the table's batches in arrival order."""
     with database.reading() as repository:
         return [batch.state for batch in repository.batches.page(table.id, limit=100)]
-
-
-def merge(site: MergeSite, table: Table) -> Task:
-    """A merge asked for and run."""
-    wanted = request_merge(site.database, table.id)
-    assert run_next_merge(site, "worker")
-    with site.database.reading() as repository:
-        return repository.tasks.get(table.id, wanted.id)
 
 
 def soon(seconds: float) -> datetime:
@@ -169,7 +161,7 @@ def test_a_failed_merge_keeps_the_batches_staged_and_says_why(site: MergeSite, i
     assert failed.state is TaskState.FAILED
     assert failed.error.startswith("the disk is full (nothing was changed; the batches are still staged")
     assert states_of(site.database, table) == [BatchState.STAGED]
-    assert snapshot_of(site.database, table) is None
+    assert not committed(site.database, table)
     assert totals(site.database, images, table, [1]) == [None]
     assert totals(site.database, images, table, [1], latest=True) == [4]
     merge(site, table)
@@ -219,7 +211,7 @@ def test_a_worker_that_dies_between_fold_and_commit_leaves_nothing_and_the_next_
     wanted = request_merge(database, table.id)
     with pytest.raises(Killed):
         run_next_merge(dying, "dies")
-    assert snapshot_of(database, table) is None
+    assert not committed(database, table)
     assert totals(database, images, table, [1]) == [None]
     assert states_of(database, table) == [BatchState.STAGED]
     post(database, warehouse, {"id": 1, "n": 2})
@@ -268,7 +260,7 @@ def test_a_worker_whose_lease_is_taken_over_but_not_yet_committed_writes_nothing
 
     request_merge(database, table.id)
     assert run_next_merge(MergeSite(database, warehouse, InterruptedExecutor(take_over), 600), "late")
-    assert snapshot_of(database, table) is None
+    assert not committed(database, table)
     assert [one.state for one in merges_of(database, table)] == [TaskState.RUNNING]
     with database.reading() as repository:
         assert [batch.number for batch in repository.batches.staged(table.id)] == [1]
@@ -307,7 +299,7 @@ def test_a_table_dropped_while_its_merge_runs_takes_the_merge_along(
     site = MergeSite(database, warehouse, executor, 600)
     assert run_next_merge(site, "worker")
     assert run_next_compaction(site, "compactor") is in_compaction
-    assert snapshot_of(database, table) is None
+    assert not committed(database, table)
     assert merges_of(database, table) == []
     again = create_table(database)
     post(database, warehouse, {"id": 1, "n": 1})

@@ -11,38 +11,21 @@ import pytest
 import sqlalchemy as sa
 
 from app.catalog.database import CatalogDatabase
-from app.core.table.history import BatchState, Table, Task, TaskState
+from app.core.table.history import BatchState, Table, TaskState
 from app.files.layout import data_file
-from app.services.merging.merges import request_merge, run_next_merge
 from app.services.rows.lookups import Consistency, Images, get_row
 from app.services.shared.executor import MergeSite
+from tests.catalog.builders import CATALOGS
 from tests.core.rules.test_replayed_totals import GROUP, PRODUCT, SEQUENCE
-from tests.services.builders import create_table, post, schema, snapshot_of
+from tests.services.builders import create_table, merge, post, snapshot_of
+from tests.services.one_catalog import catalog_kind
+
+__all__ = ["catalog_kind"]
 
 
 def create(database: CatalogDatabase, options: Mapping[str, str]) -> Table:
     """``shop.wide`` with a key, a sequence ``g`` and a TINYINT ``n``."""
-    with database.transaction() as repository:
-        repository.databases.create("shop", {})
-        columns = (("id", "BIGINT"), ("g", "INT"), ("n", "TINYINT"))
-        return repository.tables.create("shop", "wide", schema(*columns, options=options))
-
-
-def alter(database: CatalogDatabase, table: Table, options: Mapping[str, str]) -> Table:
-    """The same columns under other options."""
-    with database.transaction() as repository:
-        now = repository.tables.get("shop", "wide")
-        columns = (("id", "BIGINT"), ("g", "INT"), ("n", "TINYINT"))
-        repository.tables.alter(table.id, now.schema_id, schema(*columns, options=options))
-        return repository.tables.get("shop", "wide")
-
-
-def merge(site: MergeSite, table: Table) -> Task:
-    """A merge asked for and run."""
-    wanted = request_merge(site.database, table.id)
-    assert run_next_merge(site, "worker")
-    with site.database.reading() as repository:
-        return repository.tasks.get(table.id, wanted.id)
+    return create_table(database, options, columns=(("id", "BIGINT"), ("g", "INT"), ("n", "TINYINT")))
 
 
 def number(site: MergeSite, images: Images, consistency: Consistency = Consistency.MERGED) -> Any:
@@ -72,36 +55,10 @@ def test_a_replayed_total_that_leaves_its_column_fails_the_merge(
     assert merge(site, table).state is TaskState.SUCCEEDED
 
 
-def test_a_removal_in_the_same_merge_leaves_nothing_to_overflow(site: MergeSite, images: Images) -> None:
-    table = create(site.database, GROUP)
-    post(site.database, site.warehouse, {"id": 7, "g": 1, "n": 100})
-    merge(site, table)
-    records = [{"id": 7, "g": 2, "n": 100}, {"id": 7, "g": 3, "_kind": "-D"}, {"id": 7, "g": 4, "n": 5}]
-    post(site.database, site.warehouse, *records)
-    assert merge(site, table).state is TaskState.SUCCEEDED
-    assert number(site, images) == 5
-
-
-def test_runs_of_another_meaning_count_as_the_rows_that_they_show(site: MergeSite, images: Images) -> None:
-    largest = {"merge-engine": "aggregation", "fields.n.aggregate-function": "max"}
-    table = create(site.database, largest)
-    post(site.database, site.warehouse, {"id": 7, "g": 1, "n": 100}, {"id": 7, "g": 1, "n": 90})
-    merge(site, table)
-    table = alter(site.database, table, {**largest, "fields.n.aggregate-function": "sum"})
-    post(site.database, site.warehouse, {"id": 7, "g": 1, "n": 27})
-    assert merge(site, table).state is TaskState.SUCCEEDED
-    assert number(site, images) == 127
-    post(site.database, site.warehouse, {"id": 7, "g": 1, "n": 1})
-    assert merge(site, table).state is TaskState.FAILED
-
-
 def test_a_quotient_without_end_says_so(site: MergeSite) -> None:
     removed = {"sequence.field": "g", "aggregation.remove-record-on-delete": "true"}
     options = {"merge-engine": "aggregation", "fields.n.aggregate-function": "product", **removed}
-    with site.database.transaction() as repository:
-        repository.databases.create("shop", {})
-        columns = schema(("id", "BIGINT"), ("g", "INT"), ("n", "DECIMAL(6, 2)"), options=options)
-        table = repository.tables.create("shop", "wide", columns)
+    table = create_table(site.database, options, columns=(("id", "BIGINT"), ("g", "INT"), ("n", "DECIMAL(6, 2)")))
     post(site.database, site.warehouse, {"id": 7, "g": 1, "n": 2}, {"id": 7, "g": 2, "n": 3, "_kind": "-U"})
     error = merge(site, table).error or ""
     assert "column 'n' of key {'id': 7}" in error
@@ -109,6 +66,7 @@ def test_a_quotient_without_end_says_so(site: MergeSite) -> None:
     assert "out of range" not in error
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_a_merge_reads_no_footer_of_a_run_whose_ranges_the_catalog_has(site: MergeSite, catalog_url: str) -> None:
     table = create_table(site.database)
     for number in (5, -7):
@@ -124,6 +82,7 @@ def test_a_merge_reads_no_footer_of_a_run_whose_ranges_the_catalog_has(site: Mer
     again.database.close()
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 @pytest.mark.parametrize(("second", "state"), [(27, TaskState.SUCCEEDED), (28, TaskState.FAILED)])
 def test_footers_have_the_ranges_of_older_runs(
     site: MergeSite, catalog_url: str, second: int, state: TaskState

@@ -18,7 +18,7 @@ from app.services.shared.executor import MergeSite
 from app.services.upkeep.backups import back_up
 from app.services.upkeep.sweeps import forget_history, sweep
 from app.storage.backup_folder import BackupFolder
-from tests.services.builders import QUIET, SUM, create_table, post, schema, totals
+from tests.services.builders import QUIET, SUM, create_table, post, totals
 from tests.services.upkeep.test_sweeps import NO_GRACE, age
 
 WIDE = ("shop", "wide")
@@ -74,10 +74,7 @@ def test_a_batch_that_no_merge_can_fold_is_found_among_others(site: MergeSite, i
 
 
 def test_a_batch_that_the_failure_names_is_set_aside_without_merging_halves(site: MergeSite, images: Images) -> None:
-    with site.database.transaction() as repository:
-        repository.databases.create("shop", {})
-        columns = (("id", "BIGINT"), ("n", "DECIMAL(38, 2)"))
-        table = repository.tables.create("shop", "wide", schema(*columns, options=SUM | QUIET))
+    table = create_table(site.database, SUM | QUIET, columns=(("id", "BIGINT"), ("n", "DECIMAL(38, 2)")))
     large = 9 * 10**35  # of which the hidden total holds one
     [*_, bad, _, _, _] = stage(site, 1, large, 2, large, 4, 8, 16)
     assert merge_all(site, table) == [TaskState.FAILED, TaskState.FAILED, TaskState.SUCCEEDED]

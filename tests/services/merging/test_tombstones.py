@@ -12,6 +12,9 @@ from app.services.merging.merges import request_merge, run_next_merge
 from app.services.rows.lookups import Consistency, Images, get_row
 from app.services.shared.executor import MergeSite
 from tests.services.builders import compact, create_table, post, schema
+from tests.services.one_catalog import catalog_kind
+
+__all__ = ["catalog_kind"]
 
 SEQUENCE = {"sequence.field": "n"}
 RETAINED = {"tombstone.time-retained": "1 h"}

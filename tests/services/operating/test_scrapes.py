@@ -23,7 +23,7 @@ from app.services.upkeep.backups import back_up
 from app.storage.backup_folder import BackupFolder
 from app.storage.images import Images
 from app.telemetry.entries import Measured
-from tests.services.builders import create_table, merge_staged, post
+from tests.services.builders import create_table, merge, merge_staged, post
 
 
 def numbers(
@@ -57,8 +57,7 @@ def test_a_scrape_says_what_is_set_aside_damaged_and_waits_for_a_worker(site: Me
 def test_a_scrape_says_how_long_a_batch_waits_to_be_published(site: MergeSite, images: Images) -> None:
     lag = {form: (Measured.PUBLISHED_BEHIND, (form.value,)) for form in Format}
     table = create_table(site.database, {"iceberg.publish": "true"})
-    post(site.database, site.warehouse, {"id": 1, "n": 1})
-    merge_staged(site.database, site.warehouse, table.id)  # the first merge is a version
+    merge(site, table, {"id": 1, "n": 1})  # the first merge is a version
     assert [numbers(site, images)[one] for one in lag.values()] == [0, 0]
     post(site.database, site.warehouse, {"id": 1, "n": 2})
     with site.database.transaction() as repository:

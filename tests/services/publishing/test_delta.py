@@ -20,6 +20,7 @@ from app.core.table.published import Format
 from app.files.layout import delta_log
 from app.services.publishing.publications import Publisher
 from app.services.shared.executor import MergeSite
+from tests.catalog.builders import CATALOGS
 from tests.delta_readers import READERS
 from tests.services.builders import compact, create_table, merge, merge_staged, post
 from tests.services.executor import InterruptedExecutor
@@ -105,6 +106,7 @@ def test_a_compaction_is_published_although_merges_were_committed_meanwhile(site
     assert read(site.warehouse, table) == [{"id": 1, "n": 103}]
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_a_compaction_whose_last_snapshot_has_expired_by_its_end_is_published_by_the_next(
     site: MergeSite, database: CatalogDatabase, table: Table
 ) -> None:
@@ -122,6 +124,7 @@ def test_a_compaction_whose_last_snapshot_has_expired_by_its_end_is_published_by
         assert repository.published.page(table.id, Format.DELTA) == before
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 @pytest.mark.slow(reason="threads race for a while")
 def test_publishers_at_once_write_each_version_once(site: MergeSite, table: Table) -> None:
     for number in range(12):

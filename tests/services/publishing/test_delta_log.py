@@ -24,6 +24,7 @@ from app.services.shared.executor import MergeSite
 from app.services.shared.pages import PageRequest
 from app.services.tables.tables import alter_table
 from app.services.upkeep.sweeps import sweep
+from tests.catalog.builders import CATALOGS
 from tests.delta_readers import READERS, plain
 from tests.services.builders import SUM, compact, create_table, merge
 from tests.services.executor import BrokenExecutor
@@ -57,6 +58,7 @@ def several_versions(site: MergeSite, table: Table, count: int) -> None:
     publish(site.database, site.warehouse)
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_files_of_a_version_are_kept_until_the_log_forgets_it(site: MergeSite, database: CatalogDatabase) -> None:
     few = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1"}
     table = create_table(database, PUBLISHED | few)
@@ -137,6 +139,7 @@ def test_a_table_that_begins_to_publish_is_compacted_for_it(site: MergeSite, dat
     assert read(site.warehouse, table) == [{"id": 1, "n": 3}]
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_the_first_publication_is_tried_again_where_its_compaction_failed(
     site: MergeSite, database: CatalogDatabase
 ) -> None:
@@ -195,6 +198,7 @@ def test_a_table_that_is_turned_off_stays_readable_as_it_was_and_goes_on_when_it
     assert [one.version for one in versions(database, table)] == [2, 3]
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_a_log_that_lags_by_the_interval_has_the_table_compacted(site: MergeSite, database: CatalogDatabase) -> None:
     table = create_table(database, PUBLISHED | {"delta.publish.interval": "1 h"})
     later = datetime.now(UTC) + timedelta(hours=2)

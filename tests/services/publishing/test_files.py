@@ -10,7 +10,7 @@ from app.services.publishing.files import TableFiles, list_files
 from app.services.shared.executor import MergeSite
 from app.services.shared.pages import PageRequest
 from app.services.tables.tables import alter_table
-from tests.services.builders import compact, merge_staged, post, schema
+from tests.services.builders import compact, create_table, merge, post
 from tests.services.rows.test_scans import partitioned, scanned, seen
 
 
@@ -19,8 +19,7 @@ def test_files_say_whether_they_are_the_table(database: CatalogDatabase, site: M
     assert listed(database, site, table).complete
     for n in range(2):
         post(database, site.warehouse, *({"id": key, "day": day, "n": n} for key in range(3) for day in "ab"))
-        post(database, site.warehouse, {"_kind": "-D", "id": 0, "day": "a"})
-        merge_staged(database, site.warehouse, table.id)
+        merge(site, table, {"_kind": "-D", "id": 0, "day": "a"})
     several = listed(database, site, table)
     assert not several.complete
     assert "compact" in several.incomplete[0]
@@ -53,9 +52,7 @@ def test_files_are_incomplete_where_a_function_stores_another_value_than_it_show
         "fields.seen.aggregate-function": "hll_sketch",
     }
     columns = (("id", "BIGINT"), ("all", "BOOLEAN"), ("seen", "BYTES"))
-    with database.transaction() as repository:
-        repository.databases.create("shop", {})
-        table = repository.tables.create("shop", "wide", schema(*columns, options=options))
+    table = create_table(database, options, columns=columns)
     [reason] = listed(database, site, table).incomplete
     assert reason == "columns hold the state of their function, not its value: seen"
 

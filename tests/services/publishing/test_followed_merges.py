@@ -20,6 +20,7 @@ from app.services.shared.executor import MergeSite
 from app.services.snapshots.snapshots import roll_back
 from app.services.tables.tables import alter_table
 from app.services.upkeep.sweeps import sweep
+from tests.catalog.builders import CATALOGS
 from tests.delta_readers import READERS as OF_DELTA
 from tests.delta_readers import Rows
 from tests.iceberg_readers import READERS as OF_ICEBERG
@@ -229,6 +230,7 @@ def test_a_new_column_is_shown_over_the_same_files(site: MergeSite, table: Table
     assert compactions(site, table) == []
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 @pytest.mark.parametrize("bound", ["MOST_MERGES", "MOST_CHANGES"])
 def test_after_many_changes_a_compaction_is_asked_for(
     bound: str, site: MergeSite, table: Table, monkeypatch: pytest.MonkeyPatch
@@ -242,6 +244,7 @@ def test_after_many_changes_a_compaction_is_asked_for(
     assert compactions(site, table) == [TaskState.PENDING]
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_kept_versions_keep_their_changelogs_and_forgotten_ones_leave_nothing(
     site: MergeSite, database: CatalogDatabase
 ) -> None:

@@ -16,6 +16,7 @@ from app.services.tables.drops import drop_table
 from app.services.tables.partitions import drop_partitions
 from app.services.tables.tables import alter_table
 from app.services.upkeep.sweeps import sweep
+from tests.catalog.builders import CATALOGS
 from tests.services.builders import SUM, compact, create_table, merge
 from tests.services.publishing.delta_logs import BOTH, actions, folder_of, publish, read_by_all, versions
 
@@ -130,6 +131,7 @@ def test_a_widened_column_waits_for_a_compaction(site: MergeSite, table: Table) 
     assert read_by_all(site, table) == [{"id": 1, "n": 1}]
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_a_rollback_is_the_next_version(site: MergeSite, table: Table) -> None:
     for number in range(2):
         merge(site, table, {"id": 1, "n": number})
@@ -142,6 +144,7 @@ def test_a_rollback_is_the_next_version(site: MergeSite, table: Table) -> None:
     assert read_by_all(site, table) == [{"id": 1, "n": 0}]
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_what_was_not_published_when_a_process_died_is_published_by_the_next_in_the_same_bytes(site: MergeSite) -> None:
     """The commit decides the version; whoever comes next writes it, once, and also where the file is there already."""
     table = create_table(site.database, PUBLISHED_ROWS)

@@ -22,8 +22,11 @@ from app.services.rows.views import view_of
 from app.services.shared.executor import MergeSite
 from app.services.tables.tables import alter_table
 from app.storage.images.builder import Builder
-from tests.services.builders import QUIET, compact, create_table, merge_staged, post
+from tests.services.builders import QUIET, compact, create_table, merge, post
+from tests.services.one_catalog import catalog_kind
 from tests.storage.images.imaged import build, files_of
+
+__all__ = ["catalog_kind"]
 
 KEYS = range(12)
 ENGINES: Mapping[str, Mapping[str, str]] = {
@@ -95,8 +98,7 @@ def test_images_answer_as_state_rows_do(
     draw = random.Random(11)
     finished = 0
     for turn in range(6):
-        post(database, site.warehouse, *drawn(draw, engine))
-        merge_staged(database, site.warehouse, table.id)
+        merge(site, table, *drawn(draw, engine))
         if turn == 3:
             compact(site, table)
         expected = found(database, apart, table)
@@ -121,8 +123,7 @@ def test_a_row_keeps_its_tag_when_its_runs_are_compacted(
     images.asking.builds = False
     table = create_table(database, {**ENGINES["aggregation"], **QUIET})
     for _ in range(3):
-        post(database, site.warehouse, *({"id": key, "n": key} for key in KEYS))
-        merge_staged(database, site.warehouse, table.id)
+        merge(site, table, *({"id": key, "n": key} for key in KEYS))
     before = found(database, images, table)
     compact(site, table)
     assert found(database, images, table) == before
@@ -139,8 +140,7 @@ def test_an_altered_table_is_answered_as_it_is_now(
 ) -> None:
     images.asking.builds = False
     table = create_table(database, {**QUIET})
-    post(database, site.warehouse, *({"id": key, "n": key} for key in KEYS[:8]))
-    merge_staged(database, site.warehouse, table.id)
+    merge(site, table, *({"id": key, "n": key} for key in KEYS[:8]))
     found(database, images, table)
     build(images)
     made = files_of(images)
@@ -156,8 +156,7 @@ def test_an_altered_table_is_answered_as_it_is_now(
     assert len(files_of(images)) > len(made)
     assert found(database, images, table) == renamed
     altered(database, {"action": "addColumn", "fieldNames": ["o"], "dataType": "INT"})
-    post(database, site.warehouse, {"id": 1, "m": 5, "o": 6})
-    merge_staged(database, site.warehouse, table.id)
+    merge(site, table, {"id": 1, "m": 5, "o": 6})
     for _ in range(2):
         assert found(database, images, table) == found(database, apart, table)
         build(images)
@@ -197,8 +196,7 @@ def test_a_storm_of_lookups_meets_no_wrong_row(database: CatalogDatabase, site: 
         thread.start()
     try:
         for turn in range(1, 10):
-            post(database, site.warehouse, *({"id": key, "n": turn} for key in KEYS))
-            merge_staged(database, site.warehouse, table.id)
+            merge(site, table, *({"id": key, "n": turn} for key in KEYS))
             time.sleep(0.2)
             if turn % 3 == 0:
                 compact(site, table)

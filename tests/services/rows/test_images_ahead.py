@@ -15,8 +15,12 @@ from app.services.rows.lookups import Consistency, Images, imaged_row, row_of
 from app.services.rows.views import View
 from app.services.shared.executor import MergeSite
 from app.services.tables.tables import alter_table
+from tests.catalog.builders import CATALOGS
 from tests.services.builders import QUIET, SUM, compact, create_table, merge_staged, post, totals
+from tests.services.one_catalog import catalog_kind
 from tests.storage.images.imaged import build, files_of
+
+__all__ = ["catalog_kind"]
 
 WIDE = ("shop", "wide")
 
@@ -123,6 +127,7 @@ def test_a_table_that_nobody_has_lately_asked_for_takes_no_turn(
     assert files_of(images) == []
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_while_nothing_changes_the_catalog_is_not_read(
     database: CatalogDatabase, images: Images, table: Table, site: MergeSite, merged: Callable[..., None]
 ) -> None:
@@ -179,6 +184,7 @@ def test_another_form_is_made_of_what_had_images(
     assert len(files_of(images)) == 2
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_the_image_of_a_run_that_a_compaction_replaced_is_not_made(
     images: Images, site: MergeSite, views: Views, ahead: ImagesAhead, table: Table, merged: Callable[..., None]
 ) -> None:

@@ -28,8 +28,12 @@ from app.services.shared.executor import MergeSite
 from app.services.tables.tables import alter_table
 from app.storage.images import Images
 from app.storage.scans.writers import ARROW, CSV, NDJSON, WRITERS
-from tests.services.builders import QUIET, compact, create_table, merge_staged, post, schema
+from tests.catalog.builders import CATALOGS
+from tests.services.builders import QUIET, compact, create_table, merge, merge_staged, post, schema
+from tests.services.one_catalog import catalog_kind
 from tests.services.rows.test_imaged_lookups import ENGINES, drawn
+
+__all__ = ["catalog_kind"]
 
 KEYS = range(12)
 Rows = list[dict[str, Any]]
@@ -140,12 +144,8 @@ def test_a_renamed_and_widened_column_is_scanned_as_it_is_now(
     database: CatalogDatabase, site: MergeSite, images: Images
 ) -> None:
     images.asking.builds = False
-    with database.transaction() as repository:
-        repository.databases.create("shop", {})
-        described = schema(("id", "INT"), ("n", "INT"), ("r", "ROW<x INT>"), options=QUIET)
-        table = repository.tables.create("shop", "wide", described)
-    post(database, site.warehouse, *({"id": key, "n": key, "r": {"x": key}} for key in KEYS[:8]))
-    merge_staged(database, site.warehouse, table.id)
+    table = create_table(database, QUIET, columns=(("id", "INT"), ("n", "INT"), ("r", "ROW<x INT>")))
+    merge(site, table, *({"id": key, "n": key, "r": {"x": key}} for key in KEYS[:8]))
     alter_table(
         database,
         ("shop", "wide"),
@@ -159,18 +159,15 @@ def test_a_renamed_and_widened_column_is_scanned_as_it_is_now(
         view = seen(database, site.warehouse, table)
         assert by_key(scanned(site.warehouse, view)) == by_key(looked_up(database, images, table))
         assert scanned(site.warehouse, view, ["m"], "m.eq.3") == [{"m": 3}]
-        post(database, site.warehouse, {"id": 2, "m": 5_000_000_000, "r": {"x": 1, "y": 2}}, {"id": 11, "m": 1})
-        merge_staged(database, site.warehouse, table.id)
+        merge(site, table, {"id": 2, "m": 5_000_000_000, "r": {"x": 1, "y": 2}}, {"id": 11, "m": 1})
 
 
 def partitioned(database: CatalogDatabase) -> Table:
-    with database.transaction() as repository:
-        repository.databases.create("shop", {})
-        described = schema(("id", "BIGINT"), ("day", "STRING"), ("n", "BIGINT"), key=("id", "day"), options=QUIET)
-        described = type(described)(described.columns, described.primary_key, ("day",), described.options)
-        return repository.tables.create("shop", "wide", described)
+    columns = (("id", "BIGINT"), ("day", "STRING"), ("n", "BIGINT"))
+    return create_table(database, QUIET, columns=columns, key=("id", "day"), partitions=("day",))
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_partitions_are_scanned_one_after_the_other(database: CatalogDatabase, site: MergeSite) -> None:
     table = partitioned(database)
     expected: dict[tuple[int, str], int] = {}
@@ -189,11 +186,11 @@ def test_partitions_are_scanned_one_after_the_other(database: CatalogDatabase, s
         assert paged(database, site.warehouse, table, view, size) == found
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_pages_go_on_as_they_began(database: CatalogDatabase, site: MergeSite) -> None:
     """What is posted, merged and altered between two pages is not seen."""
     table = create_table(database, QUIET)
-    post(database, site.warehouse, *({"id": key, "n": 1} for key in KEYS))
-    merge_staged(database, site.warehouse, table.id)
+    merge(site, table, *({"id": key, "n": 1} for key in KEYS))
     post(database, site.warehouse, *({"id": key, "n": 2} for key in range(6)))
     view = seen(database, site.warehouse, table)
     whole = scanned(site.warehouse, view)
@@ -230,18 +227,15 @@ TYPES = {
 
 @pytest.fixture
 def typed(database: CatalogDatabase, site: MergeSite) -> Table:
-    with database.transaction() as repository:
-        repository.databases.create("shop", {})
-        described = schema(("id", "BIGINT"), *((name, kind) for name, (kind, _) in TYPES.items()), options=QUIET)
-        table = repository.tables.create("shop", "wide", described)
+    columns = (("id", "BIGINT"), *((name, kind) for name, (kind, _) in TYPES.items()))
+    table = create_table(database, QUIET, columns=columns)
     draw = random.Random(3)
     for first in (0, 30):
         rows = [
             {"id": key} | {name: draw.choice(values) for name, (_, values) in TYPES.items()}
             for key in range(first, first + 40)
         ]
-        post(database, site.warehouse, *rows)
-        merge_staged(database, site.warehouse, table.id)
+        merge(site, table, *rows)
     return table
 
 
@@ -317,8 +311,7 @@ def test_a_filter_sees_the_combined_row(database: CatalogDatabase, site: MergeSi
     """A newer state that does not meet the filter is not left out: the older one would come back."""
     table = create_table(database, QUIET)
     for n in (1, 2):
-        post(database, site.warehouse, {"id": 5, "n": n})
-        merge_staged(database, site.warehouse, table.id)
+        merge(site, table, {"id": 5, "n": n})
     view = seen(database, site.warehouse, table)
     assert scanned(site.warehouse, view, None, "n.eq.1") == []
     assert scanned(site.warehouse, view, None, "n.eq.2") == [{"id": 5, "n": 2}]
@@ -361,11 +354,11 @@ def test_a_page_token_that_no_page_gave_is_refused(database: CatalogDatabase, te
         pinned_view(repository, table, text)
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_a_page_of_an_expired_snapshot_says_so(database: CatalogDatabase, site: MergeSite) -> None:
     table = create_table(database, QUIET)
     for n in range(2):
-        post(database, site.warehouse, *({"id": key, "n": n} for key in KEYS))
-        merge_staged(database, site.warehouse, table.id)
+        merge(site, table, *({"id": key, "n": n} for key in KEYS))
         if n == 0:
             page = read_page(site.warehouse, read_scan(seen(database, site.warehouse, table), None, ()), (), 5)
     with database.transaction() as repository:
@@ -377,8 +370,7 @@ def test_a_page_of_an_expired_snapshot_says_so(database: CatalogDatabase, site: 
 
 def test_a_count_is_exact_or_says_that_it_is_not(database: CatalogDatabase, site: MergeSite) -> None:
     table = create_table(database, QUIET)
-    post(database, site.warehouse, *({"id": key, "n": key % 2} for key in range(1000)))
-    merge_staged(database, site.warehouse, table.id)
+    merge(site, table, *({"id": key, "n": key % 2} for key in range(1000)))
     post(database, site.warehouse, {"_kind": "-D", "id": 3}, {"id": 4, "n": 1}, {"id": 2000, "n": 1})
     for latest, whole, odd in ((False, 1000, 500), (True, 1000, 501)):
         view = seen(database, site.warehouse, table, latest=latest)

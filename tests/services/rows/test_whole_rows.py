@@ -30,8 +30,11 @@ from tests.builders import schema_of
 from tests.histories import ENGINES, cut, random_history, random_table, rewritten, widened_table
 from tests.oracle import Change
 from tests.services.builders import schema
+from tests.services.one_catalog import catalog_kind
 from tests.storage.images.imaged import build, remove_parquet
 from tests.written import read_run, write_run
+
+__all__ = ["catalog_kind"]
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -18,7 +18,6 @@ from app.files.layout import Warehouse
 from app.files.named_files import file_of_batch
 from app.kernel.tasks import Job, Progress, Result
 from app.services.merging.compactions import ask_for_compaction, run_next_compaction
-from app.services.merging.merges import request_merge, run_next_merge
 from app.services.rows.kept_views import FAILED_SECONDS, Views
 from app.services.rows.lookups import Consistency, Images
 from app.services.rows.scans import parts, read_scan
@@ -27,20 +26,12 @@ from app.services.shared.damage import failure_of, named_files, read_again
 from app.services.shared.executor import MergeSite
 from app.services.snapshots.changelogs import read_page
 from app.services.upkeep.scrubs import verify
-from tests.services.builders import QUIET, SUM, create_table, merge_staged, post, snapshot_of, totals
+from tests.services.builders import QUIET, SUM, committed, create_table, merge, merge_staged, post, snapshot_of, totals
 from tests.services.damaged import damage_of, files_in, flip, flipped, gone
 from tests.services.executor import PythonExecutor
 
 CALM = SUM | QUIET | {"num-sorted-run.compaction-trigger": "50"}
 LOOKUP = CALM | {"changelog-producer": "lookup"}
-
-
-def merge(site: MergeSite, table: Table) -> Task:
-    """A merge asked for and run, to whatever end."""
-    wanted = request_merge(site.database, table.id)
-    assert run_next_merge(site, "worker")
-    with site.database.reading() as repository:
-        return repository.tasks.get(table.id, wanted.id)
 
 
 def compact(site: MergeSite, table: Table) -> Task:
@@ -81,7 +72,7 @@ def test_a_merge_of_a_damaged_batch_changes_nothing_and_names_the_batch(
         assert failed.state is TaskState.FAILED
         assert f"{table.id}/staging/{bad.name}" in (failed.error or "")
         assert "withdraw batch 2 (DELETE …/batches/" in (failed.error or "")
-        assert snapshot_of(site.database, table) is None
+        assert not committed(site.database, table)
     [found] = damage_of(site.database, table)
     assert (found.kind, found.batch_number) == (FileKind.STAGING, 2)
     assert found.reason is (DamageReason.MISSING if lost else DamageReason.WRONG_CONTENT)

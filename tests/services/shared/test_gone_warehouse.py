@@ -22,7 +22,7 @@ from app.services.operating.readiness import check_not_lost
 from app.services.shared.executor import MergeSite
 from app.storage.staging.staging import read_batch
 from tests.services.batches.test_group_commit import staged
-from tests.services.builders import create_table, post
+from tests.services.builders import create_table, merge, post
 from tests.services.executor import PythonExecutor
 
 
@@ -97,16 +97,14 @@ def test_no_batch_is_set_aside_because_its_disk_is_away(database: CatalogDatabas
     unmount(warehouse)
     site = MergeSite(database, warehouse, PythonExecutor(), 600)
     for _ in range(6):
-        request_merge(database, table.id)
-        assert run_next_merge(site, "worker")
+        merge(site, table)
     with pytest.raises(Unavailable, match="the warehouse is not there"):
         read_batch(warehouse, batch, table.schema)
     with database.reading() as repository:
         assert repository.batches.get(table.id, batch.id).state is BatchState.STAGED
         assert repository.damage.paths() == {}
     mount(warehouse)
-    request_merge(database, table.id)
-    assert run_next_merge(site, "worker")
+    merge(site, table)
     with database.reading() as repository:
         assert repository.batches.get(table.id, batch.id).state is BatchState.MERGED
 

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from app.core.errors import Conflict, ErrorCode, NotFound
-from app.core.plan.records.bounds import Bounds
 from app.core.table.history import SnapshotKind, Table, TaskState
 from app.core.table.schema import TableSchema
 from app.files.layout import Warehouse
-from app.services.batches.batches import Upload, accept_batch
-from app.services.bodies.formats import JSON
 from app.services.merging.merges import request_merge, run_next_merge
 from app.services.shared.executor import MergeSite
 from app.services.snapshots.changelogs import Changes, Page, Position, follow_from, read_page
+from tests.catalog.builders import CATALOGS
+from tests.services import builders
 from tests.services.builders import SUM, compact, create_table, snapshot_of
 from tests.services.executor import InterruptedExecutor
+from tests.services.one_catalog import catalog_kind
+
+__all__ = ["catalog_kind"]
 
 LOOKUP = {"changelog-producer": "lookup", "num-sorted-run.compaction-trigger": "50"}
 FULL = LOOKUP | {"changelog-producer": "full-compaction", "full-compaction.delta-commits": "100"}
 
 
 def merge(site: MergeSite, table: Table, *records: Mapping[str, Any]) -> TaskState:
-    body = json.dumps({"records": records}).encode()
-    accept_batch(site.database, site.warehouse, table.database, table.name, Upload(body, JSON), Bounds(1000))
-    wanted = request_merge(site.database, table.id)
-    assert run_next_merge(site, "worker")
-    with site.database.reading() as repository:
-        return repository.tasks.get(table.id, wanted.id).state
+    return builders.merge(site, table, *records).state
 
 
 def latest(site: MergeSite, table: Table) -> Table:
@@ -79,20 +75,6 @@ def test_rows_that_stay_equal_are_left_out_with_row_deduplicate(site: MergeSite)
     merge(site, table, {"id": 1, "n": 1}, {"id": 2, "n": 5})
     merge(site, table, {"id": 1, "n": 0}, {"id": 2, "n": 1})
     assert changelog(site, table, 2) == ["2 -U 2=5", "2 +U 2=6"]
-
-
-def test_deletes_are_told_with_the_row_that_goes(site: MergeSite) -> None:
-    table = create_table(site.database, LOOKUP)
-    merge(site, table, {"id": 1, "n": 1}, {"id": 2, "n": 2}, {"id": 2, "_kind": "-D"})
-    merge(site, table, {"id": 1, "n": 7, "_kind": "-D"}, {"id": 2, "_kind": "-D"})
-    assert changelog(site, table) == ["1 +I 1=1", "2 -D 1=1"]
-
-
-def test_first_row_tells_each_key_once(site: MergeSite) -> None:
-    table = create_table(site.database, LOOKUP | {"merge-engine": "first-row"})
-    merge(site, table, {"id": 1, "n": 1, "_kind": "+U"}, {"id": 1, "n": 2})
-    merge(site, table, {"id": 1, "n": 3}, {"id": 2, "n": 4})
-    assert changelog(site, table) == ["1 +I 1=1", "2 +I 2=4"]
 
 
 def test_full_compactions_tell_what_changed_since_the_last_one(site: MergeSite) -> None:
@@ -152,6 +134,7 @@ def test_pages_of_any_size_are_the_whole(limit: int, site: MergeSite) -> None:
     assert len(ordered) == 4 + 8
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_a_range_that_is_not_kept_is_refused_and_says_what_is(site: MergeSite) -> None:
     table = create_table(site.database, SUM | LOOKUP)
     with pytest.raises(NotFound, match=r"snapshot 1 of shop\.wide does not exist yet: nothing was merged yet"):
@@ -224,6 +207,7 @@ def interrupted(site: MergeSite, meanwhile: Callable[[], object]) -> MergeSite:
     return MergeSite(site.database, site.warehouse, InterruptedExecutor(meanwhile), 600)
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_a_merge_whose_rows_were_rolled_back_meanwhile_is_tried_again(site: MergeSite) -> None:
     table = create_table(site.database, SUM | LOOKUP)
     merge(site, table, {"id": 1, "n": 1})
@@ -248,6 +232,7 @@ def test_a_merge_whose_rows_were_rolled_back_meanwhile_is_tried_again(site: Merg
     assert changelog(site, table, 3) == ["4 -U 1=1", "4 +U 1=6"]
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_a_merge_beside_which_a_compaction_committed_keeps_its_changes(site: MergeSite) -> None:
     table = create_table(site.database, SUM | LOOKUP)
     merge(site, table, {"id": 1, "n": 1})
@@ -265,12 +250,10 @@ def test_a_merge_during_which_the_producer_was_altered_is_tried_again(site: Merg
     assert changelog(site, table) == ["1 +I 1=5"]
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_changes_of_partitions_are_looked_up_together(site: MergeSite, warehouse: Warehouse) -> None:
-    fields = [{"name": "p", "type": "STRING"}, {"name": "id", "type": "BIGINT"}, {"name": "n", "type": "BIGINT"}]
-    body = {"fields": fields, "primaryKeys": ["p", "id"], "partitionKeys": ["p"], "options": SUM | LOOKUP}
-    create_table(site.database)
-    with site.database.transaction() as repository:
-        table = repository.tables.create("shop", "parted", TableSchema.from_json(body))
+    columns = (("p", "STRING"), ("id", "BIGINT"), ("n", "BIGINT"))
+    table = create_table(site.database, SUM | LOOKUP, columns=columns, key=("p", "id"), partitions=("p",))
     for number in range(1, 4):
         merge(site, table, *({"p": p, "id": 1, "n": 1} for p in "abc"[:number]))
     snapshot = snapshot_of(site.database, table)

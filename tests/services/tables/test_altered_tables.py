@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from app.core.plan.records.bounds import Bounds
 from app.core.table.history import Table, Task, TaskState
 from app.core.table.options.entries import REMOVED_OPTIONS
 from app.core.table.schema import TableSchema
-from app.services.batches.batches import Upload, accept_batch
-from app.services.bodies.formats import JSON
-from app.services.merging.merges import request_merge, run_next_merge
 from app.services.rows.lookups import Consistency, Images, get_row
 from app.services.shared.executor import MergeSite
+from tests.services import builders
 from tests.services.builders import SUM, create_table
+from tests.services.one_catalog import catalog_kind
+
+__all__ = ["catalog_kind"]
 
 
 def alter(site: MergeSite, table: Table, *columns: tuple[int, str], options: dict[str, str]) -> None:
@@ -29,12 +27,7 @@ def alter(site: MergeSite, table: Table, *columns: tuple[int, str], options: dic
 
 def merge(site: MergeSite, table: Table, **values: int) -> Task:
     """One record of the key 1, posted and merged."""
-    body = json.dumps({"records": [{"id": 1, **values}]}).encode()
-    accept_batch(site.database, site.warehouse, "shop", "wide", Upload(body, JSON), Bounds(10))
-    wanted = request_merge(site.database, table.id)
-    assert run_next_merge(site, "worker")
-    with site.database.reading() as repository:
-        return repository.tasks.get(table.id, wanted.id)
+    return builders.merge(site, table, {"id": 1, **values})
 
 
 def row(site: MergeSite, images: Images) -> object:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,18 +9,15 @@ from typing import Any
 import pytest
 
 from app.core.errors import Invalid
-from app.core.plan.records.bounds import Bounds
 from app.core.table.history import Rewrite, SnapshotKind, Table, TaskState
-from app.services.batches.batches import Upload, accept_batch
-from app.services.bodies.formats import JSON
 from app.services.merging.compactions import run_next_compaction
-from app.services.merging.merges import request_merge, run_next_merge
 from app.services.rows.lookups import Consistency, Images, get_rows
 from app.services.shared.executor import MergeSite
 from app.services.shared.pages import PageRequest
 from app.services.tables.partitions import drop_partitions, expire_partitions, list_partitions
 from app.services.upkeep.sweeps import sweep
-from tests.services.builders import compact, schema, snapshot_of
+from tests.services import builders
+from tests.services.builders import compact, create_table, snapshot_of
 
 COLUMNS = (("day", "DATE"), ("shop", "STRING"), ("id", "BIGINT"), ("n", "BIGINT"))
 SUMS = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
@@ -29,21 +25,12 @@ FIRST, SECOND = "2024-05-01", "2024-05-02"
 
 
 def partitioned(site: MergeSite, options: Mapping[str, str] = SUMS, by: tuple[str, ...] = ("day", "shop")) -> Table:
-    declared = schema(*COLUMNS, key=("day", "shop", "id"), options=options)
-    body = {**declared.to_json(), "partitionKeys": list(by)}
-    with site.database.transaction() as repository:
-        repository.databases.create("shop", {})
-        return repository.tables.create("shop", "wide", type(declared).from_json(body))
+    return create_table(site.database, options, columns=COLUMNS, key=("day", "shop", "id"), partitions=by)
 
 
 def merge(site: MergeSite, table: Table, *rows: tuple[str, str, int, int]) -> None:
-    records = [dict(zip(("day", "shop", "id", "n"), row, strict=True)) for row in rows]
-    upload = Upload(json.dumps({"records": records}).encode(), JSON, None)
-    accept_batch(site.database, site.warehouse, "shop", "wide", upload, Bounds(1000))
-    wanted = request_merge(site.database, table.id)
-    assert run_next_merge(site, "worker")
-    with site.database.reading() as repository:
-        assert repository.tasks.get(table.id, wanted.id).state is TaskState.SUCCEEDED
+    done = builders.merge(site, table, *(dict(zip(("day", "shop", "id", "n"), row, strict=True)) for row in rows))
+    assert done.state is TaskState.SUCCEEDED
 
 
 def numbers(site: MergeSite, images: Images, table: Table, *keys: tuple[str, str, int]) -> list[Any]:

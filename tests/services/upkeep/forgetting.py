@@ -15,16 +15,14 @@ from typing import Any
 import fastavro
 import pyarrow.parquet as pq
 
-from app.core.errors import AlreadyExists
 from app.core.table.history import Table
 from app.core.table.upkeep.forgetting import Forgetting
-from app.services.merging.merges import request_merge, run_next_merge
 from app.services.rows.lookups import Consistency, Images, find, get_rows, view_at
 from app.services.shared.executor import MergeSite
 from app.services.upkeep.forgettings import ask_to_forget, end_forgettings
 from app.services.upkeep.forgotten_keys import Forgetter
 from app.services.upkeep.sweeps import mark_run, sweep
-from tests.services.builders import QUIET, post, schema
+from tests.services.builders import QUIET, create_table, merge, post
 
 ADA, BOB, CYD = "ada@example.org", "bob@example.org", "cyd@example.org"
 STREET = "Lovelace Lane"  # what only Ada's records have
@@ -48,14 +46,7 @@ ENGINES: Mapping[str, Mapping[str, str]] = {
 
 def people(site: MergeSite, options: Mapping[str, str], name: str = "people", **more: Any) -> Table:
     """A table of the database ``shop`` whose key is a text."""
-    try:
-        with site.database.transaction() as repository:
-            repository.databases.create("shop", {})
-    except AlreadyExists:
-        pass
-    declared = schema(*COLUMNS, key=more.pop("key", ("mail",)), options={**CALM, **options})
-    with site.database.transaction() as repository:
-        return repository.tables.create("shop", name, declared)
+    return create_table(site.database, {**CALM, **options}, name, COLUMNS, **{"key": ("mail",), **more})
 
 
 def person(mail: str, at: int, street: str | None = None, visits: int = 1) -> dict[str, Any]:
@@ -68,9 +59,7 @@ def posted(site: MergeSite, *records: Mapping[str, Any], name: str = "people") -
 
 def merged(site: MergeSite, table: Table, *records: Mapping[str, Any]) -> None:
     """A batch of ``records``, merged."""
-    posted(site, *records, name=table.name)
-    request_merge(site.database, table.id)
-    assert run_next_merge(site, "worker")
+    merge(site, table, *records)
 
 
 def asked(site: MergeSite, table: Table, *mails: str, reference: str | None = None) -> Forgetting:

@@ -19,7 +19,7 @@ from app.services.merging.merge_rounds import claim_round, run_round
 from app.services.merging.merges import request_merge
 from app.services.shared.executor import MergeSite
 from app.services.upkeep.sweeps import every_table
-from tests.services.builders import create_table, merge_staged, post
+from tests.services.builders import create_table, merge, merge_staged, post
 
 Load = Callable[[Repository, Table], object]
 
@@ -84,8 +84,7 @@ def test_a_changed_value_is_damage_of_the_catalog(site: MergeSite, catalog_url: 
     if "yesterday" in change and not site.database.embedded:
         pytest.skip("PostgreSQL itself refuses a text for a time")
     table = create_table(site.database)
-    post(site.database, site.warehouse, {"id": 1, "n": 1})
-    merge_staged(site.database, site.warehouse, table.id)
+    merge(site, table, {"id": 1, "n": 1})
     post(site.database, site.warehouse, {"id": 2, "n": 2})
     with site.database.transaction() as repository:
         load(repository, table)

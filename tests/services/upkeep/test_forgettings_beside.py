@@ -20,7 +20,6 @@ from app.core.errors import Conflict
 from app.core.plan.records.faulty_events import FaultyEvent
 from app.core.table.history import Table
 from app.core.table.published import Format
-from app.core.table.schema import TableSchema
 from app.core.table.upkeep.forgetting import ForgettingState, RemnantKind
 from app.files.layout import Warehouse
 from app.services.explaining.history import file_history
@@ -37,7 +36,7 @@ from app.services.upkeep.forgotten_keys import Forgetter
 from app.services.upkeep.sweeps import mark_run
 from app.storage.history.history import write_history
 from tests import delta_readers, iceberg_readers
-from tests.services.builders import compact, snapshot_of
+from tests.services.builders import compact, create_table, snapshot_of
 from tests.services.publishing.delta_logs import folder_of, metadata, publish, publish_merges
 from tests.services.upkeep.forgetting import (
     ADA,
@@ -226,11 +225,8 @@ def test_history_that_is_filed_meanwhile_does_not_bring_the_key_back(site: Merge
 
 
 def test_partitions_and_keys_of_several_columns(site: MergeSite, images: Images, tmp_path: Path) -> None:
-    people(site, DEDUPLICATE, "other")
-    fields = [{"name": name, "type": kind} for name, kind in (("shop", "STRING"), ("nr", "INT"), ("street", "STRING"))]
-    declared = {"fields": fields, "primaryKeys": ["shop", "nr"], "partitionKeys": ["shop"], "options": {}}
-    with site.database.transaction() as repository:
-        table = repository.tables.create("shop", "parted", TableSchema.from_json(declared))
+    columns = (("shop", "STRING"), ("nr", "INT"), ("street", "STRING"))
+    table = create_table(site.database, {}, "parted", columns, key=("shop", "nr"), partitions=("shop",))
     rows = [{"shop": shop, "nr": nr, "street": f"{STREET} {shop} {nr}"} for shop in ("a", "b") for nr in (1, 2)]
     merged(site, table, *rows, {"shop": "c", "nr": 1, "street": f"{STREET} c 1"})
     with site.database.transaction() as repository:

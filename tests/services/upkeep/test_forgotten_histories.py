@@ -15,16 +15,13 @@ from app.services.merging.merges import request_merge, run_next_merge
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
 from tests.services.builders import compact
+from tests.services.one_catalog import catalog_kind
 from tests.services.upkeep.forgetting import ENGINES, asked, forget, gone, known, people, posted, row
+
+__all__ = ["catalog_kind"]
 
 MAILS = [f"{name}@example.org" for name in "abcdef"]
 TURNS = 24
-
-
-@pytest.fixture
-def catalog_kind() -> str:
-    """One is enough: what is asked of the catalog is tried on both elsewhere."""
-    return "sqlite"
 
 
 def drawn(rng: random.Random) -> dict[str, Any]:

@@ -8,10 +8,9 @@ import pytest
 
 from app.core.table.history import Batch, BatchState, Table, TaskKind
 from app.services.batches.batches import withdraw_batch
-from app.services.merging.merges import request_merge, run_next_merge
 from app.services.shared.executor import MergeSite
 from app.services.upkeep.sweeps import expire_snapshots, forget_history
-from tests.services.builders import NO_HISTORY, create_table, post
+from tests.services.builders import NO_HISTORY, create_table, merge, post
 from tests.services.clocks import SetClock, clock, database
 
 __all__ = ["clock", "database"]
@@ -22,8 +21,7 @@ OPTIONS = NO_HISTORY | {"catalog.history-retained": "2 d", "num-sorted-run.compa
 
 def merged(site: MergeSite, table: Table, key: str | None = None) -> Batch:
     batch = post(site.database, site.warehouse, {"id": 1}, key=key)
-    request_merge(site.database, table.id)
-    assert run_next_merge(site, "worker")
+    merge(site, table)
     return batch
 
 

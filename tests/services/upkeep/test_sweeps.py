@@ -7,13 +7,11 @@ import os
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from app.core.table.schema import TableSchema
 from app.services.batches.batches import withdraw_batch
 from app.services.merging.merges import request_merge, run_next_merge
 from app.services.rows.lookups import Images
@@ -21,7 +19,7 @@ from app.services.shared.executor import MergeSite
 from app.services.tables.drops import drop_table
 from app.services.upkeep.sweeps import FILED_GRACE, GRACE, sweep
 from app.telemetry.entries import Counted, Upkeep
-from tests.services.builders import NO_HISTORY, SUM, compact, create_table, post, schema, snapshot_of, totals
+from tests.services.builders import NO_HISTORY, SUM, compact, create_table, merge, post, snapshot_of, totals
 
 NO_GRACE = timedelta(0)
 
@@ -169,13 +167,8 @@ FAR = {
 def test_times_near_the_ends_of_the_calendar_are_kept_and_stop_no_sweep(site: MergeSite, kept: str) -> None:
     columns, options = [("id", "BIGINT"), ("day", "DATE")], FAR | {"partition.expiration-time": kept}
     days = ["0001-01-01", "2024-01-01", "9999-12-31"]
-    with site.database.transaction() as repository:
-        repository.databases.create("shop", {})
-        declared = replace(schema(*columns, key=("id", "day"), options=options), partition_keys=("day",))
-        table = repository.tables.create("shop", "far", TableSchema.from_json(declared.to_json()))
-    post(site.database, site.warehouse, *({"id": 1, "day": day} for day in days), name="far")
-    request_merge(site.database, table.id)
-    assert run_next_merge(site, "worker")
+    table = create_table(site.database, options, "far", columns, key=("id", "day"), partitions=("day",))
+    merge(site, table, *({"id": 1, "day": day} for day in days))
     sweep(site.database, site.warehouse)
     current = snapshot_of(site.database, table)
     left = sorted(json.loads(run.partition or "{}")["day"] for run in current.runs)

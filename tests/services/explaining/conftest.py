@@ -1,0 +1,7 @@
+"""Explanations and comparisons are made of files."""
+
+from __future__ import annotations
+
+from tests.services.one_catalog import catalog_kind
+
+__all__ = ["catalog_kind"]
