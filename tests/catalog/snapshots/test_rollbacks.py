@@ -88,14 +88,3 @@ def test_a_compaction_of_runs_that_were_rolled_back_gives_up(database: CatalogDa
     with pytest.raises(Conflict):
         roll_back(database, table, 2, base=2)
     assert roll_back(database, table, 2, base=3).id == 4
-
-
-def test_a_reader_that_began_before_a_rollback_keeps_its_snapshot(database: CatalogDatabase) -> None:
-    table = create_table(database)
-    _, second = grow(database, table, "a", "b")
-    with database.reading() as repository:
-        named = repository.tables.find(table.id)
-        assert named is not None
-        roll_back(database, table, 1)
-        assert repository.snapshots.of(named) == second
-        assert repository.snapshots.current(table.id) == second

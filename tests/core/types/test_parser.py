@@ -131,11 +131,6 @@ def test_the_list_above_holds_every_kind_of_type() -> None:
     assert {data_type.kind for data_type in SQL.values()} == set(Kind)
 
 
-def test_comments_of_row_fields_are_kept() -> None:
-    fields = parse_type("ROW<a INT 'it''s', b INT>").fields
-    assert [field.description for field in fields] == ["it's", None]
-
-
 JSON = [
     ({"type": "ARRAY", "element": "INT"}, "ARRAY<INT>"),
     ({"type": "ARRAY NOT NULL", "element": "INT NOT NULL"}, "ARRAY<INT NOT NULL> NOT NULL"),

@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 
 from app.core.table.history import Table
-from app.services.batches.batches import withdraw_batch
 from app.services.explaining.history import KeptRecord, kept_since
 from app.services.shared.executor import MergeSite
 from app.services.snapshots.snapshots import roll_back
-from app.services.tables.drops import drop_table
 from app.services.tables.tables import alter_table
 from app.services.upkeep.sweeps import sweep
 from tests.catalog.builders import CATALOGS
@@ -70,15 +68,6 @@ def test_merged_records_are_kept_in_merge_order_and_found_by_key(site: MergeSite
         assert told(site, table, 9) == []
         swept(site)
     assert begins(site, table) == 0
-
-
-def test_a_withdrawn_batch_is_no_history(site: MergeSite) -> None:
-    table = create_table(site.database, CALM)
-    batch = post(site.database, site.warehouse, {"id": 1, "n": 1})
-    withdraw_batch(site.database, site.warehouse, ("shop", "wide"), batch.id)
-    merge(site, table, {"id": 1, "n": 2})
-    swept(site)
-    assert told(site, table, 1) == [(2, 1, 2)]
 
 
 def test_a_table_without_history_keeps_no_record_and_no_file_for_it(site: MergeSite) -> None:
@@ -193,12 +182,3 @@ def test_a_rollback_to_before_all_that_is_kept_is_kept_to_explain_from(site: Mer
     sweep(site.database, site.warehouse)
     with site.database.reading() as repository:
         assert number in [base.snapshot_id for base in repository.history.bases(table.id)]
-
-
-def test_a_dropped_table_leaves_no_history(site: MergeSite) -> None:
-    table = create_table(site.database, CALM)
-    merge(site, table, {"id": 1, "n": 1})
-    swept(site)
-    drop_table(site.database, site.warehouse, ("shop", "wide"))
-    swept(site)
-    assert not Path(site.warehouse.path(table.id)).exists()

@@ -21,31 +21,42 @@ from app.storage.iceberg.metadata import metadata_file
 from tests.delta_readers import plain
 from tests.object_store import objects_in
 from tests.services.builders import compact, create_table, merge
-from tests.services.publishing.delta_logs import PUBLISHED, publish, versions
+from tests.services.publishing.delta_logs import BOTH, publish, versions
 
 pytestmark = pytest.mark.slow(reason="starts an object store")
 
 
-def test_a_log_in_a_bucket_is_written_kept_and_removed(site: MergeSite, store: str) -> None:
+def test_what_is_published_in_a_bucket_is_written_kept_and_removed(site: MergeSite, store: str) -> None:
     take_warehouse(site.database, site.warehouse)
-    table = create_table(site.database, PUBLISHED)
+    table = create_table(site.database, {**BOTH, "sequence.field": "n"})
     for number in range(3):
         merge(site, table, {"id": number, "n": 1})
-        compact(site, table)
+    merge(site, table, {"id": 3, "n": 1}, {"_kind": "-D", "id": 1, "n": 2})
+    compact(site, table)
+    for _ in range(2):
+        assert publish(site.database, site.warehouse) == 4
+        with site.database.transaction() as repository:
+            repository.published.mark_unwritten()  # then they are there: nothing is written over
     assert publish(site.database, site.warehouse) == 4
-    with site.database.transaction() as repository:
-        repository.published.mark_unwritten()
-    assert publish(site.database, site.warehouse) == 4  # they are there: nothing is written over
-    wanted = [{"id": number, "n": 1} for number in range(3)]
-    assert read(site.warehouse, table, store) == wanted
     with site.database.reading() as repository:
         later = repository.now() + timedelta(hours=2)
-    assert keep_versions(site.database, site.warehouse, table.id, Format.DELTA, later) == 3
-    assert [one.version for one in versions(site.database, table)] == [3]
-    assert read(site.warehouse, table, store) == wanted
+    metadata = site.warehouse.uri(*metadata_file(versions(site.database, table, Format.ICEBERG)[-1]))
+    settings = {
+        "s3.endpoint": f"http://{store}",
+        "s3.region": "us-east-1",
+        "s3.access-key-id": os.environ["AWS_ACCESS_KEY_ID"],
+        "s3.secret-access-key": os.environ["AWS_SECRET_ACCESS_KEY"],
+    }
+    iceberg = StaticTable.from_metadata(metadata, settings)
+    for _ in range(2):
+        assert read(site.warehouse, table, store) == [{"id": number, "n": 1} for number in (0, 2, 3)]
+        assert sorted(iceberg.scan().to_arrow()["id"].to_pylist()) == [0, 2, 3]
+        for form in Format:
+            keep_versions(site.database, site.warehouse, table.id, form, later)
+            assert len(versions(site.database, table, form)) == 1
     drop_table(site.database, site.warehouse, ("shop", "wide"))
     sweep(site.database, site.warehouse, timedelta(seconds=-10))
-    assert not [name for name in objects_in(site.warehouse) if "_delta_log" in name]
+    assert not [name for name in objects_in(site.warehouse) if "_delta_log" in name or "iceberg" in name]
 
 
 def read(warehouse: Warehouse, table: Table, store: str) -> list[dict[str, object]]:
@@ -59,29 +70,3 @@ def read(warehouse: Warehouse, table: Table, store: str) -> list[dict[str, objec
     found = DeltaTable(warehouse.uri(*table_folder(table.id)), storage_options=options)
     rows = plain(QueryBuilder().register("t", found).execute("SELECT * FROM t").read_all())
     return sorted(rows, key=lambda row: str(row["id"]))
-
-
-def test_iceberg_in_a_bucket_is_written_kept_and_removed(site: MergeSite, store: str) -> None:
-    take_warehouse(site.database, site.warehouse)
-    table = create_table(site.database, {"iceberg.publish": "true", "sequence.field": "n"})
-    merge(site, table, *({"id": number, "n": 1} for number in range(4)))
-    merge(site, table, {"_kind": "-D", "id": 1, "n": 2})
-    compact(site, table)
-    assert publish(site.database, site.warehouse) == 2
-    with site.database.reading() as repository:
-        newest = repository.published.newest(table.id, Format.ICEBERG)
-        later = repository.now() + timedelta(hours=2)
-    assert newest is not None
-    settings = {
-        "s3.endpoint": f"http://{store}",
-        "s3.region": "us-east-1",
-        "s3.access-key-id": os.environ["AWS_ACCESS_KEY_ID"],
-        "s3.secret-access-key": os.environ["AWS_SECRET_ACCESS_KEY"],
-    }
-    found = StaticTable.from_metadata(site.warehouse.uri(*metadata_file(newest)), settings)
-    assert sorted(found.scan().to_arrow()["id"].to_pylist()) == [0, 2, 3]
-    assert keep_versions(site.database, site.warehouse, table.id, Format.ICEBERG, later) == 1
-    assert sorted(found.scan().to_arrow()["id"].to_pylist()) == [0, 2, 3]
-    drop_table(site.database, site.warehouse, ("shop", "wide"))
-    sweep(site.database, site.warehouse, timedelta(seconds=-10))
-    assert not [name for name in objects_in(site.warehouse) if "iceberg" in name]

@@ -21,8 +21,6 @@ from tests.services.builders import QUIET, SUM, compact, create_table, merge, sn
 from tests.services.damaged import files_in, flip
 from tests.services.executor import PythonExecutor
 from tests.services.merging.test_worker import succeeded, until, working
-from tests.services.tables.test_partitions import merge as merge_partitioned
-from tests.services.tables.test_partitions import numbers, partitioned
 from tests.written import read_run
 
 OPTIONS = SUM | QUIET
@@ -162,17 +160,6 @@ def test_a_table_is_small_by_its_bytes(site: MergeSite) -> None:
     small, large = table_of_two_runs(site), large_table(site)
     with site.database.reading() as repository:
         assert [is_small_table(repository, table.id) for table in (small, large)] == [True, False]
-
-
-def test_each_partition_is_compacted_by_itself(site: MergeSite, images: Images) -> None:
-    table = partitioned(site)
-    keys = [("2024-05-01", "a", 1), ("2024-05-02", "a", 1), ("2024-05-02", "b", 1)]
-    for turn in range(1, 4):
-        merge_partitioned(site, table, *((*key, turn) for key in keys))
-    compact(site, table)
-    snapshot = snapshot_of(site.database, table)
-    assert len(snapshot.runs) == 3
-    assert numbers(site, images, table, *keys) == [6, 6, 6]
 
 
 def test_rows_that_unpack_to_much_are_read_and_written_a_window_at_a_time(site: MergeSite, images: Images) -> None:

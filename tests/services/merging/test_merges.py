@@ -175,30 +175,6 @@ def test_an_error_without_words_is_told_by_its_name(site: MergeSite) -> None:
     assert failed.error.startswith("TimeoutError (")
 
 
-def test_a_total_that_leaves_its_column_fails_the_merge_and_names_the_key(site: MergeSite, images: Images) -> None:
-    table = create_table(site.database)
-    post(site.database, site.warehouse, {"id": 7, "n": 2**63 - 1})
-    merge(site, table)
-    too_much = post(site.database, site.warehouse, {"id": 7, "n": 1})
-    failed = merge(site, table)
-    assert failed.state is TaskState.FAILED
-    assert "{'id': 7}" in (failed.error or "")
-    with site.database.transaction() as repository:
-        repository.batches.delete_staged(table.id, too_much.id)
-    post(site.database, site.warehouse, {"id": 7, "n": -2})
-    assert merge(site, table).state is TaskState.SUCCEEDED
-    assert totals(site.database, images, table, [7]) == [2**63 - 3]
-
-
-def test_large_totals_of_different_keys_are_no_overflow(site: MergeSite, images: Images) -> None:
-    table = create_table(site.database)
-    post(site.database, site.warehouse, {"id": 7, "n": 2**63 - 1})
-    merge(site, table)
-    post(site.database, site.warehouse, {"id": 8, "n": 2**63 - 1})
-    assert merge(site, table).state is TaskState.SUCCEEDED
-    assert totals(site.database, images, table, [7, 8]) == [2**63 - 1, 2**63 - 1]
-
-
 # Crashes and rivals
 
 

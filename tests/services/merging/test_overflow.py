@@ -17,7 +17,7 @@ from app.services.rows.lookups import Consistency, Images, get_row
 from app.services.shared.executor import MergeSite
 from tests.catalog.builders import CATALOGS
 from tests.core.rules.test_replayed_totals import GROUP, PRODUCT, SEQUENCE
-from tests.services.builders import create_table, merge, post, snapshot_of
+from tests.services.builders import SUM, create_table, merge, post, snapshot_of
 from tests.services.one_catalog import catalog_kind
 
 __all__ = ["catalog_kind"]
@@ -35,8 +35,8 @@ def number(site: MergeSite, images: Images, consistency: Consistency = Consisten
     return (found.row or {})["n"]
 
 
-@pytest.mark.parametrize("options", [GROUP, SEQUENCE, PRODUCT])
-def test_a_replayed_total_that_leaves_its_column_fails_the_merge(
+@pytest.mark.parametrize("options", [SUM, GROUP, SEQUENCE, PRODUCT], ids=["sum", "group", "sequence", "product"])
+def test_a_total_that_leaves_its_column_fails_the_merge_and_names_the_key(
     site: MergeSite, images: Images, options: dict[str, str]
 ) -> None:
     table = create(site.database, options)
@@ -87,7 +87,7 @@ def test_a_merge_reads_no_footer_of_a_run_whose_ranges_the_catalog_has(site: Mer
 def test_footers_have_the_ranges_of_older_runs(
     site: MergeSite, catalog_url: str, second: int, state: TaskState
 ) -> None:
-    table = create(site.database, {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"})
+    table = create(site.database, SUM)
     post(site.database, site.warehouse, {"id": 7, "n": 100})
     merge(site, table)
     with site.database.transaction() as repository:
