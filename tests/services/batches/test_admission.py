@@ -22,6 +22,7 @@ from app.services.batches.batches import Upload, accept_batch
 from app.services.batches.group_commit import GroupCommit
 from app.services.bodies.formats import NDJSON
 from app.services.operating.readiness import take_warehouse
+from app.services.shared.executor import MergeSite
 from app.telemetry.entries import Bound, Counted
 from tests.catalog.conftest import catalog_url
 from tests.services.builders import QUIET, create_table, merge_staged
@@ -176,17 +177,15 @@ def test_no_batch_costs_a_query_for_its_bounds(database: CatalogDatabase, opened
     assert [sum(one) - sum(reads[0]) for one in reads] == [0, 1, 2, 3]  # the look at the schema
 
 
-def test_a_disk_with_too_little_room_takes_nothing(
-    database: CatalogDatabase, warehouse: Warehouse, opened: Opened
-) -> None:
-    table = create_table(database, QUIET)
+def test_a_disk_with_too_little_room_takes_nothing(site: MergeSite, opened: Opened) -> None:
+    table = create_table(site.database, QUIET)
     entrance = opened(free_bytes=MANY)
     told = entrance.refused()
     assert isinstance(told, NotStored)
     assert [one.code for one in told.violations] == ["no_room"]
     assert f"less than {MANY} (KEYFOLD_LEAST_FREE_MIB)" in told.message
-    assert staged_files(warehouse, table) == []
-    assert refusals(database, Bound.ROOM) == 1
+    assert staged_files(site.warehouse, table) == []
+    assert refusals(site.database, Bound.ROOM) == 1
 
 
 def lost(root: Path) -> None:

@@ -19,6 +19,7 @@ from app.services.batches.batches import Accepted, Upload, accept_batch
 from app.services.batches.group_commit import GroupCommit
 from app.services.bodies.formats import JSON
 from app.services.bodies.json_bodies import ndjson_lines, parse_json, parsed_each
+from app.services.shared.executor import MergeSite
 from tests.catalog.builders import CATALOGS
 from tests.services.builders import create_table, post
 from tests.services.one_catalog import catalog_kind
@@ -126,39 +127,35 @@ def test_a_key_with_another_request_is_refused(database: CatalogDatabase, wareho
     assert staged_files(warehouse, table) == {first.file}
 
 
-def test_a_request_is_refused_while_the_first_with_its_key_is_under_way(
-    database: CatalogDatabase, warehouse: Warehouse
-) -> None:
-    table, commits = create_table(database), GroupCommit(database, warehouse)
+def test_a_request_is_refused_while_the_first_with_its_key_is_under_way(site: MergeSite) -> None:
+    table, commits = create_table(site.database), GroupCommit(site.database, site.warehouse)
     upload = Upload(b'{"records": [{"id": 1, "n": 1}]}', JSON, "k")
     with commits.keys.taking(table.id, "k"), pytest.raises(Conflict) as refusal:
-        accept_batch(database, warehouse, "shop", "wide", upload, Bounds(3), commits)
+        accept_batch(site.database, site.warehouse, "shop", "wide", upload, Bounds(3), commits)
     assert refusal.value.code is ErrorCode.REQUEST_IN_FLIGHT
-    assert staged_files(warehouse, table) == set()
-    first = accept_batch(database, warehouse, "shop", "wide", upload, Bounds(3), commits)
-    again = accept_batch(database, warehouse, "shop", "wide", upload, Bounds(3), commits)
+    assert staged_files(site.warehouse, table) == set()
+    first = accept_batch(site.database, site.warehouse, "shop", "wide", upload, Bounds(3), commits)
+    again = accept_batch(site.database, site.warehouse, "shop", "wide", upload, Bounds(3), commits)
     assert (first.replayed, again) == (False, Accepted(first.batch, replayed=True))
 
 
 @pytest.mark.parametrize("catalog_kind", CATALOGS)
 @pytest.mark.parametrize("same", [True, False])
-def test_requests_that_race_for_one_key_leave_one_batch_and_one_file(
-    database: CatalogDatabase, warehouse: Warehouse, same: bool
-) -> None:
-    table = create_table(database)
+def test_requests_that_race_for_one_key_leave_one_batch_and_one_file(site: MergeSite, same: bool) -> None:
+    table = create_table(site.database)
 
     def race(number: int) -> str:
         try:
-            return post(database, warehouse, {"id": 1, "n": 0 if same else number}, key="k").id
+            return post(site.database, site.warehouse, {"id": 1, "n": 0 if same else number}, key="k").id
         except (Conflict, KeyReused) as error:
             return error.code
 
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(race, range(16)))
-    with database.reading() as repository:
+    with site.database.reading() as repository:
         [batch] = repository.batches.page(table.id, limit=10)
     assert set(answers) == ({batch.id} if same else {batch.id, "idempotency_key_reused"})
-    assert staged_files(warehouse, table) == {batch.file}
+    assert staged_files(site.warehouse, table) == {batch.file}
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256])

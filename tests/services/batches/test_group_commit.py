@@ -17,6 +17,7 @@ from app.core.plan.records.record_decoder import RecordDecoder
 from app.core.table.history import Batch, NewBatch, Table
 from app.files.layout import Warehouse
 from app.services.batches.group_commit import GroupCommit
+from app.services.shared.executor import MergeSite
 from app.storage.staging.staging import write_batch
 from tests.services.builders import create_table
 
@@ -50,15 +51,13 @@ def enter_together(
         return [future.result() for future in futures]
 
 
-def test_each_of_a_group_has_its_own_number_in_the_order_in_which_they_came(
-    database: CatalogDatabase, warehouse: Warehouse
-) -> None:
-    table = create_table(database)
-    commits = GroupCommit(database, warehouse)
-    before, _ = database.commits
-    entered = enter_together(database, commits, table, [staged(warehouse, table) for _ in range(10)])
+def test_each_of_a_group_has_its_own_number_in_the_order_in_which_they_came(site: MergeSite) -> None:
+    table = create_table(site.database)
+    commits = GroupCommit(site.database, site.warehouse)
+    before, _ = site.database.commits
+    entered = enter_together(site.database, commits, table, [staged(site.warehouse, table) for _ in range(10)])
     assert [batch.number for batch in entered if isinstance(batch, Batch)] == list(range(1, 11))
-    assert database.commits[0] - before == 3  # who held the catalog, the first, and all others
+    assert site.database.commits[0] - before == 3  # who held the catalog, the first, and all others
 
 
 def test_the_faults_of_one_are_not_those_of_the_others(database: CatalogDatabase, warehouse: Warehouse) -> None:

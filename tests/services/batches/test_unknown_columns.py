@@ -15,6 +15,7 @@ from app.core.plan.records.unknown_columns import UnknownColumns
 from app.core.table.history import Table
 from app.files.layout import Warehouse
 from app.services.batches.batches import Upload, accept_batch
+from app.services.shared.executor import MergeSite
 from tests.services.builders import create_table
 
 FIELDS = [
@@ -38,24 +39,22 @@ def upload(body: bytes) -> Upload:
     return Upload(body, "application/x-ndjson", events="debezium-json", unknown_columns=UnknownColumns.ADD)
 
 
-def test_columns_behind_a_fault_are_found_once_it_is_mended(
-    database: CatalogDatabase, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_columns_behind_a_fault_are_found_once_it_is_mended(site: MergeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a body with many faults the rest is not read: the first turn sees no more than the first event."""
     monkeypatch.setattr("app.storage.ingest.pieces.MOST_COUNTED", 1)
-    table = narrow(database)
+    table = narrow(site.database)
     body = events({"id": 1, "n": 2**40}, {"id": 2, "n": 1, "more": "x"})
-    done = accept_batch(database, warehouse, "shop", "wide", upload(body), Bounds(10, piece_bytes=64))
+    done = accept_batch(site.database, site.warehouse, "shop", "wide", upload(body), Bounds(10, piece_bytes=64))
     assert [one["action"] for one in done.changes] == ["updateColumnType", "addColumn"]
     assert (done.batch.records, done.batch.ignored_columns) == (2, None)
-    with database.reading() as repository:
+    with site.database.reading() as repository:
         altered = repository.tables.get("shop", "wide")
     assert {column.name: column.type.base_sql for column in altered.schema.columns} == {
         "id": "BIGINT",
         "n": "BIGINT",
         "more": "STRING",
     }
-    assert [one.name for one in Path(warehouse.path(table.id, "staging")).iterdir()] == [done.batch.file]
+    assert [one.name for one in Path(site.warehouse.path(table.id, "staging")).iterdir()] == [done.batch.file]
 
 
 def test_what_is_refused_after_all_leaves_nothing(database: CatalogDatabase, warehouse: Warehouse) -> None:

@@ -109,18 +109,16 @@ def check(found: Comparison, before: Rows, after: Rows, keys: Sequence[str] = ("
 
 @pytest.mark.slow(reason="plays a history of every engine")
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_merge_did_what_the_rows_before_and_after_show(
-    database: CatalogDatabase, site: MergeSite, images: Images, engine: str
-) -> None:
-    table = create_table(database, {**ENGINES[engine], **QUIET})
+def test_a_merge_did_what_the_rows_before_and_after_show(site: MergeSite, images: Images, engine: str) -> None:
+    table = create_table(site.database, {**ENGINES[engine], **QUIET})
     draw = random.Random(31)
     fates = dict.fromkeys(Became, 0)
     before: Rows = {}
     for turn in range(8):
         posted = [record for _ in range(2) for record in drawn(draw, engine)]
         done = merge(site, table, *posted)
-        after = looked_up(database, images, table, done.snapshot_id)
-        found = compare(site.warehouse, of_merge(database, table, done.id), sample=100)
+        after = looked_up(site.database, images, table, done.snapshot_id)
+        found = compare(site.warehouse, of_merge(site.database, table, done.id), sample=100)
         check(found, before, after)
         assert found.keys == len({record["id"] for record in posted})
         for became in Became:
@@ -128,13 +126,13 @@ def test_a_merge_did_what_the_rows_before_and_after_show(
         before = after
         if turn in (2, 5):
             compact(site, table)
-            assert committed(database, table)
-            compacted = compare(site.warehouse, of_snapshots(database, table, "LATEST"), sample=100)
+            assert committed(site.database, table)
+            compacted = compare(site.warehouse, of_snapshots(site.database, table, "LATEST"), sample=100)
             check(compacted, after, after)
             assert compacted.unchanged == compacted.keys > 0
         if turn == 3:
             added = {"action": "addColumn", "fieldNames": ["o"], "dataType": "STRING"}
-            alter_table(database, NAME, [added])
+            alter_table(site.database, NAME, [added])
             before = {key: {**row, "o": None} for key, row in before.items()}
     assert fates[Became.ADDED]
     assert fates[Became.CHANGED] or engine == "first-row"
@@ -142,23 +140,21 @@ def test_a_merge_did_what_the_rows_before_and_after_show(
 
 @pytest.mark.slow(reason="plays a history of every engine")
 @pytest.mark.parametrize("engine", ["deduplicate", "removals in order", "aggregation"])
-def test_any_two_snapshots_are_compared_whatever_lies_between(
-    database: CatalogDatabase, site: MergeSite, images: Images, engine: str
-) -> None:
-    table = create_table(database, {**ENGINES[engine], **QUIET, "snapshot.num-retained.min": "30"})
+def test_any_two_snapshots_are_compared_whatever_lies_between(site: MergeSite, images: Images, engine: str) -> None:
+    table = create_table(site.database, {**ENGINES[engine], **QUIET, "snapshot.num-retained.min": "30"})
     draw = random.Random(5)
     for turn in range(7):
         merge(site, table, *drawn(draw, engine), *drawn(draw, engine))
         if turn == 3:
             compact(site, table)
         if turn == 5:
-            with database.transaction() as repository:
+            with site.database.transaction() as repository:
                 roll_back(repository, repository.tables.find(table.id) or table, number=4)
-    last = snapshot_of(database, table)
-    every = {number: looked_up(database, images, table, number) for number in range(1, last.id + 1)}
+    last = snapshot_of(site.database, table)
+    every = {number: looked_up(site.database, images, table, number) for number in range(1, last.id + 1)}
     for one, before in every.items():
         for other, after in every.items():
-            found = compare(site.warehouse, of_snapshots(database, table, str(other), str(one)), sample=100)
+            found = compare(site.warehouse, of_snapshots(site.database, table, str(other), str(one)), sample=100)
             check(found, before, after)
             assert (found.since, found.snapshot_id) == (one, other)
 
@@ -177,11 +173,9 @@ TYPES = {
 }
 
 
-def test_values_of_every_type_differ_where_lookups_answer_another_one(
-    database: CatalogDatabase, site: MergeSite
-) -> None:
+def test_values_of_every_type_differ_where_lookups_answer_another_one(site: MergeSite) -> None:
     columns = [("id", "DOUBLE"), *((name, kind) for name, (kind, _) in TYPES.items())]
-    table = create_table(database, QUIET, columns=columns)
+    table = create_table(site.database, QUIET, columns=columns)
     draw = random.Random(3)
     keys = [1.5, 2.0, "NaN", 0.0, "-Infinity", 7.0]
     before: Rows = {}
@@ -192,13 +186,13 @@ def test_values_of_every_type_differ_where_lookups_answer_another_one(
             for key in draw.sample(keys, 4)
         ]
         done = merge(site, table, *records)
-        after = rows_at(database, site.warehouse, table, done.snapshot_id)
-        found = compare(site.warehouse, of_merge(database, table, done.id), sample=100)
+        after = rows_at(site.database, site.warehouse, table, done.snapshot_id)
+        found = compare(site.warehouse, of_merge(site.database, table, done.id), sample=100)
         check(found, before, after)
         differed |= {one.column for one in found.columns if one.changed}
         before = after
     assert differed == TYPES.keys()
-    text = compare(site.warehouse, of_merge(database, table, done.id), ["i"], 100, Integers.TEXT)
+    text = compare(site.warehouse, of_merge(site.database, table, done.id), ["i"], 100, Integers.TEXT)
     assert {type((one.after or {})["i"]) for one in text.sample} <= {str, type(None)}
     assert all(list(one.after or {}) == ["id", "i"] for one in text.sample)
 
@@ -293,21 +287,19 @@ def test_a_merge_of_nothing_changed_nothing(database: CatalogDatabase, site: Mer
 
 
 @pytest.mark.parametrize("catalog_kind", CATALOGS)
-def test_what_a_merge_did_is_known_as_long_as_its_own_snapshot_is_kept(
-    database: CatalogDatabase, site: MergeSite
-) -> None:
-    table = create_table(database, {**SUM, **QUIET})
+def test_what_a_merge_did_is_known_as_long_as_its_own_snapshot_is_kept(site: MergeSite) -> None:
+    table = create_table(site.database, {**SUM, **QUIET})
     merges = []
     for number in range(4):
-        post(database, site.warehouse, {"id": 1, "n": 10**number}, {"id": 10 + number, "n": 1})
-        merges.append(merge_staged(database, site.warehouse, table.id))
-    kept = compare(site.warehouse, of_merge(database, table, merges[2].id))
-    with database.transaction() as repository:
+        post(site.database, site.warehouse, {"id": 1, "n": 10**number}, {"id": 10 + number, "n": 1})
+        merges.append(merge_staged(site.database, site.warehouse, table.id))
+    kept = compare(site.warehouse, of_merge(site.database, table, merges[2].id))
+    with site.database.transaction() as repository:
         repository.snapshots.expire(table.id, [3, 4])
-    again = compare(site.warehouse, of_merge(database, table, merges[2].id))
+    again = compare(site.warehouse, of_merge(site.database, table, merges[2].id))
     assert (again, kept.sample[1].before, kept.sample[1].after) == (kept, {"id": 1, "n": 11}, {"id": 1, "n": 111})
     with pytest.raises(NotFound, match="snapshot 2, which the merge committed, does not exist") as gone:
-        of_merge(database, table, merges[1].id)
+        of_merge(site.database, table, merges[1].id)
     assert gone.value.code is ErrorCode.SNAPSHOT_NOT_FOUND
 
 

@@ -176,13 +176,11 @@ def drawn(draw: random.Random, numbers: Iterator[int], lanes: Sequence[Sequence[
 
 @pytest.mark.slow(reason="plays a history of every kind of table")
 @pytest.mark.parametrize("kind", TABLES)
-def test_late_records_are_those_that_a_walk_over_the_history_finds(
-    database: CatalogDatabase, site: MergeSite, kind: str
-) -> None:
+def test_late_records_are_those_that_a_walk_over_the_history_finds(site: MergeSite, kind: str) -> None:
     options, lanes = TABLES[kind]
-    table = create(database, options)
+    table = create(site.database, options)
     draw, numbers = random.Random(kind), itertools.count(1)
-    told = {tuple(lane.sequence): lane for lane in report(database, table).lanes}
+    told = {tuple(lane.sequence): lane for lane in report(site.database, table).lanes}
     assert told.keys() == set(lanes)
     columns = {lane: told[lane].columns for lane in lanes}
     walk = Walk(table.schema, lanes, columns, "descending" in str(options))
@@ -192,13 +190,13 @@ def test_late_records_are_those_that_a_walk_over_the_history_finds(
                 drawn(draw, numbers, lanes, told="record.absent-columns" in options)
                 for _ in range(draw.randrange(1, 9))
             ]
-            send(database, site, sender, *sent)
+            send(site.database, site, sender, *sent)
             for record in sent:
                 walk.take(sender, record, merge)
-        assert count(database, site, table)
+        assert count(site.database, site, table)
         if merge in (3, 6):
             compact(site, table)
-    found = report(database, table)
+    found = report(site.database, table)
     assert (found.merges, found.counted, found.exact) == (8, 8, True)
     for lane in found.lanes:
         for one in lane.senders:
@@ -241,21 +239,19 @@ def test_how_late_is_counted_by_steps_and_the_horizon(database: CatalogDatabase,
 
 
 @pytest.mark.parametrize("catalog_kind", CATALOGS)
-def test_columns_that_were_renamed_widened_and_added_meanwhile_are_counted_on(
-    database: CatalogDatabase, site: MergeSite
-) -> None:
-    table = create(database, {"merge-engine": "partial-update", "fields.s.sequence-group": "a", **TOLD})
-    send(database, site, "till", {"id": 1, "s": 5, "a": "x"})
-    assert count(database, site, table)
+def test_columns_that_were_renamed_widened_and_added_meanwhile_are_counted_on(site: MergeSite) -> None:
+    table = create(site.database, {"merge-engine": "partial-update", "fields.s.sequence-group": "a", **TOLD})
+    send(site.database, site, "till", {"id": 1, "s": 5, "a": "x"})
+    assert count(site.database, site, table)
     changes = [
         {"action": "renameColumn", "fieldNames": ["s"], "newName": "z"},
         {"action": "updateColumnType", "fieldNames": ["z"], "newDataType": "BIGINT"},
         {"action": "addColumn", "fieldNames": ["o"], "dataType": "STRING"},
     ]
-    alter_table(database, NAME, changes)
-    send(database, site, "till", {"id": 1, "z": 4, "a": "y"}, {"id": 2, "z": 1, "o": "w"})
-    assert count(database, site, table)
-    [lane] = report(database, table).lanes
+    alter_table(site.database, NAME, changes)
+    send(site.database, site, "till", {"id": 1, "z": 4, "a": "y"}, {"id": 2, "z": 1, "o": "w"})
+    assert count(site.database, site, table)
+    [lane] = report(site.database, table).lanes
     assert (lane.sequence, lane.measure) == (("z",), "number")
     assert [(one.counts.records, one.counts.against_older, one.counts.largest) for one in lane.senders] == [(3, 1, 1.0)]
 
@@ -304,24 +300,22 @@ def test_files_that_are_gone_are_not_counted(database: CatalogDatabase, site: Me
 
 
 @pytest.mark.parametrize("catalog_kind", CATALOGS)
-def test_what_was_counted_is_told_since_a_time_and_forgotten_with_its_merge(
-    database: CatalogDatabase, site: MergeSite
-) -> None:
-    table = create(database, {"sequence.field": "s", "history.time-retained": "0"})
+def test_what_was_counted_is_told_since_a_time_and_forgotten_with_its_merge(site: MergeSite) -> None:
+    table = create(site.database, {"sequence.field": "s", "history.time-retained": "0"})
     for number in (2, 1):
-        send(database, site, "", {"id": 1, "s": number})
-        assert count(database, site, table)
-    with database.reading() as repository:
+        send(site.database, site, "", {"id": 1, "s": number})
+        assert count(site.database, site, table)
+    with site.database.reading() as repository:
         first, last = sorted(one.finished_at for one in repository.tasks.page(table.id, limit=2) if one.finished_at)
-    assert [report(database, table, since).counted for since in (None, first, last)] == [2, 2, 1]
-    assert report(database, table, last + timedelta(seconds=1)).since is None
-    with database.transaction() as repository:
+    assert [report(site.database, table, since).counted for since in (None, first, last)] == [2, 2, 1]
+    assert report(site.database, table, last + timedelta(seconds=1)).since is None
+    with site.database.transaction() as repository:
         move_history(repository, table, last + timedelta(days=1))
         repository.batches.forget(table.id, last + timedelta(days=1), last + timedelta(days=1), 10)
         assert repository.tasks.forget(table.id, last + timedelta(days=1), 10) == 1
-    assert report(database, table).counted == 1
-    assert not count_late_records(database, site.warehouse, table.id, "nosuch")
-    assert committed(database, table)
+    assert report(site.database, table).counted == 1
+    assert not count_late_records(site.database, site.warehouse, table.id, "nosuch")
+    assert committed(site.database, table)
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-03-01", "2026-03-01T10:00:00", "0001-01-01T00:00:00+14:00", ""])

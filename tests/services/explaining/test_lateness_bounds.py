@@ -25,13 +25,11 @@ class Summed(int):
     __radd__ = __add__
 
 
-def test_the_first_batches_are_counted_and_none_behind_one_that_is_left_out(
-    database: CatalogDatabase, site: MergeSite
-) -> None:
-    table = create(database, {"sequence.field": "s"})
-    send(database, site, "", {"id": 1, "s": 1})
-    merge = merge_staged(database, site.warehouse, table.id)
-    with database.reading() as repository:
+def test_the_first_batches_are_counted_and_none_behind_one_that_is_left_out(site: MergeSite) -> None:
+    table = create(site.database, {"sequence.field": "s"})
+    send(site.database, site, "", {"id": 1, "s": 1})
+    merge = merge_staged(site.database, site.warehouse, table.id)
+    with site.database.reading() as repository:
         [batch] = repository.batches.of_merge(merge.id)
     records = [3, 0, 4, 9, 1, 1]
     batches = [replace(batch, number=number, records=Summed(one)) for number, one in enumerate(records)]

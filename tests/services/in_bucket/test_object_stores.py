@@ -322,22 +322,18 @@ def test_a_store_that_is_gone_is_told_by_readiness_and_to_who_posts(
         post(site.database, site.warehouse, {"id": 1, "n": 1})
 
 
-def test_a_bucket_that_could_not_be_asked_at_the_start_is_taken_later(
-    database: CatalogDatabase, warehouse: Warehouse, line: FaultyLine
-) -> None:
+def test_a_bucket_that_could_not_be_asked_at_the_start_is_taken_later(site: MergeSite, line: FaultyLine) -> None:
     line.fail(Fault.SLOW_DOWN)
-    take_warehouse(database, warehouse)
+    take_warehouse(site.database, site.warehouse)
     line.heal()
-    assert warehouse_fault(database, warehouse) is None
-    assert "_keyfold" in objects_in(warehouse)
+    assert warehouse_fault(site.database, site.warehouse) is None
+    assert "_keyfold" in objects_in(site.warehouse)
 
 
-def test_a_bucket_without_the_tables_files_is_not_taken(
-    site: MergeSite, table: Table, database: CatalogDatabase, store: str
-) -> None:
+def test_a_bucket_without_the_tables_files_is_not_taken(site: MergeSite, table: Table, store: str) -> None:
     merge(site, table, 1)
     another = Warehouse(uri_of(new_bucket(store), store))
-    assert warehouse_fault(database, another) == "it is not there"
+    assert warehouse_fault(site.database, another) == "it is not there"
     assert not objects_in(another)
 
 

@@ -8,10 +8,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict
 from app.core.table.history import DataFile, Run, Snapshot, Table, Task, TaskKind, TaskState, TaskTrigger
-from app.files.layout import Warehouse
 from app.services.merging.compactions import ask_for_compaction, pick_runs, replaced, run_next_compaction
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
@@ -80,42 +78,38 @@ def test_full_compactions_come_after_as_many_merges_as_the_table_says(site: Merg
     assert counts == [1, 1, 2, 1]
 
 
-def test_a_merge_that_comes_during_a_compaction_stays_on_top_of_it(
-    database: CatalogDatabase, warehouse: Warehouse, images: Images
-) -> None:
-    table = create_table(database)
-    plain = MergeSite(database, warehouse, PythonExecutor(), 600)
+def test_a_merge_that_comes_during_a_compaction_stays_on_top_of_it(site: MergeSite, images: Images) -> None:
+    table = create_table(site.database)
+    plain = MergeSite(site.database, site.warehouse, PythonExecutor(), 600)
     for _ in range(2):
         merge(plain, table, {"id": 1, "n": 1})
     busy = InterruptedExecutor(lambda: merge(plain, table, {"id": 1, "n": 100}), in_compaction=True)
     compact(replace(plain, executor=busy), table)
     assert len(run_ids(plain, table)) == 2
-    assert totals(database, images, table, [1]) == [102]
+    assert totals(site.database, images, table, [1]) == [102]
 
 
-def test_a_compaction_whose_runs_are_gone_changes_nothing(
-    database: CatalogDatabase, warehouse: Warehouse, images: Images
-) -> None:
+def test_a_compaction_whose_runs_are_gone_changes_nothing(site: MergeSite, images: Images) -> None:
     """Its lease ran out, another worker was faster: what it wrote is garbage."""
-    table = create_table(database)
-    plain = MergeSite(database, warehouse, PythonExecutor(), 600)
+    table = create_table(site.database)
+    plain = MergeSite(site.database, site.warehouse, PythonExecutor(), 600)
     for _ in range(2):
         merge(plain, table, {"id": 1, "n": 1})
 
     def faster() -> None:
         running = last_compaction(plain, table)
-        with database.transaction() as repository:
+        with site.database.transaction() as repository:
             repository.leases.renew(running.id, "late", -1)
         assert run_next_compaction(plain, "rival")
 
-    with database.transaction() as repository:
+    with site.database.transaction() as repository:
         ask_for_compaction(repository, table.id)
     late = InterruptedExecutor(faster, in_compaction=True)
     assert run_next_compaction(replace(plain, executor=late), "late")
-    current = snapshot_of(database, table)
+    current = snapshot_of(site.database, table)
     assert (current.id, len(current.runs)) == (3, 1)
     assert last_compaction(plain, table).state is TaskState.SUCCEEDED
-    assert totals(database, images, table, [1]) == [2]
+    assert totals(site.database, images, table, [1]) == [2]
 
 
 def run(name: str, size: int = 100, *, partition: str | None = None, full: bool = False) -> Run:

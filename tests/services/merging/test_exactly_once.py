@@ -145,39 +145,35 @@ def test_workers_that_look_for_work_themselves_merge_what_is_due(
     assert totals(database, images, table, [0, 1]) == [10, 10]
 
 
-def test_a_table_dropped_under_posters_and_workers_refuses_batches_and_harms_nobody(
-    database: CatalogDatabase, warehouse: Warehouse
-) -> None:
-    table = create_table(database, SUM | {"num-sorted-run.compaction-trigger": "2"})
+def test_a_table_dropped_under_posters_and_workers_refuses_batches_and_harms_nobody(site: MergeSite) -> None:
+    table = create_table(site.database, SUM | {"num-sorted-run.compaction-trigger": "2"})
     refused = []
 
     def one(number: int) -> None:
         try:
-            post(database, warehouse, {"id": number, "n": 1})
-            request_merge(database, table.id)
+            post(site.database, site.warehouse, {"id": number, "n": 1})
+            request_merge(site.database, table.id)
         except NotFound as error:
             refused.append(error.code)
 
-    with working(database, warehouse, 2), ThreadPoolExecutor(4) as pool:
+    with working(site.database, site.warehouse, 2), ThreadPoolExecutor(4) as pool:
         posts = [pool.submit(one, number) for number in range(40)]
         posts[10].result()
-        drop_table(database, warehouse, ("shop", "wide"))
+        drop_table(site.database, site.warehouse, ("shop", "wide"))
         for outcome in posts:
             outcome.result()
     assert set(refused) <= {"table_not_found"}
-    with database.reading() as repository:
+    with site.database.reading() as repository:
         assert repository.tables.find(table.id) is None
         assert repository.tasks.backlogs() == []
     with pytest.raises(NotFound):
-        post(database, warehouse, {"id": 1, "n": 1})
+        post(site.database, site.warehouse, {"id": 1, "n": 1})
 
 
-def test_due_merges_are_asked_for_by_many_workers_but_only_once(
-    database: CatalogDatabase, warehouse: Warehouse
-) -> None:
-    table = create_table(database, SUM | {"merge.max-staleness": "0 ms"})
-    post(database, warehouse, {"id": 1, "n": 1})
+def test_due_merges_are_asked_for_by_many_workers_but_only_once(site: MergeSite) -> None:
+    table = create_table(site.database, SUM | {"merge.max-staleness": "0 ms"})
+    post(site.database, site.warehouse, {"id": 1, "n": 1})
     with ThreadPoolExecutor(6) as pool:
-        list(pool.map(lambda _: request_due_merges(database), range(24)))
-    with database.reading() as repository:
+        list(pool.map(lambda _: request_due_merges(site.database), range(24)))
+    with site.database.reading() as repository:
         assert len(repository.tasks.page(table.id, limit=100)) == 1

@@ -198,19 +198,17 @@ def test_a_worker_that_dies_between_fold_and_commit_leaves_nothing_and_the_next_
     assert totals(database, images, table, [1]) == [7]
 
 
-def test_a_worker_that_lost_its_lease_cannot_commit_after_the_other_one(
-    database: CatalogDatabase, warehouse: Warehouse, images: Images
-) -> None:
-    table = create_table(database)
-    post(database, warehouse, {"id": 1, "n": 5})
-    rival = MergeSite(database, warehouse, PythonExecutor(), 600)
+def test_a_worker_that_lost_its_lease_cannot_commit_after_the_other_one(site: MergeSite, images: Images) -> None:
+    table = create_table(site.database)
+    post(site.database, site.warehouse, {"id": 1, "n": 5})
+    rival = MergeSite(site.database, site.warehouse, PythonExecutor(), 600)
     late = InterruptedExecutor(lambda: lose_lease_to(rival, table))
-    request_merge(database, table.id)
-    assert run_next_merge(MergeSite(database, warehouse, late, lease_seconds=600), "late")
-    assert [one.state for one in merges_of(database, table)] == [TaskState.SUCCEEDED]
-    snapshot = snapshot_of(database, table)
+    request_merge(site.database, table.id)
+    assert run_next_merge(MergeSite(site.database, site.warehouse, late, lease_seconds=600), "late")
+    assert [one.state for one in merges_of(site.database, table)] == [TaskState.SUCCEEDED]
+    snapshot = snapshot_of(site.database, table)
     assert (snapshot.id, len(snapshot.runs)) == (1, 1)
-    assert totals(database, images, table, [1]) == [5]
+    assert totals(site.database, images, table, [1]) == [5]
 
 
 def lose_lease_to(rival: MergeSite, table: Table) -> None:
@@ -221,42 +219,38 @@ def lose_lease_to(rival: MergeSite, table: Table) -> None:
     assert run_next_merge(rival, "rival")
 
 
-def test_a_worker_whose_lease_is_taken_over_but_not_yet_committed_writes_nothing(
-    database: CatalogDatabase, warehouse: Warehouse
-) -> None:
-    table = create_table(database)
-    post(database, warehouse, {"id": 1, "n": 5})
+def test_a_worker_whose_lease_is_taken_over_but_not_yet_committed_writes_nothing(site: MergeSite) -> None:
+    table = create_table(site.database)
+    post(site.database, site.warehouse, {"id": 1, "n": 5})
 
     def take_over() -> None:
-        [running] = merges_of(database, table)
-        with database.transaction() as repository:
+        [running] = merges_of(site.database, table)
+        with site.database.transaction() as repository:
             repository.leases.renew(running.id, "late", -1)
-        with database.transaction() as repository:
+        with site.database.transaction() as repository:
             assert repository.leases.claim("rival", 600) is not None
 
-    request_merge(database, table.id)
-    assert run_next_merge(MergeSite(database, warehouse, InterruptedExecutor(take_over), 600), "late")
-    assert not committed(database, table)
-    assert [one.state for one in merges_of(database, table)] == [TaskState.RUNNING]
-    with database.reading() as repository:
+    request_merge(site.database, table.id)
+    assert run_next_merge(MergeSite(site.database, site.warehouse, InterruptedExecutor(take_over), 600), "late")
+    assert not committed(site.database, table)
+    assert [one.state for one in merges_of(site.database, table)] == [TaskState.RUNNING]
+    with site.database.reading() as repository:
         assert [batch.number for batch in repository.batches.staged(table.id)] == [1]
 
 
-def test_a_merge_commits_on_top_of_a_compaction_that_came_meanwhile(
-    site: MergeSite, database: CatalogDatabase, warehouse: Warehouse, images: Images
-) -> None:
-    table = create_table(database, SUM | {"num-sorted-run.compaction-trigger": "50"})
+def test_a_merge_commits_on_top_of_a_compaction_that_came_meanwhile(site: MergeSite, images: Images) -> None:
+    table = create_table(site.database, SUM | {"num-sorted-run.compaction-trigger": "50"})
     for _ in range(3):
-        post(database, warehouse, {"id": 1, "n": 1})
+        post(site.database, site.warehouse, {"id": 1, "n": 1})
         merge(site, table)
 
-    post(database, warehouse, {"id": 1, "n": 10})
-    request_merge(database, table.id)
+    post(site.database, site.warehouse, {"id": 1, "n": 10})
+    request_merge(site.database, table.id)
     interrupted = InterruptedExecutor(lambda: compact(site, table))
     assert run_next_merge(replace(site, executor=interrupted), "worker")
-    snapshot = snapshot_of(database, table)
+    snapshot = snapshot_of(site.database, table)
     assert (snapshot.id, len(snapshot.runs)) == (5, 2)
-    assert totals(database, images, table, [1]) == [13]
+    assert totals(site.database, images, table, [1]) == [13]
 
 
 @pytest.mark.parametrize("in_compaction", [False, True])

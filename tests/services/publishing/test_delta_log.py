@@ -76,14 +76,12 @@ def test_files_of_a_version_are_kept_until_the_log_forgets_it(site: MergeSite, d
     assert len(list(Path(folder_of(site.warehouse, table), "runs").iterdir())) == 1
 
 
-def test_a_version_is_kept_as_long_as_the_option_says_after_the_next(
-    site: MergeSite, database: CatalogDatabase
-) -> None:
-    table = create_table(database, PUBLISHED | {"delta.log-retained": "3 h"})
+def test_a_version_is_kept_as_long_as_the_option_says_after_the_next(site: MergeSite) -> None:
+    table = create_table(site.database, PUBLISHED | {"delta.log-retained": "3 h"})
     several_versions(site, table, 2)
-    assert keep_versions(database, site.warehouse, table.id, Format.DELTA, later(database, 2)) == 0
-    assert keep_versions(database, site.warehouse, table.id, Format.DELTA, later(database, 4)) == 2
-    assert keep_versions(database, site.warehouse, table.id, Format.DELTA, later(database, 4)) == 0
+    assert keep_versions(site.database, site.warehouse, table.id, Format.DELTA, later(site.database, 2)) == 0
+    assert keep_versions(site.database, site.warehouse, table.id, Format.DELTA, later(site.database, 4)) == 2
+    assert keep_versions(site.database, site.warehouse, table.id, Format.DELTA, later(site.database, 4)) == 0
 
 
 @pytest.mark.slow(reason="writes logs that are read by three engines")
@@ -129,63 +127,55 @@ def test_the_removal_of_versions_goes_on_where_it_ended(site: MergeSite, databas
 
 
 @pytest.mark.parametrize("catalog_kind", CATALOGS)
-def test_the_first_publication_is_tried_again_where_its_compaction_failed(
-    site: MergeSite, database: CatalogDatabase
-) -> None:
-    table = create_table(database, SUM | {"num-sorted-run.compaction-trigger": "99"})
+def test_the_first_publication_is_tried_again_where_its_compaction_failed(site: MergeSite) -> None:
+    table = create_table(site.database, SUM | {"num-sorted-run.compaction-trigger": "99"})
     merge(site, table, {"id": 1, "n": 1})
     merge(site, table, {"id": 1, "n": 2})
-    alter(database, option("delta.publish", "true"))
-    assert versions(database, table) == []
-    failing = MergeSite(database, site.warehouse, BrokenExecutor(OSError("the disk is full")), 600)
+    alter(site.database, option("delta.publish", "true"))
+    assert versions(site.database, table) == []
+    failing = MergeSite(site.database, site.warehouse, BrokenExecutor(OSError("the disk is full")), 600)
     assert run_next_compaction(failing, "compactor")
     assert not run_next_compaction(site, "compactor")
-    with database.transaction() as repository:
+    with site.database.transaction() as repository:
         now = repository.now() - timedelta(hours=1)
         repository.transaction.execute(merges.update().values(finished_at=now))
-    request_failed_compactions(database)
+    request_failed_compactions(site.database)
     assert run_next_compaction(site, "compactor")
-    publish(database, site.warehouse)
+    publish(site.database, site.warehouse)
     assert read(site.warehouse, table) == [{"id": 1, "n": 3}]
 
 
-def test_a_table_that_begins_to_publish_when_it_is_compacted_is_published_at_once(
-    site: MergeSite, database: CatalogDatabase
-) -> None:
-    table = create_table(database, SUM)
+def test_a_table_that_begins_to_publish_when_it_is_compacted_is_published_at_once(site: MergeSite) -> None:
+    table = create_table(site.database, SUM)
     merge(site, table, {"id": 1, "n": 1})
-    alter(database, option("delta.publish", "true"))
-    assert publish(database, site.warehouse) == 1
+    alter(site.database, option("delta.publish", "true"))
+    assert publish(site.database, site.warehouse) == 1
     assert not run_next_compaction(site, "compactor")
-    alter(database, option("delta.log-retained", "2 h"))
-    assert publish(database, site.warehouse) == 0
+    alter(site.database, option("delta.log-retained", "2 h"))
+    assert publish(site.database, site.warehouse) == 0
 
 
-def test_a_column_that_cannot_be_published_is_refused_in_a_table_that_publishes(
-    site: MergeSite, database: CatalogDatabase
-) -> None:
-    create_table(database, PUBLISHED)
+def test_a_column_that_cannot_be_published_is_refused_in_a_table_that_publishes(site: MergeSite) -> None:
+    create_table(site.database, PUBLISHED)
     with pytest.raises(Invalid) as caught:
-        alter(database, {"action": "addColumn", "fieldNames": ["at"], "dataType": "TIME"})
+        alter(site.database, {"action": "addColumn", "fieldNames": ["at"], "dataType": "TIME"})
     assert [one.code for one in caught.value.violations] == ["not_in_delta"]
 
 
-def test_a_table_that_is_turned_off_stays_readable_as_it_was_and_goes_on_when_it_is_turned_on(
-    site: MergeSite, database: CatalogDatabase
-) -> None:
-    table = create_table(database, PUBLISHED)
+def test_a_table_that_is_turned_off_stays_readable_as_it_was_and_goes_on_when_it_is_turned_on(site: MergeSite) -> None:
+    table = create_table(site.database, PUBLISHED)
     several_versions(site, table, 2)
-    alter(database, option("delta.publish", "false"))
+    alter(site.database, option("delta.publish", "false"))
     merge(site, table, {"id": 1, "n": 10})
     compact(site, table)
-    assert publish(database, site.warehouse) == 0
-    sweep(database, site.warehouse, timedelta(0))
-    assert keep_versions(database, site.warehouse, table.id, Format.DELTA, later(database)) == 2
+    assert publish(site.database, site.warehouse) == 0
+    sweep(site.database, site.warehouse, timedelta(0))
+    assert keep_versions(site.database, site.warehouse, table.id, Format.DELTA, later(site.database)) == 2
     assert read(site.warehouse, table) == [{"id": 1, "n": 1}]
-    alter(database, option("delta.publish", "true"))
-    publish(database, site.warehouse)
+    alter(site.database, option("delta.publish", "true"))
+    publish(site.database, site.warehouse)
     assert read(site.warehouse, table) == [{"id": 1, "n": 11}]
-    assert [one.version for one in versions(database, table)] == [2, 3]
+    assert [one.version for one in versions(site.database, table)] == [2, 3]
 
 
 @pytest.mark.parametrize("catalog_kind", CATALOGS)
@@ -210,31 +200,27 @@ def test_a_log_that_lags_less_than_the_interval_waits(site: MergeSite, database:
     assert request_due_publications(database) == 0
 
 
-def test_a_version_of_before_the_clock_was_set_back_does_not_keep_the_log_behind(
-    site: MergeSite, database: CatalogDatabase
-) -> None:
-    table = create_table(database, PUBLISHED | {"delta.publish.interval": "1 h"})
+def test_a_version_of_before_the_clock_was_set_back_does_not_keep_the_log_behind(site: MergeSite) -> None:
+    table = create_table(site.database, PUBLISHED | {"delta.publish.interval": "1 h"})
     merge(site, table, {"id": 1, "n": 1})
     merge(site, table, {"id": 1, "n": 1})
-    assert request_due_publications(database, datetime.now(UTC) - timedelta(hours=2)) == 1
+    assert request_due_publications(site.database, datetime.now(UTC) - timedelta(hours=2)) == 1
 
 
 @pytest.mark.slow(reason="writes logs that are read by three engines")
 @pytest.mark.parametrize("more", [{}, {"sequence.field": "n"}], ids=["by arrival", "by a sequence"])
-def test_a_table_that_takes_no_deletes_any_more_is_read_on(
-    more: dict[str, str], site: MergeSite, database: CatalogDatabase
-) -> None:
+def test_a_table_that_takes_no_deletes_any_more_is_read_on(more: dict[str, str], site: MergeSite) -> None:
     """What is asked of readers changes with the rows that may be hidden."""
-    table = create_table(database, {"delta.publish": "true", **more})
+    table = create_table(site.database, {"delta.publish": "true", **more})
     merge(site, table, {"id": 1, "n": 1}, {"id": 2, "n": 1})
     merge(site, table, {"_kind": "-D", "id": 1, "n": 2})
     compact(site, table)
-    publish(database, site.warehouse)
-    alter(database, option("ignore-delete", "true"))
+    publish(site.database, site.warehouse)
+    alter(site.database, option("ignore-delete", "true"))
     merge(site, table, {"id": 3, "n": 1}, {"_kind": "-D", "id": 2, "n": 5})
     compact(site, table)
-    assert publish(database, site.warehouse) == 1
+    assert publish(site.database, site.warehouse) == 1
     for hours in (0, 2):
-        keep_versions(database, site.warehouse, table.id, Format.DELTA, later(database, hours))
+        keep_versions(site.database, site.warehouse, table.id, Format.DELTA, later(site.database, hours))
         for reader in READERS:
             assert [row["id"] for row in read(site.warehouse, table, reader)] == [2, 3]

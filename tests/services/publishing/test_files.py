@@ -43,17 +43,15 @@ def test_files_say_whether_they_are_the_table(database: CatalogDatabase, site: M
     assert [*page.files, *rest.files] == list(found.files)
 
 
-def test_files_are_incomplete_where_a_function_stores_another_value_than_it_shows(
-    database: CatalogDatabase, site: MergeSite
-) -> None:
+def test_files_are_incomplete_where_a_function_stores_another_value_than_it_shows(site: MergeSite) -> None:
     options = {
         "merge-engine": "aggregation",
         "fields.all.aggregate-function": "bool_and",
         "fields.seen.aggregate-function": "hll_sketch",
     }
     columns = (("id", "BIGINT"), ("all", "BOOLEAN"), ("seen", "BYTES"))
-    table = create_table(database, options, columns=columns)
-    [reason] = listed(database, site, table).incomplete
+    table = create_table(site.database, options, columns=columns)
+    [reason] = listed(site.database, site, table).incomplete
     assert reason == "columns hold the state of their function, not its value: seen"
 
 

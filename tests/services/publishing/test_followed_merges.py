@@ -245,26 +245,24 @@ def test_after_many_changes_a_compaction_is_asked_for(
 
 
 @pytest.mark.parametrize("catalog_kind", CATALOGS)
-def test_kept_versions_keep_their_changelogs_and_forgotten_ones_leave_nothing(
-    site: MergeSite, database: CatalogDatabase
-) -> None:
-    table = create_table(database, FOLLOWED | {"snapshot.num-retained.min": "1", "snapshot.time-retained": "0 s"})
+def test_kept_versions_keep_their_changelogs_and_forgotten_ones_leave_nothing(site: MergeSite) -> None:
+    table = create_table(site.database, FOLLOWED | {"snapshot.num-retained.min": "1", "snapshot.time-retained": "0 s"})
     for n in range(4):
         merge(site, table, {"id": 1, "n": 1}, {"id": 5 + n, "n": 1})
         publish_merges(site.database, site.warehouse)
-    sweep(database, site.warehouse, timedelta(0))
-    with database.reading() as repository:
+    sweep(site.database, site.warehouse, timedelta(0))
+    with site.database.reading() as repository:
         kinds = {one.snapshot_id: one.kind for one in repository.commits.every(table.id)}
     assert kinds == dict.fromkeys(range(1, 5), SnapshotKind.MERGE)
     compact(site, table)
     publish_merges(site.database, site.warehouse)
     afterwards = later(site, timedelta(hours=2))
     for form in Format:
-        assert keep_versions(database, site.warehouse, table.id, form, afterwards) == 4
-    sweep(database, site.warehouse, timedelta(0))
+        assert keep_versions(site.database, site.warehouse, table.id, form, afterwards) == 4
+    sweep(site.database, site.warehouse, timedelta(0))
     for form in Format:
-        keep_versions(database, site.warehouse, table.id, form, afterwards)
-    with database.reading() as repository:
+        keep_versions(site.database, site.warehouse, table.id, form, afterwards)
+    with site.database.reading() as repository:
         assert [one.snapshot_id for one in repository.commits.every(table.id)] == [5]
     root = Path(site.warehouse.path(*iceberg_file(table.id)))
     left = [path.name for path in root.rglob("*") if path.is_file()]

@@ -74,14 +74,12 @@ def several_versions(site: MergeSite, table: Table) -> None:
     publish(site.database, site.warehouse)
 
 
-def test_a_run_may_have_a_column_that_iceberg_has_no_type_for_if_it_was_dropped(
-    site: MergeSite, database: CatalogDatabase
-) -> None:
-    table = create_table(database, {}, columns=(("id", "BIGINT"), ("at", "TIME"), ("n", "BIGINT")))
+def test_a_run_may_have_a_column_that_iceberg_has_no_type_for_if_it_was_dropped(site: MergeSite) -> None:
+    table = create_table(site.database, {}, columns=(("id", "BIGINT"), ("at", "TIME"), ("n", "BIGINT")))
     merge(site, table, {"id": 1, "at": "10:00:00", "n": 2})
     _alter(site, table, {"action": "dropColumn", "fieldNames": ["at"]})
     _alter(site, table, {"action": "setOption", "key": "iceberg.publish", "value": "true"})
-    assert publish(database, site.warehouse) == 1
+    assert publish(site.database, site.warehouse) == 1
     for reader in READERS:
         assert read(site, table, reader) == [{"id": 1, "n": 2}]
 
@@ -117,10 +115,8 @@ def test_files_of_a_warehouse_without_them_are_written_again(site: MergeSite, ta
     assert read(site, table) == [{"id": 1, "n": 2}]
 
 
-def test_versions_and_their_files_are_forgotten_and_the_others_stay_readable(
-    site: MergeSite, database: CatalogDatabase
-) -> None:
-    table = create_table(database, PUBLISHED | {"snapshot.num-retained.min": "1", "snapshot.time-retained": "0 s"})
+def test_versions_and_their_files_are_forgotten_and_the_others_stay_readable(site: MergeSite) -> None:
+    table = create_table(site.database, PUBLISHED | {"snapshot.num-retained.min": "1", "snapshot.time-retained": "0 s"})
     several_versions(site, table)
     with site.database.reading() as repository:
         later = repository.now() + timedelta(hours=2)
@@ -135,17 +131,15 @@ def test_versions_and_their_files_are_forgotten_and_the_others_stay_readable(
     assert read(site, table) == [{"id": 1, "n": 3}]
 
 
-def test_a_format_that_is_turned_on_later_begins_then_and_the_other_goes_on(
-    site: MergeSite, database: CatalogDatabase
-) -> None:
-    table = create_table(database, SUM | {"delta.publish": "true"})
+def test_a_format_that_is_turned_on_later_begins_then_and_the_other_goes_on(site: MergeSite) -> None:
+    table = create_table(site.database, SUM | {"delta.publish": "true"})
     merge(site, table, {"id": 1, "n": 1})
     _alter(site, table, {"action": "setOption", "key": "iceberg.publish", "value": "true"})
     _alter(site, table, {"action": "setOption", "key": "delta.publish", "value": "false"})
     merge(site, table, {"id": 1, "n": 1})
     compact(site, table)
-    publish(database, site.warehouse)
+    publish(site.database, site.warehouse)
     assert read(site, table) == [{"id": 1, "n": 2}]
-    with database.reading() as repository:
+    with site.database.reading() as repository:
         of_formats = {one: [v.as_of for v in repository.published.page(table.id, one)] for one in Format}
     assert of_formats == {Format.DELTA: [1], Format.ICEBERG: [1, 3]}

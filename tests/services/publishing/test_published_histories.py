@@ -101,12 +101,10 @@ def drawn(random: Random, engine: str, options: Mapping[str, str] = OPTIONS) -> 
 @pytest.mark.slow(reason="plays histories, read by three engines")
 @pytest.mark.parametrize(("catalog_kind", "seed"), by_turns(4))
 @pytest.mark.parametrize("engine", MERGE_ENGINES)
-def test_engines_read_what_lookups_answer(
-    engine: str, seed: int, database: CatalogDatabase, site: MergeSite, images: Images
-) -> None:
+def test_engines_read_what_lookups_answer(engine: str, seed: int, site: MergeSite, images: Images) -> None:
     random = Random(f"{engine} {seed}")
     case, retracts = drawn(random, engine)
-    play = Play(site, images, add_table(database, schema_of(case)))
+    play = Play(site, images, add_table(site.database, schema_of(case)))
     seen = set()
     for change in range(STEPS):
         step = random.choice(("merge", "merge", "compact", "sweep")) if change else "merge"
@@ -115,7 +113,7 @@ def test_engines_read_what_lookups_answer(
         elif step == "compact":
             compact(site, play.table)
         else:
-            sweep(database, site.warehouse, timedelta(0))
+            sweep(site.database, site.warehouse, timedelta(0))
         play.look()
         seen.add(play.check())
     assert seen

@@ -90,10 +90,8 @@ def drawn(draw: random.Random, engine: str) -> Sequence[Mapping[str, Any]]:
 
 @pytest.mark.slow(reason="plays a history of every engine")
 @pytest.mark.parametrize("engine", ENGINES)
-def test_images_answer_as_state_rows_do(
-    database: CatalogDatabase, site: MergeSite, images: Images, apart: Images, engine: str
-) -> None:
-    table = create_table(database, {**ENGINES[engine], **QUIET})
+def test_images_answer_as_state_rows_do(site: MergeSite, images: Images, apart: Images, engine: str) -> None:
+    table = create_table(site.database, {**ENGINES[engine], **QUIET})
     images.asking.builds = False
     draw = random.Random(11)
     finished = 0
@@ -101,66 +99,62 @@ def test_images_answer_as_state_rows_do(
         merge(site, table, *drawn(draw, engine))
         if turn == 3:
             compact(site, table)
-        expected = found(database, apart, table)
-        assert found(database, images, table) == expected
+        expected = found(site.database, apart, table)
+        assert found(site.database, images, table) == expected
         build(images)
-        assert found(database, images, table) == expected
-        assert many(database, images, table) == many(database, apart, table)
+        assert found(site.database, images, table) == expected
+        assert many(site.database, images, table) == many(site.database, apart, table)
         build(images)
-        assert found(database, images, table) == expected
+        assert found(site.database, images, table) == expected
         finished += sum(body is not None for _, body, _, _ in expected)
     assert finished
     assert files_of(images)
     assert not files_of(apart)
-    post(database, site.warehouse, *drawn(draw, engine))
-    latest = found(database, apart, table, Consistency.LATEST)
-    assert found(database, images, table, Consistency.LATEST) == latest
+    post(site.database, site.warehouse, *drawn(draw, engine))
+    latest = found(site.database, apart, table, Consistency.LATEST)
+    assert found(site.database, images, table, Consistency.LATEST) == latest
 
 
-def test_a_row_keeps_its_tag_when_its_runs_are_compacted(
-    database: CatalogDatabase, site: MergeSite, images: Images
-) -> None:
+def test_a_row_keeps_its_tag_when_its_runs_are_compacted(site: MergeSite, images: Images) -> None:
     images.asking.builds = False
-    table = create_table(database, {**ENGINES["aggregation"], **QUIET})
+    table = create_table(site.database, {**ENGINES["aggregation"], **QUIET})
     for _ in range(3):
         merge(site, table, *({"id": key, "n": key} for key in KEYS))
-    before = found(database, images, table)
+    before = found(site.database, images, table)
     compact(site, table)
-    assert found(database, images, table) == before
+    assert found(site.database, images, table) == before
     build(images)
-    assert found(database, images, table) == before
+    assert found(site.database, images, table) == before
 
 
 def altered(database: CatalogDatabase, *changes: Mapping[str, Any]) -> None:
     alter_table(database, ("shop", "wide"), changes)
 
 
-def test_an_altered_table_is_answered_as_it_is_now(
-    database: CatalogDatabase, site: MergeSite, images: Images, apart: Images
-) -> None:
+def test_an_altered_table_is_answered_as_it_is_now(site: MergeSite, images: Images, apart: Images) -> None:
     images.asking.builds = False
-    table = create_table(database, {**QUIET})
+    table = create_table(site.database, {**QUIET})
     merge(site, table, *({"id": key, "n": key} for key in KEYS[:8]))
-    found(database, images, table)
+    found(site.database, images, table)
     build(images)
     made = files_of(images)
-    altered(database, {"action": "setOption", "key": "merge.max-staleness", "value": "3 d"})
-    found(database, images, table)
+    altered(site.database, {"action": "setOption", "key": "merge.max-staleness", "value": "3 d"})
+    found(site.database, images, table)
     build(images)
     assert files_of(images) == made  # no byte of an answer depends on it
-    altered(database, {"action": "renameColumn", "fieldNames": ["n"], "newName": "m"})
-    renamed = found(database, images, table)
+    altered(site.database, {"action": "renameColumn", "fieldNames": ["n"], "newName": "m"})
+    renamed = found(site.database, images, table)
     assert renamed[1][1] == b'{"id":1,"m":1}'
-    assert renamed == found(database, apart, table)
+    assert renamed == found(site.database, apart, table)
     build(images)
     assert len(files_of(images)) > len(made)
-    assert found(database, images, table) == renamed
-    altered(database, {"action": "addColumn", "fieldNames": ["o"], "dataType": "INT"})
+    assert found(site.database, images, table) == renamed
+    altered(site.database, {"action": "addColumn", "fieldNames": ["o"], "dataType": "INT"})
     merge(site, table, {"id": 1, "m": 5, "o": 6})
     for _ in range(2):
-        assert found(database, images, table) == found(database, apart, table)
+        assert found(site.database, images, table) == found(site.database, apart, table)
         build(images)
-    assert found(database, images, table)[1][1] == b'{"id":1,"m":5,"o":6}'
+    assert found(site.database, images, table)[1][1] == b'{"id":1,"m":5,"o":6}'
 
 
 @pytest.mark.slow(reason="looks up for seconds")

@@ -108,46 +108,42 @@ def paged(database: CatalogDatabase, warehouse: Warehouse, table: Table, view: V
 
 @pytest.mark.slow(reason="plays a history of every engine")
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_scan_is_the_sum_of_all_lookups(
-    database: CatalogDatabase, site: MergeSite, images: Images, engine: str
-) -> None:
+def test_a_scan_is_the_sum_of_all_lookups(site: MergeSite, images: Images, engine: str) -> None:
     images.asking.builds = False
-    table = create_table(database, {**ENGINES[engine], **QUIET})
+    table = create_table(site.database, {**ENGINES[engine], **QUIET})
     draw = random.Random(21)
     some = 0
     for turn in range(6):
-        post(database, site.warehouse, *drawn(draw, engine))
+        post(site.database, site.warehouse, *drawn(draw, engine))
         if turn != 2:
-            merge_staged(database, site.warehouse, table.id)
+            merge_staged(site.database, site.warehouse, table.id)
         if turn == 3:
             compact(site, table)
         if turn == 4:
             alter_table(
-                database, ("shop", "wide"), [{"action": "addColumn", "fieldNames": ["o"], "dataType": "STRING"}]
+                site.database, ("shop", "wide"), [{"action": "addColumn", "fieldNames": ["o"], "dataType": "STRING"}]
             )
-        post(database, site.warehouse, *drawn(draw, engine))
+        post(site.database, site.warehouse, *drawn(draw, engine))
         for latest in (False, True):
-            view = seen(database, site.warehouse, table, latest=latest)
+            view = seen(site.database, site.warehouse, table, latest=latest)
             found = scanned(site.warehouse, view)
-            assert by_key(found) == by_key(looked_up(database, images, table, latest=latest))
+            assert by_key(found) == by_key(looked_up(site.database, images, table, latest=latest))
             rows, without = asked_in_arrow(images, view)
             expected = by_key(scanned_in_arrow(site.warehouse, view))
             assert [_cells(row) for row in rows] == [_cells(row) for row in expected]
             assert {*without} == {*KEYS} - {row["id"] for row in found}
             for size in (1, 3, 100):
-                assert paged(database, site.warehouse, table, view, size) == found
+                assert paged(site.database, site.warehouse, table, view, size) == found
             some += len(found)
     assert some
 
 
-def test_a_renamed_and_widened_column_is_scanned_as_it_is_now(
-    database: CatalogDatabase, site: MergeSite, images: Images
-) -> None:
+def test_a_renamed_and_widened_column_is_scanned_as_it_is_now(site: MergeSite, images: Images) -> None:
     images.asking.builds = False
-    table = create_table(database, QUIET, columns=(("id", "INT"), ("n", "INT"), ("r", "ROW<x INT>")))
+    table = create_table(site.database, QUIET, columns=(("id", "INT"), ("n", "INT"), ("r", "ROW<x INT>")))
     merge(site, table, *({"id": key, "n": key, "r": {"x": key}} for key in KEYS[:8]))
     alter_table(
-        database,
+        site.database,
         ("shop", "wide"),
         [
             {"action": "renameColumn", "fieldNames": ["n"], "newName": "m"},
@@ -156,8 +152,8 @@ def test_a_renamed_and_widened_column_is_scanned_as_it_is_now(
         ],
     )
     for _ in range(2):
-        view = seen(database, site.warehouse, table)
-        assert by_key(scanned(site.warehouse, view)) == by_key(looked_up(database, images, table))
+        view = seen(site.database, site.warehouse, table)
+        assert by_key(scanned(site.warehouse, view)) == by_key(looked_up(site.database, images, table))
         assert scanned(site.warehouse, view, ["m"], "m.eq.3") == [{"m": 3}]
         merge(site, table, {"id": 2, "m": 5_000_000_000, "r": {"x": 1, "y": 2}}, {"id": 11, "m": 1})
 

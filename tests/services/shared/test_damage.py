@@ -115,9 +115,7 @@ def test_changes_are_not_looked_up_in_a_damaged_run(site: MergeSite) -> None:
     assert merge(site, table).state is TaskState.SUCCEEDED
 
 
-def test_lookups_of_other_tokens_go_on_beside_a_damaged_file(
-    site: MergeSite, images: Images, database: CatalogDatabase
-) -> None:
+def test_lookups_of_other_tokens_go_on_beside_a_damaged_file(site: MergeSite, images: Images) -> None:
     images.asking.builds = False
 
     class InTwo(PythonExecutor):
@@ -129,21 +127,21 @@ def test_lookups_of_other_tokens_go_on_beside_a_damaged_file(
             first, second = super().merge(tag, replace(job, tasks=halves), report)
             return [replace(first, files=(*first.files, *second.files))]
 
-    table = create_table(database, CALM)
-    post(database, site.warehouse, *({"id": n, "n": n} for n in range(40)))
+    table = create_table(site.database, CALM)
+    post(site.database, site.warehouse, *({"id": n, "n": n} for n in range(40)))
     assert merge(replace(site, executor=InTwo()), table).state is TaskState.SUCCEEDED
     first, second = files_in(site.warehouse, table.id, "runs")
     in_second = pq.read_metadata(second).num_rows
-    assert totals(database, images, table, range(40)) == [*range(40)]
+    assert totals(site.database, images, table, range(40)) == [*range(40)]
     answered = 0
     for bad in (flipped(first, 700), gone(first)):
         with bad:
             for number in range(40):
                 with suppress(DamagedFile):
-                    assert totals(database, images, table, [number]) == [number]
+                    assert totals(site.database, images, table, [number]) == [number]
                     answered += 1
     assert answered == 2 * in_second
-    assert totals(database, images, table, range(40)) == [*range(40)]
+    assert totals(site.database, images, table, range(40)) == [*range(40)]
 
 
 def test_a_scan_and_a_changelog_never_answer_from_a_damaged_file(site: MergeSite) -> None:
@@ -167,22 +165,20 @@ def test_a_scan_and_a_changelog_never_answer_from_a_damaged_file(site: MergeSite
         assert read() == 3
 
 
-def test_a_damaged_batch_is_told_to_who_wants_the_latest_and_to_nobody_else(
-    site: MergeSite, images: Images, database: CatalogDatabase, warehouse: Warehouse
-) -> None:
-    table = create_table(database, CALM)
+def test_a_damaged_batch_is_told_to_who_wants_the_latest_and_to_nobody_else(site: MergeSite, images: Images) -> None:
+    table = create_table(site.database, CALM)
     merged_rows(site, table, 1)
-    post(database, warehouse, {"id": 1, "n": 5})
+    post(site.database, site.warehouse, {"id": 1, "n": 5})
     now = [0.0]
-    views = Views(database, warehouse, clock=lambda: now[0])
-    file = files_in(warehouse, table.id, "staging")[-1]
+    views = Views(site.database, site.warehouse, clock=lambda: now[0])
+    file = files_in(site.warehouse, table.id, "staging")[-1]
     with flipped(file), pytest.raises(DamagedFile) as found:
         views.current(("shop", "wide"), None)
     assert found.value.file.batch_number == 2
-    assert totals(database, images, table, [1]) == [1]
+    assert totals(site.database, images, table, [1]) == [1]
     now[0] = FAILED_SECONDS
     view = views.current(("shop", "wide"), None)
-    assert [record.values["n"] for record in view.staged_records(warehouse, (1,))] == [5]
+    assert [record.values["n"] for record in view.staged_records(site.warehouse, (1,))] == [5]
 
 
 def test_files_from_before_digests_go_on_to_be_read_and_are_checked_by_their_size_and_pages(
@@ -212,32 +208,28 @@ def test_files_from_before_digests_go_on_to_be_read_and_are_checked_by_their_siz
     assert totals(database, images, table, [1, 2]) == [1, 4]
 
 
-def test_damaged_batches_are_not_read_anew_for_every_lookup(
-    site: MergeSite, database: CatalogDatabase, warehouse: Warehouse
-) -> None:
-    table = create_table(database, CALM)
-    post(database, warehouse, {"id": 1, "n": 5})
-    views, name = Views(database, warehouse, clock=lambda: 0.0), ("shop", "wide")
-    file = files_in(warehouse, table.id, "staging")[0]
+def test_damaged_batches_are_not_read_anew_for_every_lookup(site: MergeSite) -> None:
+    table = create_table(site.database, CALM)
+    post(site.database, site.warehouse, {"id": 1, "n": 5})
+    views, name = Views(site.database, site.warehouse, clock=lambda: 0.0), ("shop", "wide")
+    file = files_in(site.warehouse, table.id, "staging")[0]
     with flipped(file), pytest.raises(DamagedFile):
         views.current(name, None)
     with pytest.raises(DamagedFile, match=file.name):  # although it was restored
         views.current(name, None)
     assert views.current(name, Consistency.MERGED).last_batch == 0
-    post(database, warehouse, {"id": 1, "n": 5})  # another commit
+    post(site.database, site.warehouse, {"id": 1, "n": 5})  # another commit
     assert views.current(name, None).last_batch == 2
 
 
-def test_a_batch_that_is_not_kept_in_memory_is_checked_when_it_is_read(
-    site: MergeSite, database: CatalogDatabase, warehouse: Warehouse
-) -> None:
-    table = create_table(database, CALM)
-    post(database, warehouse, {"id": 1, "n": 5})
-    view = Views(database, warehouse, most_bytes=0).current(("shop", "wide"), None)
-    [file] = files_in(warehouse, table.id, "staging")
+def test_a_batch_that_is_not_kept_in_memory_is_checked_when_it_is_read(site: MergeSite) -> None:
+    table = create_table(site.database, CALM)
+    post(site.database, site.warehouse, {"id": 1, "n": 5})
+    view = Views(site.database, site.warehouse, most_bytes=0).current(("shop", "wide"), None)
+    [file] = files_in(site.warehouse, table.id, "staging")
     with flipped(file, 10), pytest.raises(DamagedFile):
-        list(view.staged_records(warehouse, (1,)))
-    assert len(list(view.staged_records(warehouse, (1,)))) == 1
+        list(view.staged_records(site.warehouse, (1,)))
+    assert len(list(view.staged_records(site.warehouse, (1,)))) == 1
 
 
 def test_who_meets_damage_is_told_of_it_and_it_is_kept(database: CatalogDatabase, warehouse: Warehouse) -> None:
@@ -251,24 +243,20 @@ def test_who_meets_damage_is_told_of_it_and_it_is_kept(database: CatalogDatabase
     assert database.commits == seen
 
 
-def test_a_file_that_nobody_needs_any_more_was_removed_and_is_no_damage(
-    database: CatalogDatabase, warehouse: Warehouse
-) -> None:
-    table = create_table(database, CALM)
-    batch = post(database, warehouse, {"id": 1, "n": 1})
-    merge_staged(database, warehouse, table.id)
+def test_a_file_that_nobody_needs_any_more_was_removed_and_is_no_damage(site: MergeSite) -> None:
+    table = create_table(site.database, CALM)
+    batch = post(site.database, site.warehouse, {"id": 1, "n": 1})
+    merge_staged(site.database, site.warehouse, table.id)
     for reason, kind in ((DamageReason.MISSING, Unavailable), (DamageReason.WRONG_SIZE, DamagedFile)):
-        assert type(failure_of(database, DamagedFile(file_of_batch(batch), reason, ""))) is kind
-    assert damage_of(database, table) == []
-    with database.reading() as repository:
+        assert type(failure_of(site.database, DamagedFile(file_of_batch(batch), reason, ""))) is kind
+    assert damage_of(site.database, table) == []
+    with site.database.reading() as repository:
         assert repository.batches.get(table.id, batch.id).state is BatchState.MERGED
 
 
-def test_a_file_that_is_missing_is_looked_for_again_and_a_damaged_one_is_not(
-    database: CatalogDatabase, warehouse: Warehouse
-) -> None:
-    create_table(database, CALM)
-    file = file_of_batch(post(database, warehouse, {"id": 1, "n": 1}))
+def test_a_file_that_is_missing_is_looked_for_again_and_a_damaged_one_is_not(site: MergeSite) -> None:
+    create_table(site.database, CALM)
+    file = file_of_batch(post(site.database, site.warehouse, {"id": 1, "n": 1}))
     tries = 0
 
     def read(reason: DamageReason, until: int) -> int:

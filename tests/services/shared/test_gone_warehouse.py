@@ -57,37 +57,33 @@ class Unmounted(PythonExecutor):
         return results
 
 
-def test_a_batch_that_was_written_beside_the_warehouse_is_not_accepted(
-    database: CatalogDatabase, warehouse: Warehouse
-) -> None:
-    table = create_table(database)
-    post(database, warehouse, {"id": 1, "n": 1})
-    unmount(warehouse)
-    new = staged(warehouse, table)  # the service had looked before
+def test_a_batch_that_was_written_beside_the_warehouse_is_not_accepted(site: MergeSite) -> None:
+    table = create_table(site.database)
+    post(site.database, site.warehouse, {"id": 1, "n": 1})
+    unmount(site.warehouse)
+    new = staged(site.warehouse, table)  # the service had looked before
     with pytest.raises(NotStored, match="it is not there"):
-        GroupCommit(database, warehouse).enter(table.id, new)
-    mount(warehouse)
-    with database.reading() as repository:
+        GroupCommit(site.database, site.warehouse).enter(table.id, new)
+    mount(site.warehouse)
+    with site.database.reading() as repository:
         assert [batch.number for batch in repository.batches.page(table.id, limit=9)] == [1]
 
 
-def test_a_run_that_was_written_beside_the_warehouse_is_in_no_snapshot(
-    database: CatalogDatabase, warehouse: Warehouse
-) -> None:
-    table = create_table(database)
-    batch = post(database, warehouse, {"id": 1, "n": 1})
-    merge = request_merge(database, table.id)
-    assert run_next_merge(MergeSite(database, warehouse, Unmounted(warehouse), 600), "worker")
-    with database.reading() as repository:
+def test_a_run_that_was_written_beside_the_warehouse_is_in_no_snapshot(site: MergeSite) -> None:
+    table = create_table(site.database)
+    batch = post(site.database, site.warehouse, {"id": 1, "n": 1})
+    merge = request_merge(site.database, table.id)
+    assert run_next_merge(MergeSite(site.database, site.warehouse, Unmounted(site.warehouse), 600), "worker")
+    with site.database.reading() as repository:
         failed = repository.tasks.get(table.id, merge.id)
         assert failed.state is TaskState.FAILED
         assert "the warehouse is not there" in (failed.error or "")
         assert repository.snapshots.current(table.id) is None
         assert repository.batches.get(table.id, batch.id).state is BatchState.STAGED
-    mount(warehouse)
-    merge = request_merge(database, table.id)
-    assert run_next_merge(MergeSite(database, warehouse, PythonExecutor(), 600), "worker")
-    with database.reading() as repository:
+    mount(site.warehouse)
+    merge = request_merge(site.database, table.id)
+    assert run_next_merge(MergeSite(site.database, site.warehouse, PythonExecutor(), 600), "worker")
+    with site.database.reading() as repository:
         assert repository.tasks.get(table.id, merge.id).state is TaskState.SUCCEEDED
 
 
@@ -109,14 +105,12 @@ def test_no_batch_is_set_aside_because_its_disk_is_away(database: CatalogDatabas
         assert repository.batches.get(table.id, batch.id).state is BatchState.MERGED
 
 
-def test_a_file_that_is_gone_from_a_warehouse_that_is_there_is_damage(
-    database: CatalogDatabase, warehouse: Warehouse
-) -> None:
-    table = create_table(database)
-    batch = post(database, warehouse, {"id": 1, "n": 1})
-    Path(warehouse.path(table.id, "staging", batch.file)).unlink()
+def test_a_file_that_is_gone_from_a_warehouse_that_is_there_is_damage(site: MergeSite) -> None:
+    table = create_table(site.database)
+    batch = post(site.database, site.warehouse, {"id": 1, "n": 1})
+    Path(site.warehouse.path(table.id, "staging", batch.file)).unlink()
     with pytest.raises(Exception, match="is missing; restore it"):
-        read_batch(warehouse, batch, table.schema)
+        read_batch(site.warehouse, batch, table.schema)
 
 
 def test_a_catalog_is_not_made_anew_beside_a_warehouse_that_holds_tables(tmp_path: Path, warehouse: Warehouse) -> None:

@@ -15,13 +15,11 @@ from typing import Any
 
 import pytest
 
-from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict
 from app.core.plan.records.faulty_events import FaultyEvent
 from app.core.table.history import Table
 from app.core.table.published import Format
 from app.core.table.upkeep.forgetting import ForgettingState, RemnantKind
-from app.files.layout import Warehouse
 from app.services.explaining.history import file_history
 from app.services.publishing.publications import keep_versions
 from app.services.rows.kept_views import Views
@@ -176,18 +174,16 @@ def test_the_changelogs_of_a_published_version_lose_the_key_once_it_is_gone(
     assert traces(tmp_path, ADA, STREET) == []
 
 
-def test_a_process_that_has_staged_records_in_memory_forgets_them(
-    site: MergeSite, images: Images, warehouse: Warehouse, database: CatalogDatabase
-) -> None:
+def test_a_process_that_has_staged_records_in_memory_forgets_them(site: MergeSite, images: Images) -> None:
     table = people(site, DEDUPLICATE)
-    views = Views(database, warehouse)
+    views = Views(site.database, site.warehouse)
     posted(site, person(ADA, 1, STREET), person(BOB, 1))
     posted(site, person(BOB, 2))
 
     def rows() -> list[Any]:
         view = views.current(("shop", "people"), Consistency.LATEST)
         keys = [(mail,) for mail in (ADA, BOB)]
-        return [[record.values["at"] for record in view.staged_records(warehouse, key)] for key in keys]
+        return [[record.values["at"] for record in view.staged_records(site.warehouse, key)] for key in keys]
 
     assert rows() == [[1], [1, 2]]
     forgotten(site, table)
