@@ -17,7 +17,7 @@ from app.core.plan.merging.merge_plan import compile_plan
 from app.core.rules.float_sums import FloatSum, added, retracted
 from app.kernel.float_sums import float_sums
 from tests.builders import schema_of
-from tests.kernel.test_columns_and_rows import combined_rows, folded_rows, same
+from tests.kernel.test_histories import combined_rows, folded_rows, same
 from tests.oracle import Change, TableCase
 from tests.site import Site
 

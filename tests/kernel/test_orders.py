@@ -11,7 +11,7 @@ import pytest
 from app.core.plan.merging.merge_plan import compile_plan
 from tests.builders import schema_of
 from tests.core.rules.test_order import SORTED
-from tests.kernel.test_columns_and_rows import combined_rows, folded_rows, same
+from tests.kernel.test_histories import combined_rows, folded_rows, same
 from tests.oracle import Change, TableCase
 from tests.site import Site
 
