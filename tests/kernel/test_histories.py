@@ -1,5 +1,5 @@
-"""Random tables and histories, cut into merges and compactions at random: the kernel means what the oracle means, and is
-to the byte what the fold of one key after the other comes to.
+"""Random tables and histories, cut into merges and compactions at random: the kernel means what the oracle means, and
+is to the byte what the fold of one key after the other comes to.
 """
 
 from __future__ import annotations
