@@ -1,19 +1,128 @@
-"""What the sweep makes of folders: runs of partitions, changelogs, and what a merge under way still writes."""
+"""What a sweep leaves: files of batches under way, and folders with something named or young by the files' own clock."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import threading
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import Repository
 from app.catalog.tasks.leases import ClaimedTask
+from app.core.errors import Unavailable
 from app.core.table.history import ChangelogFile, DataFile, Run, Table, TaskKind, TaskTrigger
-from app.services.merging.merges import MergeSite
+from app.files.layout import Warehouse, run_folder
+from app.files.writable import claim
+from app.services.rows.lookups import Images
+from app.services.shared.executor import MergeSite
 from app.services.upkeep.sweeps import GRACE, sweep
-from tests.services.builders import SUM, create_table
+from lab.faults.places import Clock
+from tests.services.builders import SUM, create_table, post, totals
+
+
+class SleepyDatabase(CatalogDatabase):
+    """Calls ``before`` once, before the ``which``-th write transaction begins, and ``within`` before that commits."""
+
+    def __init__(
+        self,
+        url: str,
+        which: int = 1,
+        before: Callable[[], object] = lambda: None,
+        within: Callable[[], object] = lambda: None,
+    ) -> None:
+        super().__init__(url)
+        self._left, self._before, self._within = which, before, within
+
+    @contextmanager
+    def transaction(self, *, wakes: bool = True) -> Iterator[Repository]:
+        self._left -= 1
+        chosen = self._left == 0
+        if chosen:
+            self._before()
+        with super().transaction(wakes=wakes) as repository:
+            yield repository
+            if chosen:
+                self._within()
+
+
+def age(warehouse: Warehouse) -> None:
+    """As if the files had been written two hours ago."""
+    for path in Path(warehouse.path()).rglob("*"):
+        os.utime(path, (time.time() - 7200,) * 2)
+
+
+def test_a_batch_whose_file_was_swept_before_its_commit_is_not_acknowledged(
+    catalog_url: str, site: MergeSite, images: Images
+) -> None:
+    table = create_table(site.database)
+
+    def sleep() -> None:
+        age(site.warehouse)
+        assert sweep(site.database, site.warehouse) == 1
+
+    sleepy = SleepyDatabase(catalog_url, before=sleep)
+    with pytest.raises(Unavailable, match="post it again"):
+        post(sleepy, site.warehouse, {"id": 1, "n": 1}, key="once")
+    with site.database.reading() as repository:
+        assert repository.batches.page(table.id, limit=9) == []
+    assert post(sleepy, site.warehouse, {"id": 1, "n": 1}, key="once").number == 1
+    assert totals(site.database, images, table, [1], latest=True) == [1]
+    sleepy.close()
+
+
+def test_a_file_that_a_sweep_found_unnamed_is_looked_up_again_when_its_batch_is_in_the_catalog(
+    catalog_url: str, site: MergeSite, images: Images
+) -> None:
+    """The sweep lists the file, then sleeps; the batch is committed; the sweep wakes."""
+    table = create_table(site.database)
+    listed, committed = threading.Event(), threading.Event()
+
+    def sleep() -> None:
+        listed.set()
+        assert committed.wait(60)
+
+    sleepy = SleepyDatabase(catalog_url, which=2, before=sleep)  # the first one expires snapshots
+
+    def sweep_meanwhile() -> None:
+        age(site.warehouse)
+        sweeping.append(pool.submit(sweep, sleepy, site.warehouse))
+        assert listed.wait(60)
+
+    sweeping: list[object] = []
+    with ThreadPoolExecutor(1) as pool:
+        posting = SleepyDatabase(catalog_url, before=sweep_meanwhile)
+        post(posting, site.warehouse, {"id": 1, "n": 1})
+        committed.set()
+    assert totals(site.database, images, table, [1], latest=True) == [1]
+    posting.close()
+    sleepy.close()
+
+
+def test_a_sweep_waits_for_a_commit_that_has_looked_for_its_file(
+    catalog_url: str, site: MergeSite, images: Images
+) -> None:
+    table = create_table(site.database)
+
+    def sweep_meanwhile() -> None:
+        age(site.warehouse)
+        sweeping = pool.submit(sweep, site.database, site.warehouse)
+        wait([sweeping], timeout=1.0)  # it would be done by now if it did not wait
+
+    with ThreadPoolExecutor(1) as pool:
+        posting = SleepyDatabase(catalog_url, within=sweep_meanwhile)
+        post(posting, site.warehouse, {"id": 1, "n": 1})
+    assert totals(site.database, images, table, [1], latest=True) == [1]
+    posting.close()
+
 
 NO_GRACE = timedelta(0)
 DAY = 86400
@@ -131,3 +240,40 @@ def test_what_expired_stays_for_its_readers_until_the_grace_is_over(site: MergeS
         os.utime(entry, (time.time() - DAY,) * 2)
     assert sweep(site.database, site.warehouse) == 1
     assert not folder.exists()
+
+
+SWEEP = """
+import sys
+from datetime import UTC, datetime
+from app.catalog.database import CatalogDatabase
+from app.services.upkeep.sweeps import sweep
+from app.files.layout import Warehouse
+database = CatalogDatabase(sys.argv[1])
+print(datetime.now(UTC).timestamp(), sweep(database, Warehouse(sys.argv[2], marked=True)))
+database.close()
+"""
+
+
+@pytest.mark.slow(reason="starts a process")
+def test_a_young_file_is_young_by_the_file_systems_clock(
+    database: CatalogDatabase, catalog_url: str, tmp_path: Path
+) -> None:
+    clock = Clock.made(tmp_path)
+    if clock.why_not:
+        pytest.skip(clock.why_not)
+    warehouse = Warehouse(str(tmp_path / "warehouse"), marked=True)
+    claim(warehouse)
+    table = create_table(database)
+    folders = [Path(warehouse.path(*run_folder(table.id, name))) for name in ("young", "old")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "part-00000.parquet").write_bytes(b"rows")
+    for path in (folders[1] / "part-00000.parquet", folders[1]):
+        os.utime(path, (path.stat().st_mtime - 4000,) * 2)
+    command = [sys.executable, "-c", SWEEP, catalog_url, warehouse.root]
+    environment = {**os.environ, **clock.environment(tmp_path)}
+    with clock.ahead(1):
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    told, removed = done.stdout.split()
+    assert float(told) > folders[0].stat().st_mtime + 3000, "its clock is ahead"
+    assert (removed, [folder.exists() for folder in folders]) == ("1", [True, False])
