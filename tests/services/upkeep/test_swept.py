@@ -1,4 +1,4 @@
-"""What a sweep leaves: files of batches under way, and folders with something named or young by the files' own clock."""
+"""What a sweep leaves: files of batches under way, and folders with something named or young by the files' clock."""
 
 from __future__ import annotations
 
