@@ -92,6 +92,7 @@ def test_a_table_that_fails_does_not_keep_the_others_waiting(site: MergeSite, ta
     assert publisher.publish() == 1
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_a_compaction_is_published_although_merges_were_committed_meanwhile(site: MergeSite, table: Table) -> None:
     merge(site, table, {"id": 1, "n": 1})
     merge(site, table, {"id": 1, "n": 2})

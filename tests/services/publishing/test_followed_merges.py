@@ -133,6 +133,7 @@ def test_a_compaction_begins_anew(site: MergeSite, table: Table) -> None:
     assert read(site, table) == [{"id": 0, "n": 5}, {"id": 1, "n": 1}, {"id": 2, "n": 2}]
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_merges_during_a_compaction_are_in_its_version(site: MergeSite, table: Table) -> None:
     merge(site, table, {"id": 1, "n": 1})
     merge(site, table, {"id": 1, "n": 2})
