@@ -67,17 +67,22 @@ class Person:
 
     def axe(self) -> list[str]:
         """Return what axe finds on the page that is shown, and of its contrast in the other color scheme, too."""
-        self.page.evaluate(AXE_SCRIPT)
-        found = self._violations(_TAGS)
+        found = self.axe_in_scheme()
         for scheme in (_OTHER[self.scheme], self.scheme):
             self.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # at once, without a transition
             if scheme != self.scheme:
                 found += self._violations(["color-contrast"])
-        return [f"{one['id']}: {[node['html'][:200] for node in one['nodes']]}" for one in found]
+        return found
 
-    def _violations(self, rules: list[str]) -> list[Any]:
+    def axe_in_scheme(self) -> list[str]:
+        """Return what axe finds on the page that is shown, in the color scheme that it has now."""
+        self.page.evaluate(AXE_SCRIPT)
+        return self._violations(_TAGS)
+
+    def _violations(self, rules: list[str]) -> list[str]:
         options = json.dumps({"runOnly": rules, "resultTypes": ["violations"]})  # the rest is most of a second
-        return list(self.page.evaluate(f"axe.run({options}).then(found => found.violations)"))
+        found = self.page.evaluate(f"axe.run({options}).then(found => found.violations)")
+        return [f"{one['id']}: {[node['html'][:200] for node in one['nodes']]}" for one in found]
 
     def wider_than_window(self) -> bool:
         """Whether the page itself, not a part of it, has to be scrolled sideways."""
@@ -109,7 +114,8 @@ def _weigh(window: Person, answer: Any) -> None:
 
 def faults_of(browser: Browser, url: str, path: str) -> list[str]:
     """Return what is wrong with a page of the service at ``url``: what axe and the browser complain about, too wide,
-    too heavy, asked of another host. A desk shows it in the light scheme, then a phone in the dark one.
+    too heavy, asked of another host. A desk shows it in the light scheme, then a phone in the dark one: a scheme is
+    another value of the same variables, whatever the width.
     """
     with person(browser, url, "desk", "light") as window:
         window.open(path)
@@ -118,7 +124,7 @@ def faults_of(browser: Browser, url: str, path: str) -> list[str]:
             found.append(f"it weighs {window.weight} bytes")
         window.page.set_viewport_size({"width": WIDTHS["phone"], "height": 900})
         window.scheme = "dark"
-        window.page.emulate_media(color_scheme=window.scheme)
+        window.page.emulate_media(color_scheme=window.scheme, reduced_motion="reduce")
         window.open(path)  # the current tab is scrolled into sight where a page begins
         found += _faults_shown(window, "phone")
         found += [one for one in window.complaints if "404" not in one]
@@ -127,4 +133,4 @@ def faults_of(browser: Browser, url: str, path: str) -> list[str]:
 
 def _faults_shown(window: Person, width: str) -> list[str]:
     wide = [f"{width}: it is wider than the window"] if window.wider_than_window() else []
-    return [f"{width}: {one}" for one in window.axe()] + wide
+    return [f"{width}: {one}" for one in window.axe_in_scheme()] + wide

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from html import unescape
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -19,6 +20,7 @@ from app.services.access.tokens import create_token
 from tests.api.conftest import LOOPBACK, TABLES, app, built_app, client, create, shop
 from tests.console.chromium import chromium
 from tests.console.merged import FIELDS, MANUAL, MergedTable
+from tests.service import Client, serving
 
 __all__ = ["app", "built_app", "client", "create", "shop"]
 _CSRF = re.compile(r'name="csrf" value="(\w+)"')
@@ -73,6 +75,20 @@ def chrome() -> Iterator[Chromium]:
     """A real browser, for the tests of one file."""
     with chromium() as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of ``service``."""
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="session")
+def service(data: Path) -> Iterator[Client]:
+    """A service without tokens and without Spark, with the database ``shop``; each file makes tables of other names."""
+    with serving(data, workers="0") as (_, client):
+        client.create_database("shop")
+        yield client
 
 
 @pytest.fixture

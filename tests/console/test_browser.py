@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -61,17 +60,14 @@ SHOWN = [
 ]
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A service without tokens and without Spark, with a few tables, one of a hostile name."""
-    with serving(tmp_path_factory.mktemp("data"), workers="0") as (_, client):
-        client.create_database("shop")
-        for name in ("wide", HOSTILE):
-            fields = [{"id": 0, "name": "id", "type": "BIGINT NOT NULL"}, {"id": 1, "name": HOSTILE, "type": "STRING"}]
-            schema = {"fields": fields, "primaryKeys": ["id"], "options": {}, "comment": HOSTILE}
-            client.create_table("shop", name, schema).raise_for_status()
-        TableClient(client, "shop", "wide").post_batch([{"id": 1, HOSTILE: HOSTILE * 1000}, {"id": 2}])
-        yield client
+@pytest.fixture(scope="module", autouse=True)
+def tables(service: Client) -> None:
+    """Two tables, one of a hostile name."""
+    fields = [{"id": 0, "name": "id", "type": "BIGINT NOT NULL"}, {"id": 1, "name": HOSTILE, "type": "STRING"}]
+    for name in ("wide", HOSTILE):
+        schema = {"fields": fields, "primaryKeys": ["id"], "options": {}, "comment": HOSTILE}
+        service.create_table("shop", name, schema).raise_for_status()
+    TableClient(service, "shop", "wide").post_batch([{"id": 1, HOSTILE: HOSTILE * 1000}, {"id": 2}])
 
 
 @pytest.mark.parametrize("path", SHOWN)
@@ -154,23 +150,24 @@ def test_the_keyboard_reaches_the_page_at_once(chrome: Browser, service: Client)
         assert window.page.evaluate("document.activeElement.id") == "main"
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_somebody_signs_in_and_out(chrome: Browser, tmp_path: Path, width: str) -> None:
+def test_somebody_signs_in_and_out(chrome: Browser, tmp_path: Path) -> None:
     database = CatalogDatabase(Settings(KEYFOLD_DATA=tmp_path).catalog_url)
     database.migrate()
     token = create_token(database, "boss")
     database.close()
-    with serving(tmp_path, workers="0") as (_, client), person(chrome, str(client.base_url), width) as window:
-        window.open("/?q=x")
-        assert window.axe() == []
-        window.page.get_by_label("Token").fill(token)
-        window.page.get_by_role("button", name="Sign in").click()
-        window.page.wait_for_url("**/?q=x")
-        assert "boss" in window.page.inner_text("header")
-        window.page.get_by_role("button", name="Sign out").click()
-        window.page.wait_for_url("**/console/sign-in")
-        assert window.axe() == []
-        assert window.complaints == []
+    with serving(tmp_path, workers="0") as (_, client):
+        for width in WIDTHS:
+            with person(chrome, str(client.base_url), width) as window:
+                window.open("/?q=x")
+                assert window.axe() == []
+                window.page.get_by_label("Token").fill(token)
+                window.page.get_by_role("button", name="Sign in").click()
+                window.page.wait_for_url("**/?q=x")
+                assert "boss" in window.page.inner_text("header")
+                window.page.get_by_role("button", name="Sign out").click()
+                window.page.wait_for_url("**/console/sign-in")
+                assert window.axe() == []
+                assert window.complaints == []
 
 
 def test_a_slash_goes_to_the_search_but_not_out_of_a_field(chrome: Browser, service: Client) -> None:
@@ -206,15 +203,13 @@ def test_a_file_that_is_dropped_is_uploaded_and_leads_to_its_rows(chrome: Browse
         assert window.complaints == []
 
 
-@pytest.mark.parametrize("console", [True, False])
 def test_the_page_of_the_api_leads_back_where_there_is_a_console(
-    chrome: Browser, tmp_path: Path, console: bool
+    chrome: Browser, service: Client, tmp_path: Path
 ) -> None:
-    with (
-        serving(tmp_path, workers="0", console=str(console).lower()) as (_, client),
-        person(chrome, str(client.base_url)) as window,
-    ):
-        window.open("/docs")
-        window.page.get_by_role("heading", name="Keyfold").first.wait_for()
-        window.page.wait_for_load_state("networkidle")
-        assert window.page.get_by_role("link", name="Back to the console").is_visible() is console
+    with serving(tmp_path, workers="0", console="false") as (_, without):
+        for client, shown in ((service, True), (without, False)):
+            with person(chrome, str(client.base_url)) as window:
+                window.open("/docs")
+                window.page.get_by_role("heading", name="Keyfold").first.wait_for()
+                window.page.wait_for_load_state("networkidle")
+                assert window.page.get_by_role("link", name="Back to the console").is_visible() is shown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
@@ -12,7 +12,7 @@ from app.files.layout import Warehouse
 from app.settings import Settings
 from tests.console.chromium import NEEDS_CHROMIUM, faults_of, person
 from tests.console.table_pages.test_row import FIELDS, GROUPS, HOSTILE
-from tests.service import Client, TableClient, serving
+from tests.service import Client, TableClient
 from tests.services.builders import merge_staged
 
 pytestmark = [*NEEDS_CHROMIUM]
@@ -25,7 +25,7 @@ SHOWN = [
     f"{ROW}?key=1&try=%7B%22place%22%3A%22Nice%22%2C%22scanned%22%3A11%7D",
     f"{ROW}?key=1&try=%7B%22scanned%22%3A%22soon%22%7D",
     f"{ROW}?key=nosuch",
-    "/console/tables/shop/broad/row?key=1",
+    "/console/tables/shop/long/row?key=1",
 ]
 RECORDS = [
     {"id": "1", "scanned": 10, "place": "Lyon", "note": HOSTILE},
@@ -35,25 +35,21 @@ RECORDS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A service with a row of four records, of which two are merged, and one of two hundred columns."""
-    data = tmp_path_factory.mktemp("data")
+@pytest.fixture(scope="module", autouse=True)
+def tables(service: Client, data: Path) -> None:
+    """A row of four records, of which two are merged, and one of two hundred columns."""
     settings = Settings(KEYFOLD_DATA=data)
-    with serving(data, workers="0") as (_, client):
-        client.create_database("shop")
-        fields = [FIELDS[0], *({"id": number, "name": f"c{number}", "type": "STRING"} for number in range(1, 200))]
-        for name, schema in (("parcels", {"fields": FIELDS, "options": GROUPS}), ("broad", {"fields": fields})):
-            client.create_table("shop", name, {**schema, "primaryKeys": ["id"]}).raise_for_status()
-        TableClient(client, "shop", "broad").post_batch([{"id": "1", "c7": "x"}]).raise_for_status()
-        table = client.get("/v1/catalog/databases/shop/tables/parcels").json()["id"]
-        database = CatalogDatabase(settings.catalog_url)
-        for number, record in enumerate(RECORDS):
-            TableClient(client, "shop", "parcels").post_batch([record]).raise_for_status()
-            if number < 2:
-                merge_staged(database, Warehouse(settings.warehouse_root, marked=True), table)
-        database.close()
-        yield client
+    fields = [FIELDS[0], *({"id": number, "name": f"c{number}", "type": "STRING"} for number in range(1, 200))]
+    for name, schema in (("parcels", {"fields": FIELDS, "options": GROUPS}), ("long", {"fields": fields})):
+        service.create_table("shop", name, {**schema, "primaryKeys": ["id"]}).raise_for_status()
+    TableClient(service, "shop", "long").post_batch([{"id": "1", "c7": "x"}]).raise_for_status()
+    table = service.get("/v1/catalog/databases/shop/tables/parcels").json()["id"]
+    database = CatalogDatabase(settings.catalog_url)
+    for number, record in enumerate(RECORDS):
+        TableClient(service, "shop", "parcels").post_batch([record]).raise_for_status()
+        if number < 2:
+            merge_staged(database, Warehouse(settings.warehouse_root, marked=True), table)
+    database.close()
 
 
 @pytest.mark.parametrize("path", SHOWN)
@@ -103,9 +99,9 @@ def test_a_record_is_tried_in_the_form(chrome: Browser, service: Client) -> None
 
 
 def test_a_row_is_deleted_on_its_page_after_a_second_look(chrome: Browser, service: Client) -> None:
-    TableClient(service, "shop", "broad").post_batch([{"id": "9", "c1": "x"}]).raise_for_status()
+    TableClient(service, "shop", "long").post_batch([{"id": "9", "c1": "x"}]).raise_for_status()
     with person(chrome, str(service.base_url), java_script_enabled=False) as window:
-        window.open("/console/tables/shop/broad/row?key=9")
+        window.open("/console/tables/shop/long/row?key=9")
         button = window.page.get_by_role("button", name='Delete id = "9"')
         assert not button.is_visible()
         window.page.get_by_text("Delete this row").click()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser as Chromium
@@ -12,10 +14,11 @@ from app.files.layout import Warehouse
 from app.settings import Settings
 from tests.console.chromium import NEEDS_CHROMIUM, WIDTHS, faults_of, person
 from tests.console.merged import EVENTS, FIELDS, HOSTILE, MANUAL, MergedTable
-from tests.service import Client, serving
+from tests.service import Client
 
 pytestmark = [*NEEDS_CHROMIUM]
-BASE = "/console/tables/shop/wide"
+BASE = "/console/tables/shop/kept"
+# What differs from the pages of a table that was never merged: tests/console/test_browser.py has those.
 SHOWN = [
     f"{BASE}/snapshots",
     f"{BASE}/snapshots/changes?since=1&version=3",
@@ -24,63 +27,47 @@ SHOWN = [
     f"{BASE}/changelog",
     f"{BASE}/changelog?until=2",
     f"{BASE}/files",
-    f"{BASE}/settings",
-    f"{BASE}/code",
-    "/console/tables/shop/quiet/changelog",
-    "/console/tables/shop/quiet/files",
-    "/console/tables/shop/quiet/snapshots",
     "/console/tables/shop/broad/changelog",
     "/console/tables/shop/broad/settings",
     "/console/tables/shop/broad/snapshots/changes?version=1",
 ]
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, MergedTable]]:
-    """A service with a table of three snapshots, one that was never merged, and one of two hundred columns."""
-    data = tmp_path_factory.mktemp("data")
+@pytest.fixture(scope="module", autouse=True)
+def kept(service: Client, data: Path) -> Iterator[MergedTable]:
+    """A table of three snapshots; there is one of two hundred columns, too."""
     settings = Settings(KEYFOLD_DATA=data)
-    many = [FIELDS[0], *({"id": number, "name": f"c{number}", "type": "STRING"} for number in range(1, 200))]
-    with serving(data, workers="0") as (_, client):
-        client.create_database("shop")
-        database = CatalogDatabase(settings.catalog_url)
-        for name, fields in (("wide", FIELDS), ("quiet", FIELDS), ("broad", many)):
-            producer = "none" if name == "quiet" else "lookup"
-            options = {**MANUAL, "merge-engine": "partial-update", "changelog-producer": producer}
-            options["partial-update.remove-record-on-delete"] = "true"
-            client.create_table("shop", name, {"fields": fields, "primaryKeys": ["id"], "options": options})
-        broad, wide = (_merged(client, database, settings, name) for name in ("broad", "wide"))
-        broad.merge({"id": 1, "c1": "x" * 2**20, "c199": HOSTILE})
-        for records in EVENTS:
-            wide.merge(*records)
-        client.post(f"{wide.path}/tags", json={"tagName": HOSTILE, "snapshotId": 2}).raise_for_status()
-        yield client, wide
-        database.close()
+    database = CatalogDatabase(settings.catalog_url)
+    options = {**MANUAL, "merge-engine": "partial-update", "changelog-producer": "lookup"}
+    options["partial-update.remove-record-on-delete"] = "true"
 
+    def made(name: str, fields: list[dict[str, Any]]) -> MergedTable:
+        schema = {"fields": fields, "primaryKeys": ["id"], "options": options}
+        created = service.create_table("shop", name, schema).raise_for_status().json()
+        path = f"/v1/catalog/databases/shop/tables/{name}"
+        return MergedTable(service, path, created["id"], database, Warehouse(settings.warehouse_root, marked=True))
 
-def _merged(client: Client, database: CatalogDatabase, settings: Settings, name: str) -> MergedTable:
-    path = f"/v1/catalog/databases/shop/tables/{name}"
-    warehouse = Warehouse(settings.warehouse_root, marked=True)
-    return MergedTable(client, path, client.get(path).json()["id"], database, warehouse)
-
-
-def url_of(service: tuple[Client, MergedTable]) -> str:
-    return str(service[0].base_url)
+    many = ({"id": number, "name": f"c{number}", "type": "STRING"} for number in range(1, 200))
+    made("broad", [FIELDS[0], *many]).merge({"id": 1, "c1": "x" * 2**20, "c199": HOSTILE})
+    table = made("kept", FIELDS)
+    for records in EVENTS:
+        table.merge(*records)
+    service.post(f"{table.path}/tags", json={"tagName": HOSTILE, "snapshotId": 2}).raise_for_status()
+    yield table
+    database.close()
 
 
 @pytest.mark.parametrize("path", SHOWN)
-def test_a_tab_is_whole_light_and_without_fault(
-    chrome: Chromium, service: tuple[Client, MergedTable], path: str
-) -> None:
-    assert faults_of(chrome, url_of(service), path) == []
+def test_a_tab_is_whole_light_and_without_fault(chrome: Chromium, service: Client, path: str) -> None:
+    assert faults_of(chrome, str(service.base_url), path) == []
 
 
 @pytest.mark.parametrize("script", [True, False])
 @pytest.mark.parametrize("tab", ["", "/batches", "/snapshots", "/code"])
 def test_tabs_are_one_line_of_a_phone_and_the_current_one_is_seen(
-    chrome: Chromium, service: tuple[Client, MergedTable], tab: str, script: bool
+    chrome: Chromium, service: Client, tab: str, script: bool
 ) -> None:
-    with person(chrome, url_of(service), "phone", java_script_enabled=script) as window:
+    with person(chrome, str(service.base_url), "phone", java_script_enabled=script) as window:
         window.open(f"{BASE}{tab}")
         tabs = window.page.get_by_role("navigation", name="Parts of the table")
         box, current = tabs.bounding_box(), tabs.locator("[aria-current]").bounding_box()
@@ -96,8 +83,8 @@ def test_tabs_are_one_line_of_a_phone_and_the_current_one_is_seen(
         window.page.wait_for_url("**/code")
 
 
-def test_tabs_are_reached_by_the_keyboard_on_a_phone(chrome: Chromium, service: tuple[Client, MergedTable]) -> None:
-    with person(chrome, url_of(service), "phone") as window:
+def test_tabs_are_reached_by_the_keyboard_on_a_phone(chrome: Chromium, service: Client) -> None:
+    with person(chrome, str(service.base_url), "phone") as window:
         window.open(f"{BASE}/code")
         tabs = window.page.get_by_role("navigation", name="Parts of the table").get_by_role("link")
         tabs.first.focus()
@@ -109,10 +96,8 @@ def test_tabs_are_reached_by_the_keyboard_on_a_phone(chrome: Chromium, service: 
             window.page.keyboard.press("Tab")
 
 
-def test_snapshots_are_picked_compared_and_tagged_without_a_script(
-    chrome: Chromium, service: tuple[Client, MergedTable]
-) -> None:
-    with person(chrome, url_of(service), java_script_enabled=False) as window:
+def test_snapshots_are_picked_compared_and_tagged_without_a_script(chrome: Chromium, service: Client) -> None:
+    with person(chrome, str(service.base_url), java_script_enabled=False) as window:
         window.open(f"{BASE}/snapshots")
         window.page.get_by_label("Compare from snapshot 1").check()
         window.page.get_by_role("button", name="Compare the two").click()
@@ -127,45 +112,41 @@ def test_snapshots_are_picked_compared_and_tagged_without_a_script(
         window.page.get_by_role("heading", name="Tags").wait_for()
 
 
-def test_a_table_is_gone_back_by_its_name_and_forth_again(
-    chrome: Chromium, service: tuple[Client, MergedTable]
-) -> None:
-    client, wide = service
-    before = client.get(f"{wide.path}/rows:scan").text
-    with person(chrome, url_of(service), "phone") as window:
+def test_a_table_is_gone_back_by_its_name_and_forth_again(chrome: Chromium, service: Client, kept: MergedTable) -> None:
+    before = service.get(f"{kept.path}/rows:scan").text
+    with person(chrome, str(service.base_url), "phone") as window:
         window.open(f"{BASE}/snapshots")
         window.page.get_by_role("link", name="Go back to snapshot 1").click()
-        window.page.get_by_label("Type the name of the table").fill("wire")
+        window.page.get_by_label("Type the name of the table").fill("keep")
         window.page.get_by_role("button", name="Go back to snapshot 1").click()
         window.page.get_by_role("alert").wait_for()
         assert window.axe() == []
-        window.page.get_by_label("Type the name of the table").fill("wide")
+        window.page.get_by_label("Type the name of the table").fill("kept")
         window.page.get_by_role("button", name="Go back to snapshot 1").click()
         window.page.wait_for_url("**/snapshots")
-        assert [one["kind"] for one in wide.snapshots()[:1]] == ["rollback"]
-        assert client.get(f"{wide.path}/rows:scan").text != before
+        assert [one["kind"] for one in kept.snapshots()[:1]] == ["rollback"]
+        assert service.get(f"{kept.path}/rows:scan").text != before
         window.page.get_by_role("link", name="Go back to snapshot 3").click()
-        window.page.get_by_label("Type the name of the table").fill("wide")
+        window.page.get_by_label("Type the name of the table").fill("kept")
         window.page.get_by_role("button", name="Go back to snapshot 3").click()
         window.page.wait_for_url("**/snapshots")
         assert [one for one in window.complaints if "400" not in one] == []
-    assert client.get(f"{wide.path}/rows:scan").text == before
+    assert service.get(f"{kept.path}/rows:scan").text == before
 
 
 def test_a_change_is_seen_without_reloading_until_somebody_pauses(
-    chrome: Chromium, service: tuple[Client, MergedTable]
+    chrome: Chromium, service: Client, kept: MergedTable
 ) -> None:
-    _, wide = service
-    with person(chrome, url_of(service)) as window:
+    with person(chrome, str(service.base_url)) as window:
         window.open(f"{BASE}/changelog")
         window.page.evaluate("window.sameDocument = true")
-        wide.merge({"id": 70, "note": "seen at once"})
+        kept.merge({"id": 70, "note": "seen at once"})
         window.page.get_by_text("seen at once").wait_for(timeout=20_000)
         assert window.page.evaluate("window.sameDocument") is True
         assert window.axe() == []
         window.page.get_by_role("button", name="Pause").click()
         window.page.get_by_text("Paused at snapshot").wait_for()
-        wide.merge({"id": 71, "note": "not seen"})
+        kept.merge({"id": 71, "note": "not seen"})
         window.page.evaluate("document.body.dispatchEvent(new Event('keyfold:tick'))")
         assert window.page.get_by_text("not seen").count() == 0
         window.page.get_by_role("link", name="Go on").click()
@@ -174,10 +155,9 @@ def test_a_change_is_seen_without_reloading_until_somebody_pauses(
 
 
 def test_settings_are_checked_beside_the_field_and_altered(
-    chrome: Chromium, service: tuple[Client, MergedTable]
+    chrome: Chromium, service: Client, kept: MergedTable
 ) -> None:
-    _, wide = service
-    with person(chrome, url_of(service)) as window:
+    with person(chrome, str(service.base_url)) as window:
         window.open(f"{BASE}/settings")
         field = window.page.get_by_label("snapshot.time-retained")
         field.fill("soon")
@@ -188,16 +168,15 @@ def test_settings_are_checked_beside_the_field_and_altered(
         field.fill("3 h")
         window.page.get_by_role("heading", name="1 change, nothing wrong").wait_for()
         window.page.get_by_text("write a number and a unit").wait_for(state="detached")
-        assert "snapshot.time-retained" not in wide.options()
+        assert "snapshot.time-retained" not in kept.options()
         window.page.get_by_role("button", name="Alter the table").click()
         window.page.locator(".set-when", has_text="Altered").wait_for()
-        assert wide.options()["snapshot.time-retained"] == "3 h"
+        assert kept.options()["snapshot.time-retained"] == "3 h"
         assert window.complaints == []
 
 
-def test_settings_are_altered_without_a_script(chrome: Chromium, service: tuple[Client, MergedTable]) -> None:
-    _, wide = service
-    with person(chrome, url_of(service), java_script_enabled=False) as window:
+def test_settings_are_altered_without_a_script(chrome: Chromium, service: Client, kept: MergedTable) -> None:
+    with person(chrome, str(service.base_url), java_script_enabled=False) as window:
         window.open(f"{BASE}/settings")
         window.page.get_by_label("target-file-size").fill("large")
         window.page.get_by_label("merge.max-staged-rows").fill("-1")
@@ -207,12 +186,12 @@ def test_settings_are_altered_without_a_script(chrome: Chromium, service: tuple[
         window.page.get_by_label("target-file-size").fill("64 mb")
         window.page.get_by_label("merge.max-staged-rows").fill("500")
         window.page.get_by_role("button", name="Alter the table").click()
-    assert wide.options()["target-file-size"] == "64 mb"
-    assert wide.options()["merge.max-staged-rows"] == "500"
+    assert kept.options()["target-file-size"] == "64 mb"
+    assert kept.options()["merge.max-staged-rows"] == "500"
 
 
-def test_a_program_is_copied(chrome: Chromium, service: tuple[Client, MergedTable]) -> None:
-    with person(chrome, url_of(service), permissions=["clipboard-read", "clipboard-write"]) as window:
+def test_a_program_is_copied(chrome: Chromium, service: Client) -> None:
+    with person(chrome, str(service.base_url), permissions=["clipboard-read", "clipboard-write"]) as window:
         window.open(f"{BASE}/code")
         window.page.locator("#curl").get_by_role("button", name="Copy").first.click()
         window.page.get_by_role("button", name="Copied").wait_for()
