@@ -1,4 +1,4 @@
-"""One service for each file: without Spark where nothing is merged."""
+"""One service for all files: without Spark where nothing is merged. Each test makes tables of other names."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def opened(service: Service, folder: Path) -> Terminal:
     return terminal
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     """A terminal beside a service that merges nothing."""
     with serving(tmp_path_factory.mktemp("service"), workers="0") as (service, _):
         yield opened(service, tmp_path_factory.mktemp("terminal"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def merging(spark_remote: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     """A terminal beside a service that merges."""
     with serving(tmp_path_factory.mktemp("service"), spark_remote=spark_remote) as (service, _):
