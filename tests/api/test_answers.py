@@ -44,11 +44,23 @@ def _json(content: bytes) -> Any:
     return json.loads(content) if content else None
 
 
+def _written(found: dict[str, Any]) -> str:
+    """The record: a line for each member of a body, so that a difference is read where it is."""
+    text = []
+    for operation, answer in found.items():
+        body = json.dumps(answer["body"], ensure_ascii=False)
+        if isinstance(answer["body"], dict):
+            members = (f'  "{name}": {json.dumps(value, ensure_ascii=False)}' for name, value in answer["body"].items())
+            body = "{\n" + ",\n".join(members) + "\n }"
+        text.append(f' "{operation}": {{"status": {answer["status"]}, "body": {body}}}')
+    return "{\n" + ",\n".join(text) + "\n}\n"
+
+
 def test_the_answers_are_those_that_were_recorded(tmp_path: Path) -> None:
     """``KEYFOLD_RECORD=1`` records them anew: look at the difference before it is committed."""
     found = answers(tmp_path)
     if os.environ.get("KEYFOLD_RECORD"):
-        RECORDED.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+        RECORDED.write_text(_written(found))
     recorded = json.loads(RECORDED.read_text())
     assert found.keys() == recorded.keys()
     for operation, answer in found.items():

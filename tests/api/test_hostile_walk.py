@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import pytest
 from fastapi.testclient import TestClient
@@ -193,37 +193,7 @@ def hostile(body: Any) -> Iterator[Any]:
             yield [inner, *body[1:]]
 
 
-# Names with a percent sign need a real server (tests/acceptance/test_names_in_paths.py): this client decodes twice.
-NAMES = ["line\u2028feed", "\u2029", "a b+c", "ü\U0001f600", "'\"<>", "a?b#c", ";x=1", "\u202e"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_names_stay_in_their_place(walked: tuple[TestClient, Fill], name: str) -> None:
-    """In the path, in what answers link to, and nowhere in the warehouse."""
-    client, _ = walked
-    fields = [{"name": "id", "type": "STRING"}, {"name": "n", "type": "INT"}]
-    table = new_table(name, fields=fields, primaryKeys=["id"])
-    made = client.post(TABLES, json=table).json()
-    assert made["path"].endswith(f"/warehouse/{made['id']}")
-    url = f"{TABLES}/{quote(name, safe='')}"
-    posted = asked(client, "post", f"{url}/batches", json={"records": [{"id": key, "n": 1} for key in (name, "b")]})
-    assert posted.status_code == 202
-    followed = asked(client, "get", posted.headers["location"])
-    assert followed.json()["id"] == posted.json()["id"]
-    put = asked(client, "put", f"{url}/rows/{quote(name, safe='')}", json={"n": 2})
-    assert asked(client, "get", put.headers["location"]).json()["records"] == 1
-    page = asked(client, "get", f"{url}/rows:scan?consistency=latest&limit=1&columns=id")
-    link = page.headers["link"]
-    assert unquote(link[1:].split("/rows:scan")[0]) == unquote(url)
-    rows = page.text + asked(client, "get", link[1 : link.index(">")]).text
-    assert sorted(json.loads(row)["id"] for row in rows.split("\n") if row) == sorted([name, "b"])
-    assert asked(client, "get", f"{url}/rows?key={quote(name, safe='')}&consistency=latest").json() == {
-        "id": name,
-        "n": 2,
-    }
-    assert asked(client, "delete", url).status_code == 200
-
-
+# What a path can carry goes over a real server: tests/acceptance/test_names_in_paths.py.
 @pytest.mark.parametrize("name", ["a\r\nSet-Cookie: x", "a\0", "\x85", "..", ".", "a/b", "\ud800", "x" * 256, ""])
 def test_names_that_no_path_can_carry_are_refused(walked: tuple[TestClient, Fill], name: str) -> None:
     client, _ = walked

@@ -206,10 +206,16 @@ def keyfold(folder: Path, *arguments: str, **more: str) -> subprocess.CompletedP
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
 
 
+@pytest.fixture(scope="module")
+def without_tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a service: its catalog is made once."""
+    return tmp_path_factory.mktemp("without_tokens")
+
+
 @pytest.mark.slow(reason="starts processes")
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "10.1.2.3", "example.org"])  # noqa: S104  # all are refused
-def test_without_tokens_the_program_refuses_to_listen_beyond_this_machine(tmp_path: Path, host: str) -> None:
-    ended = keyfold(tmp_path, "serve", "--host", host, "--port", "0")
+def test_without_tokens_the_program_refuses_to_listen_beyond_this_machine(without_tokens: Path, host: str) -> None:
+    ended = keyfold(without_tokens, "serve", "--host", host, "--port", "0")
     assert ended.returncode == 1
     assert "keyfold token create" in ended.stderr
     assert "Traceback" not in ended.stderr
