@@ -117,16 +117,6 @@ def test_lookup_full_compaction_and_input_tell_changes_in_every_form(client: Cli
     assert sorted(found["input"], key=str) == sorted(posted, key=str)
 
 
-def test_without_a_producer_deduplicate_tells_the_last_record_of_each_key(client: Client) -> None:
-    options = {"merge.max-staleness": "1 d"}
-    client.create_table(DATABASE, "plain", {"fields": FIELDS, "primaryKeys": ["id"], "options": options})
-    table = TableClient(client, DATABASE, "plain")
-    merge(table, [{"id": 1, "n": 1}, {"id": 1, "n": 2}])
-    merge(table, [{"id": 1, "n": 3, "_kind": "-D"}])
-    told = lines(client.get(f"{table.path}/changelog"))
-    assert [(one["_kind"], one["_snapshot"], one["n"]) for one in told] == [("+I", 1, 2), ("-D", 2, 3)]
-
-
 def test_a_reader_that_breaks_off_anywhere_resumes_without_gap_or_repetition(client: Client) -> None:
     table = table_with(client, "resumed")
     stop = threading.Event()
@@ -180,8 +170,8 @@ def test_a_dropped_table_ends_its_followers_with_the_problem(client: Client) -> 
     assert json.loads(last["data"])["errorCode"] == "table_not_found"
 
 
-def test_followers_do_not_keep_the_service_from_stopping(spark_remote: str, tmp_path: Path) -> None:
-    with serving(tmp_path, spark_remote=spark_remote) as (service, client):
+def test_followers_do_not_keep_the_service_from_stopping(tmp_path: Path) -> None:
+    with serving(tmp_path, workers="0") as (service, client):
         client.create_database(DATABASE)
         table = table_with(client, "stopped")
         asked = {"Accept": "text/event-stream"}

@@ -16,7 +16,7 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.files.layout import Warehouse
 from app.services.upkeep.sweeps import sweep
-from tests.service import Client, Service, TableClient
+from tests.service import Client, Service, TableClient, serving
 
 SCHEMA = {
     "fields": [{"name": "id", "type": "BIGINT NOT NULL"}, {"name": "n", "type": "BIGINT"}],
@@ -48,35 +48,38 @@ def sweep_two_hours_later(data: Path) -> int:
         database.close()
 
 
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with serving(tmp_path_factory.mktemp("data"), workers="0") as (running, client):
+        client.create_database("shop")
+        yield running
+
+
 @pytest.mark.parametrize("key", [None, "once"])
 def test_a_batch_whose_file_was_swept_while_the_service_was_frozen_is_stored_or_not_acknowledged(
-    tmp_path: Path, key: str | None
+    service: Service, key: str | None
 ) -> None:
     """With an Idempotency-Key the service tries again by itself; without one it leaves that to the client."""
-    service = Service(tmp_path, {"KEYFOLD_WORKERS": "0"})
-    try:
-        with Client(base_url=service.url, timeout=60, trust_env=False) as client, ThreadPoolExecutor(1) as pool:
-            client.create_database("shop")
-            client.create_table("shop", "wide", SCHEMA).raise_for_status()
-            table = TableClient(client, "shop", "wide")
-            headers = {} if key is None else {"Idempotency-Key": key}
-            # Another writer holds the catalog: the POST stops between its file and its batch.
-            with closing(sqlite3.connect(tmp_path / "catalog.sqlite", isolation_level=None)) as writer:
-                writer.execute("BEGIN IMMEDIATE")
-                posting = pool.submit(table.post_batch, [{"id": 1, "n": 1}], **headers)
-                while not staged(tmp_path):
-                    time.sleep(0.01)
-                with frozen(service):
-                    writer.execute("ROLLBACK")
-                    assert sweep_two_hours_later(tmp_path) == 1
-            answer = posting.result()
-            if key is None:
-                assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
-                assert "post it again" in answer.json()["detail"]
-                assert client.get(f"{table.path}/batches").json()["batches"] == []
-                answer = table.post_batch([{"id": 1, "n": 1}])
-            assert answer.status_code == 202
-            assert len(client.get(f"{table.path}/batches").json()["batches"]) == 1
-            assert table.get_row("1", consistency="latest").json()["n"] == 1
-    finally:
-        service.stop()
+    with Client(base_url=service.url, timeout=60, trust_env=False) as client, ThreadPoolExecutor(1) as pool:
+        table = TableClient(client, "shop", f"key_{key}")
+        client.create_table("shop", f"key_{key}", SCHEMA).raise_for_status()
+        headers = {} if key is None else {"Idempotency-Key": key}
+        before = len(staged(service.data))
+        # Another writer holds the catalog: the POST stops between its file and its batch.
+        with closing(sqlite3.connect(service.data / "catalog.sqlite", isolation_level=None)) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            posting = pool.submit(table.post_batch, [{"id": 1, "n": 1}], **headers)
+            while len(staged(service.data)) == before:
+                time.sleep(0.01)
+            with frozen(service):
+                writer.execute("ROLLBACK")
+                assert sweep_two_hours_later(service.data) == 1
+        answer = posting.result()
+        if key is None:
+            assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+            assert "post it again" in answer.json()["detail"]
+            assert client.get(f"{table.path}/batches").json()["batches"] == []
+            answer = table.post_batch([{"id": 1, "n": 1}])
+        assert answer.status_code == 202
+        assert len(client.get(f"{table.path}/batches").json()["batches"]) == 1
+        assert table.get_row("1", consistency="latest").json()["n"] == 1

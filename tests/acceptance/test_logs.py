@@ -135,8 +135,9 @@ def test_a_request_cut_off_by_a_stop_is_one_line(tmp_path: Path) -> None:
     assert [line for line in lines_of(service) if "exc_info" in line] == []
 
 
-def test_requests_have_a_line_each_where_a_setting_says_so(tmp_path: Path) -> None:
-    with serving(tmp_path, workers="0", log_format="json", log_requests="true") as (service, client):
+def test_merges_have_a_line_each_and_requests_where_a_setting_says_so(tmp_path: Path, spark_remote: str) -> None:
+    settings = {"spark_remote": spark_remote, "log_format": "json", "log_requests": "true"}
+    with serving(tmp_path, **settings) as (service, client):
         table = make_table(client)
         table.client.get(f"{table.path}/rows/5", headers={"X-Request-Id": "looked-up"})
         line = wait_for(service, lambda one: one.get("request") == "looked-up")
@@ -148,11 +149,6 @@ def test_requests_have_a_line_each_where_a_setting_says_so(tmp_path: Path) -> No
             "level": "INFO",
         }
         assert 0 < line["seconds"] < PATIENCE_SECONDS
-
-
-def test_a_merge_has_one_line_with_its_ids(tmp_path: Path, spark_remote: str) -> None:
-    with serving(tmp_path, spark_remote=spark_remote, log_format="json") as (service, client):
-        table = make_table(client)
         details = client.get(table.path).json()
         table.post_batch([{"id": 1, "n": 1}, {"id": 2, "n": 1}]).raise_for_status()
         merge = table.merge()

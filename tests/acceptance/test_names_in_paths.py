@@ -21,6 +21,7 @@ NAMES = [
     "line\u2028feed",
     "%",
     "a%20b+c",
+    *("\u2029", "a b+c", "ü\U0001f600", "'\"<>", "a?b#c", ";x=1", "\u202e"),
 ]
 
 
@@ -59,5 +60,6 @@ def test_a_name_is_one_segment_wherever_it_goes(unmerged: tuple[Client, Path], n
     rows = page.content + asked(client, "GET", link[1 : link.index(">")]).content
     assert len(rows.split(b"\n")) == 3
     assert asked(client, "GET", f"{table}/rows/{quote(name, safe='')}").json() == {"id": name, "n": 2}
+    asked(client, "DELETE", table)
     made_of_ids = {folder / "warehouse" / made["id"], folder / "warehouse" / made["id"] / "staging"}
     assert {path for path in folder.rglob("*") if path.is_dir()} - before <= made_of_ids | {folder / "keys_in_flight"}

@@ -70,6 +70,22 @@ def several(data: Path, count: int = 3, **environment: str) -> Iterator[Several]
         service.stop()
 
 
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service of three processes, for all that do not end it."""
+    with several(tmp_path_factory.mktemp("three")) as opened:
+        yield opened.service
+
+
+@pytest.fixture
+def service(three: Service) -> Iterator[Several]:
+    """The same, without a table."""
+    with ExitStack() as stack:
+        yield Several(three, stack)
+        table = Several(three, stack).table()
+        table.client.delete(table.path)
+
+
 def check_own_writes(posting: TableClient, looking: TableClient, number: int) -> int:
     """How often a client, on another connection than it posted on, did not see at once what it had been told."""
     wrong = 0
@@ -82,12 +98,22 @@ def check_own_writes(posting: TableClient, looking: TableClient, number: int) ->
     return wrong
 
 
-def test_every_client_sees_its_own_writes_at_once_whichever_process_it_asks(tmp_path: Path, catalog_url: str) -> None:
-    with several(tmp_path / "data", database_url=catalog_url) as service, ThreadPoolExecutor(CLIENTS) as pool:
+def check_own_writes_of_many(service: Several) -> None:
+    with ThreadPoolExecutor(CLIENTS) as pool:
         table = service.make_table()
         clients = [(service.table(), service.table(), number) for number in range(CLIENTS)]
         assert sum(pool.map(lambda one: check_own_writes(*one), clients)) == 0
         assert table.get_row("-1").json()["n"] == CLIENTS * ROUNDS
+
+
+def test_every_client_sees_its_own_writes_at_once_whichever_process_it_asks(service: Several) -> None:
+    check_own_writes_of_many(service)
+
+
+@pytest.mark.parametrize("catalog_kind", ["postgresql"], indirect=True)
+def test_so_does_every_client_where_the_catalog_is_postgresql(tmp_path: Path, catalog_url: str) -> None:
+    with several(tmp_path / "data", database_url=catalog_url) as service:
+        check_own_writes_of_many(service)
 
 
 @pytest.mark.parametrize("catalog_kind", ["postgresql"], indirect=True)
@@ -112,50 +138,49 @@ def wait_until_gone(table: TableClient) -> None:
         assert time.monotonic() < deadline
 
 
-def test_a_dropped_altered_or_replaced_table_is_seen_by_every_process_at_once(tmp_path: Path) -> None:
-    with several(tmp_path / "data") as service:
-        tables = [service.table() for _ in range(8)]
-        for turn in range(5):
-            made = service.make_table()
-            made.post_batch([{"id": 1, "n": turn}]).raise_for_status()
-            assert {table.get_row("1").json()["n"] for table in tables} == {turn}
-            added = {"changes": [{"action": "addColumn", "fieldNames": ["more"], "dataType": "INT"}]}
-            made.client.post(made.path, json=added).raise_for_status()
-            assert {tuple(table.get_row("1").json()) for table in tables} == {("id", "n", "more")}
-            made.client.delete(made.path).raise_for_status()
-            assert {table.get_row("1").json()["errorCode"] for table in tables} == {"table_not_found"}
+def test_a_dropped_altered_or_replaced_table_is_seen_by_every_process_at_once(service: Several) -> None:
+    tables = [service.table() for _ in range(8)]
+    for turn in range(5):
+        made = service.make_table()
+        made.post_batch([{"id": 1, "n": turn}]).raise_for_status()
+        assert {table.get_row("1").json()["n"] for table in tables} == {turn}
+        added = {"changes": [{"action": "addColumn", "fieldNames": ["more"], "dataType": "INT"}]}
+        made.client.post(made.path, json=added).raise_for_status()
+        assert {tuple(table.get_row("1").json()) for table in tables} == {("id", "n", "more")}
+        made.client.delete(made.path).raise_for_status()
+        assert {table.get_row("1").json()["errorCode"] for table in tables} == {"table_not_found"}
 
 
-def test_a_process_that_is_killed_is_started_anew_and_the_others_go_on(tmp_path: Path) -> None:
-    with several(tmp_path / "data", 2) as service:
-        service.make_table().post_batch([{"id": 1, "n": 1}]).raise_for_status()
-        before = service.children()
-        os.kill(before[0], signal.SIGKILL)
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while before[0] in (now := service.children()) or len(now) < 2:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        assert before[1] in now
-        assert any("ended by SIGKILL (Killed) after" in line for line in service.service.lines)
-        assert {service.table().get_row("1").text for _ in range(8)} == {'{"id":1,"n":1}'}
+def test_a_process_that_is_killed_is_started_anew_and_the_others_go_on(service: Several) -> None:
+    service.make_table().post_batch([{"id": 1, "n": 1}]).raise_for_status()
+    killed, *others = service.children()
+    os.kill(killed, signal.SIGKILL)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while killed in (now := service.children()) or len(now) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert {*others} < {*now}
+    assert any("ended by SIGKILL (Killed) after" in line for line in service.service.lines)
+    assert {service.table().get_row("1").text for _ in range(8)} == {'{"id":1,"n":1}'}
 
 
-@pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize(("end", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_a_service_that_is_told_to_stop_ends_well(tmp_path: Path, count: int, end: signal.Signals, status: int) -> None:
+@pytest.mark.parametrize(
+    ("count", "end", "status"),
+    [
+        (1, signal.SIGTERM, 0),
+        (1, signal.SIGINT, 130),
+        (2, signal.SIGTERM, 0),
+        (2, signal.SIGINT, 130),
+        (2, signal.SIGKILL, -signal.SIGKILL),
+    ],
+)
+def test_all_processes_end_with_the_first(tmp_path: Path, count: int, end: signal.Signals, status: int) -> None:
     with several(tmp_path / "data", count) as service:
-        service.service.process.send_signal(end)
-        assert service.service.process.wait(PATIENCE_SECONDS) == status
-
-
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
-def test_all_processes_end_with_the_first(tmp_path: Path, end: signal.Signals) -> None:
-    with several(tmp_path / "data", 2) as service:
         service.make_table()
         pids = service.children()
-        assert len(pids) == 2
+        assert len(pids) == (0 if count == 1 else count)
         service.service.process.send_signal(end)
-        assert service.service.process.wait(PATIENCE_SECONDS) == (0 if end == signal.SIGTERM else -end)
+        assert service.service.process.wait(PATIENCE_SECONDS) == status
         deadline = time.monotonic() + PATIENCE_SECONDS
         while any(lives(pid) for pid in pids):
             assert time.monotonic() < deadline
@@ -172,18 +197,15 @@ def lives(pid: int) -> bool:
         return False
 
 
-def test_a_second_service_does_not_share_the_port_of_the_first(tmp_path: Path) -> None:
+def test_a_second_service_does_not_share_the_port_of_the_first(service: Several, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "app.cli", "serve", "--processes", "2", "--data", str(tmp_path / "other")]
-    with several(tmp_path / "data", 2) as service:
-        port = str(urlsplit(service.service.url).port)
-        ended = subprocess.run(
-            [*command, "--port", port], check=False, capture_output=True, text=True, timeout=PATIENCE_SECONDS
-        )
-        assert (ended.returncode, "cannot listen" in ended.stderr) == (1, True)
+    command += ["--port", str(urlsplit(service.service.url).port)]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    assert (ended.returncode, "cannot listen" in ended.stderr) == (1, True)
 
 
-def test_a_retry_on_another_process_is_one_batch(tmp_path: Path) -> None:
-    with several(tmp_path / "data") as service, ThreadPoolExecutor(8) as pool:
+def test_a_retry_on_another_process_is_one_batch(service: Several) -> None:
+    with ThreadPoolExecutor(8) as pool:
         table = service.make_table()
         tables = [service.table() for _ in range(16)]
         answers = list(pool.map(lambda one: one.post_batch([{"id": 1, "n": 1}], **{"Idempotency-Key": "k"}), tables))
@@ -194,14 +216,13 @@ def test_a_retry_on_another_process_is_one_batch(tmp_path: Path) -> None:
         assert table.get_row("1").json()["n"] == 1
 
 
-def test_a_process_that_serves_loads_no_pandas(tmp_path: Path) -> None:
-    with several(tmp_path / "data", 2) as service:
-        service.make_table()
-        for _ in range(16):  # connections, so that each process has some
-            assert service.table().post_batch([{"id": 1, "n": 1}]).status_code == 202
-        loaded = [Path(f"/proc/{pid}/maps").read_text() for pid in service.children()]
-        assert ["/pyarrow/" in maps for maps in loaded] == [True, True]
-        assert ["/pandas/" in maps for maps in loaded] == [False, False]
+def test_a_process_that_serves_loads_no_pandas(service: Several) -> None:
+    service.make_table()
+    for _ in range(40):  # connections, so that each process has some
+        assert service.table().post_batch([{"id": 1, "n": 1}]).status_code == 202
+    loaded = [Path(f"/proc/{pid}/maps").read_text() for pid in service.children()]
+    assert ["/pyarrow/" in maps for maps in loaded] == [True] * 3
+    assert ["/pandas/" in maps for maps in loaded] == [False] * 3
 
 
 def test_lookups_go_on_while_the_working_process_merges(tmp_path: Path, spark_remote: str) -> None:

@@ -1,7 +1,7 @@
 """Paimon's own Python client, unmodified, on a served Keyfold (docs/paimon-clients.md).
 
 It cannot be installed beside the service (tests/acceptance/paimon_client/requirements.txt), so that what is checked
-runs in an environment of its own: each file there is one test here.
+runs in an environment of its own: all files there are one test here, for to load the client takes longer than each.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tests.service import Client, serving
 
 ROOT = Path(__file__).parents[2]
 CHECKS = Path(__file__).parent / "paimon_client"
+OF_TOKENS = CHECKS / "check_tokens.py"
 DOCUMENT = ROOT / "docs" / "paimon-clients.md"
 FIELDS = [{"name": "id", "type": "INT"}, {"name": "name", "type": "STRING"}]
 SCHEMA = {"fields": FIELDS, "primaryKeys": ["id"]}
@@ -33,11 +34,11 @@ def paimon_python() -> Path:
     return made_by_make(".venv-paimon/.installed").parent / "bin" / "python"
 
 
-def checked(python: Path, file: str, **environment: str) -> None:
-    """Runs the tests of ``file`` in the client's environment; what fails there is told here."""
+def checked(python: Path, *files: Path, **environment: str) -> None:
+    """Runs the tests of ``files`` in the client's environment; what fails there is told here."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
     ended = subprocess.run(
-        [python, "-m", "pytest", "-c", CHECKS / "pytest.ini", "--confcutdir", CHECKS, CHECKS / file],
+        [python, "-m", "pytest", "-c", CHECKS / "pytest.ini", "--confcutdir", CHECKS, *files],
         cwd=CHECKS,
         env=inherited | environment | {"PYTHONDONTWRITEBYTECODE": "1"},
         stdout=subprocess.PIPE,
@@ -56,9 +57,8 @@ def test_the_documented_client_prints_what_is_documented(paimon_python: Path, cl
     assert ended.stdout.splitlines() == re.findall(r"^# (.*)$", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize("file", sorted({path.name for path in CHECKS.glob("check_*.py")} - {"check_tokens.py"}))
-def test_the_client_does_what_each_check_says(paimon_python: Path, client: Client, file: str) -> None:
-    checked(paimon_python, file, KEYFOLD_URL=str(client.base_url))
+def test_the_client_does_what_each_check_says(paimon_python: Path, client: Client) -> None:
+    checked(paimon_python, *sorted({*CHECKS.glob("check_*.py")} - {OF_TOKENS}), KEYFOLD_URL=str(client.base_url))
 
 
 def test_the_client_is_told_what_its_token_is_not_for(paimon_python: Path, tmp_path: Path) -> None:
@@ -71,4 +71,4 @@ def test_the_client_is_told_what_its_token_is_not_for(paimon_python: Path, tmp_p
         for name in ("shop", "hidden"):
             client.create_database(name)
             client.create_table(name, "orders", SCHEMA).raise_for_status()
-        checked(paimon_python, "check_tokens.py", KEYFOLD_URL=service.url, KEYFOLD_TOKEN=reader)
+        checked(paimon_python, OF_TOKENS, KEYFOLD_URL=service.url, KEYFOLD_TOKEN=reader)

@@ -116,7 +116,7 @@ def test_spark_reads_what_lookups_answer_of_deleted_rows_every_type_and_after_an
     spark: SparkReader, client: Client
 ) -> None:
     table, random = created(client, "read_by_spark", ASSEMBLED), Random(7)
-    for _ in range(3):
+    for _ in range(2):
         table.post_batch([record(random) for _ in range(60)], wait=60).raise_for_status()
         assert table.finished(client.post(f"{table.path}/compact").json())["state"] == "succeeded"
     until(lambda: published(table), "the publication")
@@ -155,7 +155,7 @@ def test_spark_reads_every_merge_of_a_table_whose_changes_are_looked_up(spark: S
     options |= {one.interval: "1 s" for one in Format}
     schema = {**ASSEMBLED, "options": options}
     table, random = created(client, "followed_by_spark", schema), Random(8)
-    for _ in range(3):
+    for _ in range(2):
         table.post_batch([record(random) for _ in range(60)], wait=60).raise_for_status()
         until(lambda: published(table), "the publication")
         wanted = lookups(table, KEYS, schema)

@@ -111,8 +111,11 @@ def staging_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*/staging/*"))
 
 
-def test_merges_on_a_full_disk_are_one_line_each_and_go_on_once_there_is_room(tmp_path: Path, disk: Disk) -> None:
-    with serving(tmp_path / "data", warehouse=str(disk.path), least_free_mib="0") as (service, client):
+def test_merges_on_a_full_disk_are_one_line_each_and_go_on_once_there_is_room(
+    tmp_path: Path, disk: Disk, spark_remote: str
+) -> None:
+    settings = {"warehouse": str(disk.path), "least_free_mib": "0", "spark_remote": spark_remote}
+    with serving(tmp_path / "data", **settings) as (service, client):
         small, large = make_table(client), make_table(client, "large")
         small.post_batch(RECORDS[:900]).raise_for_status()
         large.post_batch(RECORDS).raise_for_status()

@@ -14,13 +14,13 @@ NUMBERS = count(1)
 MakeTable = Callable[..., Table]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def url(spark_remote: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with serving(tmp_path_factory.mktemp("service"), spark_remote=spark_remote) as (service, _):
         yield service.url
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def client(url: str) -> Iterator[Client]:
     with Client(url) as opened:
         opened.create_database("shop")

