@@ -27,8 +27,8 @@ SHOWN = [
     f"{BASE}/changelog",
     f"{BASE}/changelog?until=2",
     f"{BASE}/files",
+    f"{BASE}/settings",
     "/console/tables/shop/broad/changelog",
-    "/console/tables/shop/broad/settings",
     "/console/tables/shop/broad/snapshots/changes?version=1",
 ]
 

@@ -13,7 +13,7 @@ from app.core.access import Role
 from app.core.table.options.entries import TABLE_OPTIONS
 from app.core.table.options.option import Change
 from tests.console.conftest import Browser, words
-from tests.console.merged import HOSTILE, MergedTable
+from tests.console.merged import FIELDS, HOSTILE, MergedTable
 
 PAGE = "/console/tables/shop/wide/settings"
 
@@ -259,6 +259,14 @@ def test_a_reader_sees_the_settings_and_cannot_change_them(
 
 def shown(page: str) -> list[str]:
     return [name for name in fields_of(page) if name.startswith("set.")]
+
+
+def test_the_settings_of_two_hundred_columns_are_light(create: Callable[..., Any], browser: Browser) -> None:
+    columns = ({"id": number, "name": f"c{number}", "type": "STRING"} for number in range(1, 200))
+    create("wide", fields=[FIELDS[0], *columns])
+    answer = browser.get(PAGE)
+    assert answer.status_code == 200
+    assert int(answer.headers["content-length"]) < 150_000
 
 
 def test_options_are_found_by_name_and_by_meaning(table: MergedTable, browser: Browser) -> None:
