@@ -1,4 +1,4 @@
-"""One service for the session, its merges on the session's Spark server."""
+"""Two services for the session: one merges on the session's Spark server, the other not at all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.service import Client, serving
+from tests.service import Client, Service, serving
 
 collect_ignore = ["paimon_client"]  # these run where Paimon's client is installed: test_pypaimon.py
 
@@ -17,3 +17,10 @@ def client(spark_remote: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
     data = tmp_path_factory.mktemp("service")
     with serving(data, spark_remote=spark_remote, merges_at_once="4") as (_, client):
         yield client
+
+
+@pytest.fixture(scope="session")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, Client]]:
+    """A service without tokens, and its client; nothing merges."""
+    with serving(tmp_path_factory.mktemp("open"), workers="0") as service:
+        yield service

@@ -27,13 +27,6 @@ JSON_TYPE = "Content-Type: application/json\r\n"
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, Client]]:
-    """A service without tokens; nothing merges."""
-    with serving(tmp_path_factory.mktemp("open"), workers="0") as service:
-        yield service
-
-
-@pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, Client]]:
     """A service with a token that nobody here has."""
     data = tmp_path_factory.mktemp("closed")

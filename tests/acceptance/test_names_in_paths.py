@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import quote, unquote
 
 import httpx
 import pytest
 
-from tests.service import Client, serving
+from tests.service import Client, Service
 
 NAMES = [
     "..%2f..%2f",
@@ -25,14 +23,6 @@ NAMES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def unmerged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, Path]]:
-    """A service that merges nothing, and its folder."""
-    folder = tmp_path_factory.mktemp("names")
-    with serving(folder, workers="0") as (_, client):
-        yield client, folder
-
-
 def asked(client: Client, method: str, path: str, **given: object) -> httpx.Response:
     answer = client.request(method, path, **given)  # type: ignore[arg-type]  # what httpx takes
     answer.raise_for_status()
@@ -42,8 +32,9 @@ def asked(client: Client, method: str, path: str, **given: object) -> httpx.Resp
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_is_one_segment_wherever_it_goes(unmerged: tuple[Client, Path], name: str) -> None:
-    client, folder = unmerged
+def test_a_name_is_one_segment_wherever_it_goes(opened: tuple[Service, Client], name: str) -> None:
+    service, client = opened
+    folder = service.data
     schema = {"fields": [{"name": "id", "type": "STRING"}, {"name": "n", "type": "INT"}], "primaryKeys": ["id"]}
     before = {path for path in folder.rglob("*") if path.is_dir()}
     client.create_database(name)

@@ -10,7 +10,6 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
 from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
@@ -49,14 +48,12 @@ public class Post {
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    opened = Service(tmp_path_factory.mktemp("offers") / "data", {"KEYFOLD_WORKERS": "0"})
-    with Client(base_url=opened.url, timeout=30, trust_env=False) as client:
-        client.create_database("shop")
-        fields = [{"name": "id", "type": "BIGINT"}, {"name": "n", "type": "BIGINT"}]
-        client.create_table("shop", "orders", {"fields": fields, "primaryKeys": ["id"]}).raise_for_status()
-    yield opened
-    opened.stop()
+def service(opened: tuple[Service, Client]) -> Service:
+    service, client = opened
+    client.create_database("shop")
+    fields = [{"name": "id", "type": "BIGINT"}, {"name": "n", "type": "BIGINT"}]
+    client.create_table("shop", "orders", {"fields": fields, "primaryKeys": ["id"]}).raise_for_status()
+    return service
 
 
 def connect(service: Service) -> socket.socket:
