@@ -55,7 +55,12 @@ TOLD_BY_ANOTHER_NAME = {"missing"}  # its message and fix are our own
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("faults")
     app = create_app(Settings(KEYFOLD_DATA=folder / "data", workers=0))
-    with TestClient(app, LOOPBACK, raise_server_exceptions=False) as client:
+    with (
+        TestClient(app, LOOPBACK, raise_server_exceptions=False) as client,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr("app.api.routes.batches.patience.PATIENCE_SECONDS", 0.1)  # what waits in vain waits briefly
+        patch.setattr("app.http.unread._SILENCE_SECONDS", 0.05)
         assert client.post(DATABASES, json={"name": "shop"}).status_code == 200
         yield Service(app, client, folder)
 

@@ -15,6 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 from app.api.middleware import digested
 from tests.api.conftest import TABLES
 
+pytestmark = pytest.mark.usefixtures("brief_silence")
 BATCHES = f"{TABLES}/wide/batches"
 BODY = b'{"records": [{"id": 1}]}'
 
