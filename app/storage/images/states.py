@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,9 @@ from app.storage.images.container import Container, spans
 from app.storage.images.read_bytes import ReadBytes
 
 _TAKEN_BYTES = 4 * 2**20
+_MANY = 8  # rows; from here on columns are faster
 StateRow = Mapping[str, Any]
+Some = TypeVar("Some", pa.Table, pa.RecordBatch)
 Candidate = tuple[int, StateRow]
 """The place of a token among those asked for, and a row that has it: keys may share a token."""
 
@@ -66,7 +68,7 @@ def columns_in_parquet(
                 yield from _few(whole, rows, read)
 
 
-def _few(batch: pa.RecordBatch, rows: Tokens, read: ReadBytes | None) -> Iterator[pa.RecordBatch]:
+def _few(batch: Some, rows: Tokens, read: ReadBytes | None) -> Iterator[Some]:
     """Yield some rows of a batch, as many at a time as take some megabytes."""
     step = max(1, _TAKEN_BYTES * batch.num_rows // max(1, batch.nbytes))
     for start in range(0, len(rows), step):
@@ -110,14 +112,26 @@ def _matches(rows: pa.Table, wanted: np.ndarray[Any, Any], places: Sequence[int]
 def _taken(
     rows: pa.Table | pa.RecordBatch, matches: Sequence[tuple[int, int]], read: ReadBytes | None
 ) -> Iterator[Candidate]:
-    """A few rows are read one by one, each as one value: column by column takes twice as long."""
-    whole = rows.to_struct_array()
-    for place, row in matches:
-        state = whole[row].as_py()
+    for place, state in _states(rows, matches):
         del state[TOKEN_COLUMN]
         if read is not None:
             read.add(weight(state))
         yield place, state
+
+
+def _states(
+    rows: pa.Table | pa.RecordBatch, matches: Sequence[tuple[int, int]]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the rows of ``matches``: a few one by one, each as one value, and many column by column.
+
+    Of 12 columns the first takes a third of the other for one row, the other an eighth for 200.
+    """
+    if len(matches) < _MANY:
+        whole = rows.to_struct_array()
+        yield from ((place, whole[row].as_py()) for place, row in matches)
+        return
+    states = (state for some in _few(rows, np.array([row for _, row in matches]), None) for state in some.to_pylist())
+    yield from zip((place for place, _ in matches), states, strict=True)
 
 
 @lru_cache(maxsize=4096)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from random import Random, randbytes
 
@@ -11,9 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.history import Run
 from app.core.table.keys import token_of
-from app.core.table.records import TOKEN_COLUMN
+from app.core.table.records import TOKEN_COLUMN, Record, RowKind
 from app.core.table.upkeep.damage import DamagedFile
 from app.files.layout import Warehouse, data_file
 from app.files.named_files import file_of_run
@@ -21,7 +23,8 @@ from app.storage.images import Images, ReadBytes, TooMuchAtOnce, making, states
 from app.storage.images.container import BLOCK_ROWS, Container
 from app.storage.images.making import write_states
 from app.storage.images.states import rows_in_parquet
-from tests.storage.images.imaged import PLAN, built, made, remove_parquet
+from tests.services.builders import schema
+from tests.storage.images.imaged import PLAN, built, made, remove_parquet, run_of
 
 COUNT = 2_000
 
@@ -60,6 +63,34 @@ def test_many_rows_as_columns_are_the_rows_of_lookups(
             assert found.tokens.tolist() == [number // 2 for number in expected]
     with pytest.raises(TooMuchAtOnce):
         images.columns("t1", run, np.arange(COUNT // 2), ReadBytes(COUNT))
+    images.close()
+
+
+@pytest.mark.parametrize("with_images", [False, True])
+def test_many_state_rows_are_those_of_one_lookup_each(
+    tmp_path: Path, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, with_images: bool
+) -> None:
+    monkeypatch.setattr(states, "_TAKEN_BYTES", 500)  # several pieces of a block
+    plan = compile_plan(
+        schema(
+            ("id", "BIGINT"), ("at", "TIMESTAMP(6)"), ("tags", "ARRAY<ROW<a INT, b STRING>>"), ("m", "MAP<INT, INT>")
+        )
+    )
+    empty, full = (
+        {"at": None, "tags": [], "m": {}},
+        {"at": datetime(2026, 1, 2, 3), "tags": [{"a": 1}, None], "m": {1: 2}},
+    )
+    records = [Record(RowKind.INSERT, {"id": number, **(full if number % 2 else empty)}) for number in range(99)]
+    run = run_of(warehouse, records, plan, rows_per_group=40)
+    images = Images(tmp_path / "images", warehouse)
+    if with_images:
+        built(images, run, plan)
+        remove_parquet(warehouse, run)
+    keys = [(key,) for key in Random(2).sample(range(-5, 105), 60)]
+    tokens = [token_of(plan.schema, key) for key in keys]
+    many = images.find_all("t1", run, tokens, ("id",), keys, ReadBytes())
+    assert many == [images.find("t1", run, one, ("id",), key) for one, key in zip(tokens, keys, strict=True)]
+    assert [row is None for row in many] == [not 0 <= key < 99 for [key] in keys]
     images.close()
 
 
