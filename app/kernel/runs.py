@@ -25,7 +25,11 @@ from app.kernel.keys import grouped
 from app.kernel.tasks import Task
 from app.kernel.values import values_array
 
-WINDOW_BYTES: Final = 16 * 2**20  # of all runs together, in memory
+# Of all runs together, in memory; a task holds some 25 times as much. Of columns with fewer bytes than the second in a
+# window, each call of Arrow takes longer than its values.
+WINDOW_BYTES: Final = 6 * 2**20
+_COLUMN_BYTES: Final = 16 * 2**10
+_MOST_WINDOW_BYTES: Final = 16 * 2**20
 _LEAST_SHARES: Final = 4
 
 
@@ -46,11 +50,12 @@ def windows_of(warehouse: Warehouse, task: Task, touched: Tokens | None = None) 
 
     Raise ``DamagedFile``.
     """
-    rows, least = max(1, sum(run.rows for run in task.runs)), WINDOW_BYTES // (_LEAST_SHARES * max(1, len(task.runs)))
+    most = min(_MOST_WINDOW_BYTES, max(WINDOW_BYTES, _COLUMN_BYTES * len(task.schema.columns)))
+    rows, least = max(1, sum(run.rows for run in task.runs)), most // (_LEAST_SHARES * max(1, len(task.runs)))
     tokens = TokenRange(task.first_token, task.last_token)
     read = []
     for run in task.runs:
-        share = max(least, WINDOW_BYTES * run.rows // rows)
+        share = max(least, most * run.rows // rows)
         batches = batches_of(
             warehouse,
             task.table_id,

@@ -91,7 +91,8 @@ def test_a_compaction_of_one_partition_stays_in_it(tmp_path: Path) -> None:
 
 
 def test_row_groups_do_not_get_smaller_with_each_compaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.kernel.runs.WINDOW_BYTES", 2**12)  # several windows of few rows
+    for bytes_of in ("WINDOW_BYTES", "_COLUMN_BYTES"):
+        monkeypatch.setattr(f"app.kernel.runs.{bytes_of}", 2**12)  # several windows of few rows
     monkeypatch.setattr("app.kernel.write.ROW_GROUP_BYTES", 2**15)
     table = TableCase((("k", "INT"), ("a", "STRING")), ("k",), {})
     site = Site(tmp_path, compile_plan(schema_of(table)))
