@@ -25,10 +25,9 @@ from app.kernel.keys import grouped
 from app.kernel.tasks import Task
 from app.kernel.values import values_array
 
-# Of all runs together, in memory; a task holds some 25 times as much. Of columns with fewer bytes than the second in a
-# window, each call of Arrow takes longer than its values.
+# Of all runs together, in memory; a task holds some 25 times as much.
 WINDOW_BYTES: Final = 6 * 2**20
-_COLUMN_BYTES: Final = 16 * 2**10
+_COLUMN_BYTES: Final = 16 * 2**10  # of a column with fewer in a window, each call of Arrow takes longer than its values
 _MOST_WINDOW_BYTES: Final = 16 * 2**20
 _LEAST_SHARES: Final = 4
 
