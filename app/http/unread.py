@@ -1,4 +1,4 @@
-"""Answering a request whose body nothing will read."""
+"""Answering a request whose body nothing reads to its end."""
 
 from __future__ import annotations
 
@@ -7,19 +7,33 @@ from typing import Final
 import anyio
 from starlette.datastructures import Headers
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 DISCARD_SECONDS: Final = 10.0
 _SILENCE_SECONDS: Final = 2.0
 
 
+class Incoming:
+    """The ``receive`` of a request; ``whole`` says whether its body has come to its end, or will not come."""
+
+    def __init__(self, receive: Receive) -> None:
+        self.whole = False
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        """Return the next message."""
+        message = await self._receive()
+        self.whole = not message.get("more_body", False)
+        return message
+
+
 async def answer_unread(scope: Scope, receive: Receive, send: Send, response: Response) -> None:
-    """Send ``response`` at once, and then ends the connection if the request has a body.
+    """Send ``response`` at once, and then end the connection if the request has a body that has not come whole.
 
     What the client continues sending is thrown away for up to ten seconds: closed with bytes unread, the connection
     would be reset, and the answer lost with it.
     """
-    if not _has_body(Headers(scope=scope)):
+    if (isinstance(receive, Incoming) and receive.whole) or not _has_body(Headers(scope=scope)):
         await response(scope, receive, send)
         return
     response.headers["Connection"] = "close"

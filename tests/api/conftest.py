@@ -66,12 +66,6 @@ def client(app: FastAPI) -> Iterator[TestClient]:
         yield opened
 
 
-@pytest.fixture
-def brief_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a client sends behind a refusal is waited for briefly: that of a test sends nothing more."""
-    monkeypatch.setattr("app.http.unread._SILENCE_SECONDS", 0.05)
-
-
 def declared(app: FastAPI, answer: Any) -> None:
     """Every answer of every test has a status that the OpenAPI document says of its operation; 500 is its default."""
     request = answer.request

@@ -21,6 +21,7 @@ from app.api.shared.refusals import refuse
 from app.core.errors import FaultCode, KeyfoldError, TooLarge, TooSlow, Violation
 from app.http.callers import CREDENTIAL_PATHS
 from app.http.digests import ContentDigest
+from app.http.unread import Incoming
 from app.http.uploads import ROOM, ROW_FORM_PATHS, SIGN_PATHS, SPOOLED, UPLOAD_FORM_PATH
 from app.settings import Settings
 from app.storage.staging.spool import Content, Room, Spool
@@ -97,7 +98,7 @@ class BodyLimit:
             return
         spooled = self.limits.spooled(scope["method"], scope["path"])
         with closing(Spool(self.room, files=spooled)) as spool:
-            content = await self._body(scope, receive, send, spool)
+            content = await self._body(scope, Incoming(receive), send, spool)
             if content is None:
                 return
             scope[ROOM] = self.room

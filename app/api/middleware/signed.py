@@ -17,6 +17,7 @@ from app.api.shared.refusals import refuse
 from app.core.errors import KeyfoldError, Unauthorized
 from app.http.browsers import check_page
 from app.http.callers import address_of, count_failure, count_request
+from app.http.unread import Incoming
 from app.services.access.webhooks import Signed
 from app.settings import Settings
 
@@ -50,6 +51,7 @@ class SignedRequests:
         if signed is None:
             await self.app(scope, receive, send)
             return
+        receive = Incoming(receive)
         try:
             body = await self._let_in(scope, receive, signed)
         except _Gone:

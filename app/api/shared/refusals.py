@@ -1,4 +1,4 @@
-"""Refusing a request whose body nothing will read."""
+"""Refusing a request whose body nothing reads to its end."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from app.http.unread import answer_unread
 
 
 async def refuse(scope: Scope, receive: Receive, send: Send, error: KeyfoldError) -> None:
-    """Answer ``error`` at once, and then ends the connection if the request has a body."""
+    """Answer ``error`` at once, and then end the connection if the request has a body that has not come whole."""
     await answer_unread(scope, receive, send, refusal(Request(scope), error))

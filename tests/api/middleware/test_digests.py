@@ -15,7 +15,6 @@ from starlette.types import Message, Receive, Scope, Send
 from app.api.middleware import digested
 from tests.api.conftest import TABLES
 
-pytestmark = pytest.mark.usefixtures("brief_silence")
 BATCHES = f"{TABLES}/wide/batches"
 BODY = b'{"records": [{"id": 1}]}'
 
@@ -56,6 +55,7 @@ def test_a_body_that_was_altered_or_cut_is_refused(wide: TestClient, body: bytes
     answer = post(wide, digest(BODY, name), body=body)
     told = answer.json()
     assert (answer.status_code, [fault["code"] for fault in told["errors"]]) == (400, ["wrong_digest"])
+    assert "Connection" not in answer.headers  # the body has come whole: the connection is good for the next request
     assert wide.get(BATCHES).json()["batches"] == []
 
 

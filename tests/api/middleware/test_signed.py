@@ -24,7 +24,6 @@ from app.settings import Settings
 from tests.api.conftest import DATABASES, LOOPBACK, TABLES
 from tests.api.routes.operating.test_signing_in import captured
 
-pytestmark = pytest.mark.usefixtures("brief_silence")
 URL = f"{TABLES}/wide/batches"
 BODY = json.dumps({"records": [{"id": 1, "note": "a"}]}).encode()
 
