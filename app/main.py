@@ -197,7 +197,7 @@ class Running:
             site = MergeSite(self.database, self.warehouse, self.executor, settings.lease_seconds)
             tries_spark = settings.spark_trial and settings.spark_remote is not None
             upkeep = Upkeep(settings.keys_known, settings.scrub_bytes_per_second, tries_spark)
-            self.workers = [Worker(site, settings.poll_seconds, settings.merge_slots, upkeep) for _ in range(workers)]
+            self.workers = [Worker(site, settings.merge_slots, upkeep) for _ in range(workers)]
 
     def _trusts_spark(self) -> bool | None:
         trusts = [worker.trusts for worker in self.workers]

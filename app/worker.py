@@ -26,7 +26,7 @@ from app.services.merging.held_leases import HeldLeases
 from app.services.merging.leases import Lease, claim_one
 from app.services.merging.merge_choice import choose
 from app.services.merging.merge_rounds import claim_round, run_round
-from app.services.merging.merges import batches_wait, request_due_merges, run_merge
+from app.services.merging.merges import request_due_merges, run_merge
 from app.services.merging.spark_trial import try_spark
 from app.services.publishing.publications import Publisher, request_due_publications
 from app.services.shared.executor import MergeSite
@@ -43,6 +43,7 @@ IDLE_SECONDS = 1.0  # how soon an idle worker sees what was committed on another
 ALONE_SECONDS = 10.0  # the same where no other machine commits and no batch waits: a failed compaction's next try
 PUBLISH_SECONDS = 3.0  # at most: how late a version is that waited for the one before it to be old enough
 FORGET_SECONDS = 10.0  # as ``IDLE_SECONDS``, for keys that are to be forgotten
+LOOK_SECONDS = 0.1  # between two looks for staging areas that are due
 REST_SECONDS = 0.02  # between two looks for merges that found none: each commit, of a batch too, asks for one
 ROOM_SECONDS = 0.1  # how soon small merges are looked for while all places are taken
 UPKEEP_SECONDS = 0.2  # between two looks for upkeep: without it each commit of a merge would cause one
@@ -74,12 +75,9 @@ class Worker:
     that are over, another reads all files to find damage.
     """
 
-    def __init__(
-        self, site: MergeSite, poll_seconds: float, merges_at_once: int = 1, upkeep: Upkeep = NO_SCRUB
-    ) -> None:
+    def __init__(self, site: MergeSite, merges_at_once: int = 1, upkeep: Upkeep = NO_SCRUB) -> None:
         self.upkeep = upkeep
         self.site = site
-        self.poll_seconds = poll_seconds
         self.merges_at_once = merges_at_once
         self.name = f"worker-{uuid.uuid4().hex[:12]}"
         self._stopped = threading.Event()
@@ -87,7 +85,7 @@ class Worker:
         self._giving_way = GivingWay()
         self._idle_seconds = ALONE_SECONDS if site.database.embedded else IDLE_SECONDS
         self._large: threading.Thread | None = None
-        self._next_look = float("-inf")
+        self._next_look = self._next_due = float("-inf")
         self._next_lag = float("-inf")
         self._trusted = threading.Event()
         self.refused: tuple[str, ...] = ()
@@ -131,7 +129,7 @@ class Worker:
         self._warm_up()
         while not self._stopped.is_set() and not self._tried_well():
             self._stopped.wait(self.upkeep.try_again_seconds if self.refused else IDLE_SECONDS)
-        self._repeat(self._start_merges, lambda: batches_wait(self.site.database), REST_SECONDS)
+        self._repeat(self._start_merges, REST_SECONDS)
 
     @property
     def trusts(self) -> bool | None:
@@ -152,27 +150,33 @@ class Worker:
                 self._untried = str(error)
                 return False
         if faults and faults != self.refused:
-            what = "KEYFOLD_SPARK_REMOTE answers, and does not do what merges need, so that nothing is merged"
-            logger.error("the server at %s: %s. keyfold check-spark tries it again", what, "; ".join(faults))
+            what = "the Spark server at KEYFOLD_SPARK_REMOTE is not compatible; merges are paused"
+            logger.error("%s: %s. keyfold check-spark tries it again", what, "; ".join(faults))
         self.refused = faults
         if not faults:
             self._trusted.set()
         return not faults
 
-    def _start_merges(self) -> bool:
-        """Ask for what is due, start what has a place and do a round of small merges; whether there was any."""
-        if time.monotonic() >= self._next_look:
-            request_due_merges(self.site.database)
-            self._next_look = time.monotonic() + min(self.poll_seconds, IDLE_SECONDS)
+    def _start_merges(self) -> float:
+        """Ask for what is due, start what has a place and do a round of small merges; return how soon to look again."""
+        now = time.monotonic()
+        if now >= self._next_look:
+            due = request_due_merges(self.site.database)
+            self._next_look = now + LOOK_SECONDS
+            self._next_due = now + (
+                self._idle_seconds if due.next_seconds is None else min(due.next_seconds, IDLE_SECONDS)
+            )
+        else:  # what was committed since the last look may be due
+            self._next_due = self._next_look
         with self.site.database.reading() as repository:
             waiting = repository.rounds.waiting()
         choice = choose(waiting, self.merges_at_once - self._held.merging())
-        started = [self._start(one) for one in choice.apart]
+        started = sum(self._start(one) for one in choice.apart)
         if choice.together:
-            return self._round(choice.together) or any(started)
-        if waiting and not any(started):
+            started += self._round(choice.together)
+        elif waiting and not started:
             self._held.wait_for_place(self.merges_at_once, ROOM_SECONDS)  # small ones may be due, which need none
-        return any(started)
+        return 0.0 if started else min(self._idle_seconds, max(0.0, self._next_due - time.monotonic()))
 
     def _start(self, one: WaitingMerge) -> bool:
         """Start a merge in a new thread; return whether it could be claimed."""
@@ -182,8 +186,8 @@ class Worker:
         threading.Thread(target=self._work, args=(lease, run_merge), name=f"{self.name}-job", daemon=True).start()
         return True
 
-    def _round(self, chosen: Sequence[WaitingMerge]) -> bool:
-        """Do small merges together; whether any could be claimed."""
+    def _round(self, chosen: Sequence[WaitingMerge]) -> int:
+        """Do small merges together; return how many could be claimed."""
         claimed = claim_round(self.site, self._owner(), chosen)
         leases = [lease for one in claimed if (lease := self._held.hold(one)) is not None]
         try:
@@ -192,14 +196,14 @@ class Worker:
             self._held.let_go(leases)
         for lease in done:
             self._note_late(lease)
-        return bool(leases)
+        return len(leases)
 
     def _compact(self) -> None:
-        self._repeat(self._compact_next, lambda: False, UPKEEP_SECONDS)
+        self._repeat(self._compact_next, UPKEEP_SECONDS)
 
-    def _compact_next(self) -> bool:
-        """Do compactions; whether another look is wanted at once: it never is, for what they commit wakes anyone who
-        looks, and merges shall have the workers of Spark as well.
+    def _compact_next(self) -> float:
+        """Do compactions; return how soon to look again: not at once, for what they commit wakes this thread, and
+        merges shall have the workers of Spark as well.
         """
         if self._trusted.is_set() and not self._stopped.is_set() and self._giving_way.may_begin(self.site.database):
             with self.site.database.reading() as repository:
@@ -207,7 +211,7 @@ class Worker:
                 small = [one for one in waiting if is_small_table(repository, one.table_id)]
             self._compact_together(small[:ROUND_TABLES])
             self._compact_large([one for one in waiting if one not in small])
-        return False
+        return self._idle_seconds
 
     def _compact_together(self, chosen: Sequence[AnyRow]) -> None:
         claimed = (claim_one(self.site, self._owner(), one.id, one.table_id) for one in chosen)
@@ -236,17 +240,16 @@ class Worker:
             self._work(lease, run_compaction)
 
     def _publish(self) -> None:
-        idle = min(self._idle_seconds, PUBLISH_SECONDS)
-        self._repeat(self._publish_next, lambda: False, UPKEEP_SECONDS, idle)
+        self._repeat(self._publish_next, UPKEEP_SECONDS)
 
-    def _publish_next(self) -> bool:
+    def _publish_next(self) -> float:
         if time.monotonic() >= self._next_lag:
             request_due_publications(self.site.database)
             self._next_lag = time.monotonic() + IDLE_SECONDS
-        return self._publisher.publish() > 0
+        return 0.0 if self._publisher.publish() else min(self._idle_seconds, PUBLISH_SECONDS)
 
     def _forget(self) -> None:
-        self._repeat(lambda: self._forgetter.forget() > 0, lambda: False, UPKEEP_SECONDS, FORGET_SECONDS)
+        self._repeat(lambda: 0.0 if self._forgetter.forget() else FORGET_SECONDS, UPKEEP_SECONDS)
 
     def _owner(self) -> str:
         """Of one claim only, see ``claim``."""
@@ -265,24 +268,17 @@ class Worker:
         if lanes_of(compile_plan(lease.claimed.table.schema)):  # else nothing can come late
             self._late.note(lease.claimed.task)
 
-    def _repeat(
-        self,
-        work: Callable[[], bool],
-        soon: Callable[[], bool],
-        rest_seconds: float = 0.0,
-        idle_seconds: float | None = None,
-    ) -> None:
-        """Do ``work`` again and again. When there was none, rest until a process of this machine commits
-        something, or a while that is short if there will be work ``soon``; but at least ``rest_seconds``.
+    def _repeat(self, work: Callable[[], float], rest_seconds: float) -> None:
+        """Do ``work`` again and again. It returns in how many seconds at the latest it is to be done again: at once, or
+        when a process of this machine commits something before, but after ``rest_seconds`` at least.
         """
-        idle = self._idle_seconds if idle_seconds is None else idle_seconds
         logged, again = "", float("-inf")
         while not self._stopped.is_set():
-            seen, pause, rest = self.site.database.commits, idle, rest_seconds
+            seen, pause, rest = self.site.database.commits, self._idle_seconds, rest_seconds
             try:
-                if work():
+                pause = work()
+                if not pause:
                     continue
-                pause = self.poll_seconds if soon() else max(self.poll_seconds, idle)
             except KeyfoldError as error:
                 rest = max(rest, FAILED_SECONDS)  # a commit that failed wakes as one that did not
                 if str(error) != logged or time.monotonic() >= again:
@@ -292,7 +288,7 @@ class Worker:
                 rest = max(rest, FAILED_SECONDS)
                 logger.exception("the worker goes on after an error")
             if not self._stopped.wait(rest):
-                self.site.database.wait_for_commit(seen, pause)
+                self.site.database.wait_for_commit(seen, pause - rest)
 
     def _warm_up(self) -> None:
         """The first queries of a Spark server take seconds; better before the first merge than in it."""

@@ -85,9 +85,9 @@ def _lookups(ground: Ground, made: Table) -> Mapping[str, Callable[[], Cost]]:
     keys = []
     for run in snapshot.runs:
         images.want(made.id, run, made.schema, plan)
-        _make_all(builder)
+        _make_all(images, builder)
         images.find(made.id, run, run.files[0].min_token, (KEY,), (-1,))  # state rows are made once they are missed
-        _make_all(builder)
+        _make_all(images, builder)
         paths = [warehouse.path(*data_file(made.id, run.id, file.name)) for file in run.files]
         keys.append({key for path in paths for key in pq.read_table(path, columns=[KEY])[KEY].to_pylist()})
     view = View(made, plan, snapshot, {made.schema_id: made.schema})
@@ -101,6 +101,7 @@ def _lookups(ground: Ground, made: Table) -> Mapping[str, Callable[[], Cost]]:
     return {name: partial(ground.meter.cost, partial(look_up, of)) for name, of in drawn.items()}
 
 
-def _make_all(builder: Builder) -> None:
+def _make_all(images: Images, builder: Builder) -> None:
     while builder.work():
         pass
+    images.asking.settled(60.0)  # state rows are not asked for while answers seem to be on their way

@@ -41,7 +41,7 @@ def main() -> None:
     warehouse = Warehouse(settings.warehouse_root, marked=True)
     site = MergeSite(database, warehouse, PythonExecutor(), settings.lease_seconds)
     upkeep = Upkeep(settings.keys_known, settings.scrub_bytes_per_second)
-    worker = Worker(site, settings.poll_seconds, settings.merge_slots, upkeep)
+    worker = Worker(site, settings.merge_slots, upkeep)
     worker.start()
     while not ended.wait(SWEEP_SECONDS):
         _sweep(site)

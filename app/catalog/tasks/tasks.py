@@ -223,6 +223,7 @@ class Tasks:
         """Return what waits, for every table that has a pending merge or staged batches that no running merge has
         claimed, the one with the oldest batch first.
         """
+        unclaimed = (batches.c.state == BatchState.STAGED) & batches.c.merge_id.is_(None)
         waiting = (
             sa.select(
                 batches.c.table_id,
@@ -231,7 +232,7 @@ class Tasks:
                 sa.func.min(batches.c.accepted_at).label("oldest"),
                 sa.func.max(batches.c.accepted_at).label("newest"),
             )
-            .where(batches.c.state == BatchState.STAGED, batches.c.merge_id.is_(None))
+            .where(unclaimed)
             .group_by(batches.c.table_id)
             .subquery()
         )
@@ -242,17 +243,10 @@ class Tasks:
             TABLES.add_columns(waiting.c.batches, waiting.c.records, waiting.c.oldest, waiting.c.newest)
             .add_columns(tables.c.failed_merges, tables.c.merge_failed_at, tables.c.id.in_(pending).label("pending"))
             .join(waiting, waiting.c.table_id == tables.c.id, isouter=True)
-            .where(waiting.c.table_id.is_not(None) | tables.c.id.in_(pending))
+            .where(tables.c.id.in_(sa.select(batches.c.table_id).where(unclaimed).union(pending)))
             .order_by(waiting.c.oldest, tables.c.id)
         )
         return [_backlog(row, table) for row, table in intact(self.transaction.execute(query))]
-
-    def batches_wait(self) -> bool:
-        """Return whether some table whose merges do not fail has staged batches that no running merge has claimed."""
-        unclaimed = (batches.c.state == BatchState.STAGED) & batches.c.merge_id.is_(None)
-        query = sa.select(batches.c.id).join(tables, tables.c.id == batches.c.table_id)
-        waiting = self.transaction.execute(query.where(unclaimed, tables.c.failed_merges == 0).limit(1))
-        return waiting.first() is not None
 
     def row(self, table_id: str, task_id: str, *, lock: bool = False) -> AnyRow:
         """Return the task's own row, ours until the transaction ends with ``lock``. Raise ``NotFound``."""

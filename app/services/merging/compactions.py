@@ -27,7 +27,7 @@ from app.services.publishing.publications import waits_for_its_first
 from app.services.shared.commits import Commit, commit_on_current
 from app.services.shared.each_table import faults_kept
 from app.services.shared.executor import MergeSite
-from app.services.shared.retries import still_waits
+from app.services.shared.retries import time_left
 from app.storage.runs.runs import check_written
 from app.telemetry.entries import Upkeep
 
@@ -77,7 +77,7 @@ def request_due_compactions(repository: Repository, commits: Sequence[tuple[Tabl
     for table_id, full in due.items():
         if table_id in waits and not full:
             continue
-        if not still_waits(repository.tasks.failed_compactions(table_id).get(table_id), repository.now()):
+        if not time_left(repository.tasks.failed_compactions(table_id).get(table_id), repository.now()):
             repository.tasks.request(table_id, TaskTrigger.RUNS, TaskKind.COMPACTION, full=full)
 
 

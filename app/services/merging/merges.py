@@ -35,60 +35,63 @@ from app.services.merging.task_results import plan_of, run_tasks
 from app.services.shared.commits import Commit, commit_on_current
 from app.services.shared.executor import MergeSite
 from app.services.shared.pages import Page, PageRequest, page_of
-from app.services.shared.retries import still_waits
+from app.services.shared.retries import time_left
 from app.storage.runs.runs import check_written, totals_fit
 
 logger = logging.getLogger(__name__)
+_NOW = timedelta(0)
 
 
-def request_due_merges(database: CatalogDatabase, now: datetime | None = None) -> int:
+@dataclass(frozen=True)
+class DueMerges:
+    """How many tables are due, and in how many seconds the next one will be; None where no other batch waits."""
+
+    tables: int
+    next_seconds: float | None
+
+
+def request_due_merges(database: CatalogDatabase, now: datetime | None = None) -> DueMerges:
     """Ask for a merge of every table whose staging area is due, all in one step and in the order in which they became
-    due; returns how many are due.
+    due.
     """
     with database.reading() as repository:
         backlogs = repository.tasks.backlogs()
         moment = now or repository.now()  # read after them: what came in between would seem to lie in the future
-        due = [(backlog, merge) for backlog in backlogs if (merge := _due(backlog, moment))]
-    due.sort(key=lambda one: one[1].since)
+    dated = [(backlog, merge) for backlog in backlogs if (merge := _due(backlog, moment))]
+    due = sorted((one for one in dated if one[1].late >= _NOW), key=lambda one: one[1].late, reverse=True)
     new = {backlog.table.id: merge.trigger for backlog, merge in due if not backlog.pending}
     if new:  # a commit wakes every worker
         with database.transaction() as repository:
             repository.tasks.request_all(new)
-    return len(due)
-
-
-def batches_wait(database: CatalogDatabase) -> bool:
-    """Return whether some table has staged batches that may become due without any further request, and soon: one whose
-    merges fail is not worth looking after all the time.
-    """
-    with database.reading() as repository:
-        return repository.tasks.batches_wait()
+    left = (-merge.late.total_seconds() for _, merge in dated if merge.late < _NOW)
+    return DueMerges(len(due), min(left, default=None))
 
 
 @dataclass(frozen=True)
 class _Due:
-    """Why a backlog should be merged, and since when."""
+    """Why a backlog should be merged, and for how long it has been due; less than 0 before it is."""
 
     trigger: TaskTrigger
-    since: datetime
+    late: timedelta
 
 
 def _due(backlog: Backlog, now: datetime) -> _Due | None:
-    """Return why the backlog should be merged now; a table whose merges fail waits longer each time.
+    """Return when the backlog should be merged; None without batches. A table whose merges fail waits longer each time.
 
     A time in the future was stored before the clock was set back, and waits no more.
     """
     oldest, newest = backlog.oldest_accepted_at, backlog.newest_accepted_at
-    if backlog.batches == 0 or oldest is None or newest is None or still_waits(backlog.failures, now):
+    if oldest is None or newest is None:
         return None
     options, age = backlog.table.schema.parsed, now - oldest
-    late: timedelta = age - options["merge.max-staleness"]
     if backlog.records >= options["merge.max-staged-rows"]:
-        return _Due(TaskTrigger.ROWS, min(newest, now))
-    if age < timedelta(0) or late >= timedelta(0):
-        # What failed is due since it may be tried again: it does not push in before what was merged in time.
-        return _Due(TaskTrigger.STALENESS, now - late if backlog.failures is None and age >= timedelta(0) else now)
-    return None
+        trigger, late = TaskTrigger.ROWS, max(now - newest, _NOW)
+    else:
+        trigger, late = TaskTrigger.STALENESS, _NOW if age < _NOW else age - options["merge.max-staleness"]
+        if backlog.failures is not None:  # due since it may be tried again: not in front of what was merged in time
+            late = min(late, _NOW)
+    left = time_left(backlog.failures, now)
+    return _Due(trigger, min(late, -left) if left else late)
 
 
 @dataclass(frozen=True)

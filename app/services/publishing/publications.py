@@ -23,7 +23,7 @@ from app.files.layout import Warehouse
 from app.files.writable import reason_of
 from app.services.publishing.formats import CHECKPOINT_EVERY, FILES, Kept
 from app.services.shared.each_table import faults_kept
-from app.services.shared.retries import still_waits
+from app.services.shared.retries import time_left
 from app.telemetry.entries import Counted, Upkeep
 
 logger = logging.getLogger(__name__)
@@ -260,7 +260,7 @@ def _may_compact(repository: Repository, newest: PublishedVersion, now: datetime
     """
     if repository.tasks.compacts(newest.table_id):
         return False
-    if still_waits(repository.tasks.failed_compactions(newest.table_id).get(newest.table_id), now):
+    if time_left(repository.tasks.failed_compactions(newest.table_id).get(newest.table_id), now):
         return False
     _, last = repository.stats.succeeded(newest.table_id, TaskKind.COMPACTION)
     tried_at = last.finished_at if last is not None and last.full else None

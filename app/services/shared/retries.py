@@ -10,13 +10,13 @@ FIRST_RETRY_SECONDS = 1.0
 LONGEST_RETRY_SECONDS = 300.0
 
 
-def still_waits(failures: Failures | None, now: datetime) -> bool:
-    """Return whether it is too early to try again: after each failure twice as long as after the one before.
+def time_left(failures: Failures | None, now: datetime) -> timedelta:
+    """Return how long to wait before another try, 0 where it may begin: after each failure twice as long as before.
 
-    A failure in the future was noted before the clock was set back: it is unknown how long ago that was, so it waits no
-    more.
+    A failure in the future was noted before the clock was set back: it is unknown how long ago that was, so nothing
+    waits for it.
     """
-    if failures is None:
-        return False
+    if failures is None or now < failures.last_at:
+        return timedelta(0)
     wait = min(FIRST_RETRY_SECONDS * 2 ** min(failures.in_a_row - 1, 20), LONGEST_RETRY_SECONDS)
-    return failures.last_at <= now < failures.last_at + timedelta(seconds=wait)
+    return max(timedelta(0), timedelta(seconds=wait) - (now - failures.last_at))

@@ -333,10 +333,11 @@ def test_a_look_for_work_reads_no_task_that_has_ended(database: CatalogDatabase)
         connection = repository.transaction.connection
         sa.event.listen(connection, "before_cursor_execute", note)
         repository.leases.may_claim(TaskKind.MERGE)
-        repository.tasks.batches_wait()
+        repository.tasks.backlogs()
+        repository.rounds.waiting()
         looks = [*seen]
         plans = [connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {look}", values).all() for look, values in looks]
-    assert len(looks) == 2
+    assert len(looks) == 4
     steps = [step.detail for plan in plans for step in plan]
     assert not [step for step in steps if step.startswith("SCAN") and "USING INDEX uq_merges" not in step], steps
 

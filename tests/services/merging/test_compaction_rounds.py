@@ -145,7 +145,7 @@ def test_small_ones_of_other_tables_do_not_wait_until_a_large_one_is_over(site: 
     large = large_table(site)
     executor = Gated()
     executor.held.add(large.id)
-    with working(replace(site, executor=executor), poll_seconds=0.02):
+    with working(replace(site, executor=executor)):
         ask(site, large)
         assert executor.begun.wait(20)
         for table in others:

@@ -130,7 +130,7 @@ def test_workers_that_look_for_work_themselves_merge_what_is_due(
 ) -> None:
     table = create_table(database, SUM | {"merge.max-staleness": "0 ms"})
     site = MergeSite(database, warehouse, PythonExecutor(), 600)
-    workers = [Worker(site, poll_seconds=0.01) for _ in range(3)]
+    workers = [Worker(site) for _ in range(3)]
     for worker in workers:
         worker.start()
     for number in range(20):

@@ -12,7 +12,7 @@ from app.core.table.history import BatchState, Table, Task, TaskState, TaskTrigg
 from app.files.layout import Warehouse
 from app.kernel.tasks import Job, Progress, Result
 from app.services.merging.compactions import run_next_compaction
-from app.services.merging.merges import batches_wait, request_due_merges, request_merge, run_next_merge
+from app.services.merging.merges import DueMerges, request_due_merges, request_merge, run_next_merge
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
 from tests.services.builders import QUIET, SUM, committed, compact, create_table, merge, post, snapshot_of, totals
@@ -40,9 +40,10 @@ def soon(seconds: float) -> datetime:
 
 def test_staged_batches_are_due_once_the_oldest_is_stale(site: MergeSite) -> None:
     table = create_table(site.database, SUM | {"merge.max-staleness": "1 h"})
-    post(site.database, site.warehouse, {"id": 1, "n": 1})
-    assert request_due_merges(site.database, soon(3500)) == 0
-    assert request_due_merges(site.database, soon(3601)) == 1
+    assert request_due_merges(site.database) == DueMerges(0, None)
+    accepted_at = post(site.database, site.warehouse, {"id": 1, "n": 1}).accepted_at
+    assert request_due_merges(site.database, accepted_at + timedelta(seconds=3500)) == DueMerges(0, 100.0)
+    assert request_due_merges(site.database, accepted_at + timedelta(hours=1)) == DueMerges(1, None)
     [wanted] = merges_of(site.database, table)
     assert (wanted.state, wanted.trigger) == (TaskState.PENDING, TaskTrigger.STALENESS)
 
@@ -50,18 +51,18 @@ def test_staged_batches_are_due_once_the_oldest_is_stale(site: MergeSite) -> Non
 def test_enough_staged_records_are_due_at_once(site: MergeSite) -> None:
     table = create_table(site.database, SUM | QUIET | {"merge.max-staged-rows": "3"})
     post(site.database, site.warehouse, {"id": 1, "n": 1}, {"id": 2, "n": 1})
-    assert request_due_merges(site.database) == 0
+    assert request_due_merges(site.database).tables == 0
     post(site.database, site.warehouse, {"id": 1, "n": 1})
-    assert request_due_merges(site.database) == 1
+    assert request_due_merges(site.database).tables == 1
     assert [one.trigger for one in merges_of(site.database, table)] == [TaskTrigger.ROWS]
 
 
 def test_a_table_without_staged_batches_is_never_due(site: MergeSite) -> None:
     table = create_table(site.database)
-    assert request_due_merges(site.database, soon(10**6)) == 0
+    assert request_due_merges(site.database, soon(10**6)).tables == 0
     post(site.database, site.warehouse, {"id": 1, "n": 1})
     merge(site, table)
-    assert request_due_merges(site.database, soon(10**6)) == 0
+    assert request_due_merges(site.database, soon(10**6)).tables == 0
 
 
 def test_a_table_that_waits_for_ages_does_not_keep_the_others_waiting(site: MergeSite) -> None:
@@ -71,7 +72,7 @@ def test_a_table_that_waits_for_ages_does_not_keep_the_others_waiting(site: Merg
         repository.tables.rename("shop", "wide", "shop", "patient")
     other = create_table(site.database)
     post(site.database, site.warehouse, {"id": 1, "n": 1})
-    assert request_due_merges(site.database, soon(60)) == 1
+    assert request_due_merges(site.database, soon(60)).tables == 1
     assert len(merges_of(site.database, other)) == 1
 
 
@@ -89,8 +90,8 @@ def test_a_table_whose_merges_fail_waits_longer_each_time(site: MergeSite) -> No
         due = [
             seconds
             for seconds in choices
-            if request_due_merges(site.database, failed_at + timedelta(seconds=seconds, milliseconds=-1)) == 0
-            and request_due_merges(site.database, failed_at + timedelta(seconds=max(seconds, 2))) == 1
+            if request_due_merges(site.database, failed_at + timedelta(seconds=seconds, milliseconds=-1)).tables == 0
+            and request_due_merges(site.database, failed_at + timedelta(seconds=max(seconds, 2))).tables == 1
         ]
         waits.append(due[-1])
         with site.database.transaction() as repository:  # what the probe asked for
@@ -103,20 +104,19 @@ def test_after_a_success_the_table_is_merged_as_soon_as_ever(site: MergeSite) ->
     post(site.database, site.warehouse, {"id": 1, "n": 1})
     for _ in range(5):
         merge(replace(site, executor=BrokenExecutor(RuntimeError("no luck"))), table)
-    assert request_due_merges(site.database, soon(2)) == 0
+    assert request_due_merges(site.database, soon(2)).tables == 0
     assert merge(site, table).state is TaskState.SUCCEEDED
     post(site.database, site.warehouse, {"id": 1, "n": 1})
-    assert request_due_merges(site.database, soon(2)) == 1
+    assert request_due_merges(site.database, soon(2)).tables == 1
 
 
-def test_a_table_whose_merges_fail_keeps_no_worker_looking(site: MergeSite) -> None:
-    table = create_table(site.database)
-    assert not batches_wait(site.database)
+def test_a_table_whose_merge_has_failed_is_due_when_it_may_be_tried_again(site: MergeSite) -> None:
+    table = create_table(site.database, SUM | {"merge.max-staleness": "0 s"})
     post(site.database, site.warehouse, {"id": 1, "n": 1})
-    assert batches_wait(site.database)
-    merge(replace(site, executor=BrokenExecutor(RuntimeError("no luck"))), table)
-    assert not batches_wait(site.database)
-    assert request_due_merges(site.database, soon(2)) == 1
+    failed_at = merge(replace(site, executor=BrokenExecutor(RuntimeError("no luck"))), table).finished_at
+    assert failed_at is not None
+    assert request_due_merges(site.database, failed_at) == DueMerges(0, 1.0)
+    assert request_due_merges(site.database, failed_at + timedelta(seconds=1)) == DueMerges(1, None)
 
 
 # What a merge does

@@ -139,7 +139,7 @@ def test_nothing_is_merged_or_compacted_until_the_server_is_well(site: MergeSite
     table = create_table(site.database, SUM | QUIET)
     post(site.database, site.warehouse, {"id": 1, "n": 1})
     request_merge(site.database, table.id)
-    worker = Worker(site, 0.05, upkeep=Upkeep(tries_spark=True, try_again_seconds=0.05))
+    worker = Worker(site, upkeep=Upkeep(tries_spark=True, try_again_seconds=0.05))
     worker.start()
     try:
         assert until(lambda: executor.merges >= 4)  # two trials

@@ -27,8 +27,8 @@ PATIENCE_SECONDS = 20.0
 
 
 @contextmanager
-def working(site: MergeSite, poll_seconds: float, merges_at_once: int = 1) -> Iterator[Worker]:
-    worker = Worker(site, poll_seconds, merges_at_once)
+def working(site: MergeSite, merges_at_once: int = 1) -> Iterator[Worker]:
+    worker = Worker(site, merges_at_once)
     worker.start()
     try:
         yield worker
@@ -49,9 +49,17 @@ def succeeded(site: MergeSite, table: Table, kind: TaskKind) -> int:
     return sum(one.kind is kind and one.state is TaskState.SUCCEEDED for one in found)
 
 
+@pytest.fixture
+def _no_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that nothing wakes looks again after an hour."""
+    monkeypatch.setattr("app.worker.IDLE_SECONDS", 3600.0)
+    monkeypatch.setattr("app.worker.ALONE_SECONDS", 3600.0)
+
+
+@pytest.mark.usefixtures("_no_looks")
 def test_a_request_wakes_a_worker_that_would_not_look_for_an_hour(site: MergeSite, images: Images) -> None:
     table = create_table(site.database, SUM | QUIET)
-    with working(site, poll_seconds=3600):
+    with working(site):
         for number in range(1, 4):
             post(site.database, site.warehouse, {"id": 1, "n": 1})
             request_merge(site.database, table.id)
@@ -59,9 +67,17 @@ def test_a_request_wakes_a_worker_that_would_not_look_for_an_hour(site: MergeSit
     assert totals(site.database, images, table, [1]) == [3]
 
 
+@pytest.mark.usefixtures("_no_looks")
+def test_a_worker_looks_again_when_the_next_table_is_due(site: MergeSite) -> None:
+    table = create_table(site.database, SUM | {"merge.max-staleness": "1 s"})
+    with working(site):
+        post(site.database, site.warehouse, {"id": 1, "n": 1})
+        assert until(lambda: succeeded(site, table, TaskKind.MERGE) == 1)
+
+
 def test_a_worker_compacts_what_its_merges_ask_for(site: MergeSite, images: Images) -> None:
     table = create_table(site.database, SUM | {"num-sorted-run.compaction-trigger": "2", "merge.max-staleness": "0 s"})
-    with working(site, poll_seconds=0.05):
+    with working(site):
         for number in range(1, 5):
             post(site.database, site.warehouse, {"id": 1, "n": 1})
             assert until(lambda number=number: succeeded(site, table, TaskKind.MERGE) >= number)  # type: ignore[misc]
@@ -79,7 +95,7 @@ def test_many_compactions_are_done_in_a_few_looks(site: MergeSite, images: Image
             merge_staged(site.database, site.warehouse, table.id)
         with site.database.transaction() as repository:
             ask_for_compaction(repository, table.id)
-    with working(site, poll_seconds=3600):
+    with working(site):
         assert until(lambda: all(succeeded(site, table, TaskKind.COMPACTION) for table in tables))
     assert [totals(site.database, images, table, [1]) for table in tables] == [[2]] * len(tables)
 
@@ -87,7 +103,7 @@ def test_many_compactions_are_done_in_a_few_looks(site: MergeSite, images: Image
 def test_a_worker_at_rest_commits_nothing(site: MergeSite) -> None:
     """A commit would wake it again, and all others."""
     create_table(site.database)
-    with working(site, poll_seconds=0.01):
+    with working(site):
         time.sleep(0.3)
         before = site.database.commits
         time.sleep(0.3)
@@ -114,7 +130,7 @@ def test_a_worker_that_is_stopped_does_not_wait_until_spark_has_started(
     site: MergeSite, caplog: pytest.LogCaptureFixture
 ) -> None:
     executor = StartingExecutor()
-    worker = Worker(replace(site, executor=executor), 3600)
+    worker = Worker(replace(site, executor=executor))
     worker.start()
     assert executor.begun.wait(PATIENCE_SECONDS)
     worker.stop(60)
@@ -126,7 +142,7 @@ def test_a_worker_that_is_stopped_does_not_wait_until_spark_has_started(
 
 def test_a_worker_counts_what_came_late_behind_its_merges(site: MergeSite) -> None:
     table = create_table(site.database, {"sequence.field": "n", **QUIET})
-    with working(site, poll_seconds=3600):
+    with working(site):
         for number in (5, 3):
             post(site.database, site.warehouse, {"id": 1, "n": number})
             request_merge(site.database, table.id)
