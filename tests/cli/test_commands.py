@@ -234,7 +234,7 @@ def test_who_wants_more_patience_than_there_is_is_not_waited_for(terminal: Termi
 @pytest.mark.parametrize(
     ("answer", "end", "said"),
     [
-        (told("200 OK", "<html>"), Exit.REFUSED, "answers, but not as Keyfold does"),
+        (told("200 OK", "<html>"), Exit.UNREACHABLE, "answers, but not as Keyfold does"),
         (told("502 Bad Gateway", "<html>"), Exit.FAULT, "the answer is 502 Bad Gateway"),
         (told("302 Found", "", "Location: /"), Exit.REFUSED, "the answer is 302 Found"),
         (told("200 OK", "")[:-20], Exit.UNREACHABLE, "the answer broke off"),

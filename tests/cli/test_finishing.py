@@ -192,6 +192,9 @@ def test_tables_are_queried_by_name_and_read_once(terminal: Terminal) -> None:
     shown = terminal.run("sql", f"FROM {table} SELECT id ORDER BY id", "--format", "table", "--limit", "2")
     assert (shown.stdout.split(), shown.stderr) == (["id", "0", "1"], "2 rows; there are more: --limit\n")
     exact = f"FROM {table} SELECT 12345678901234567890.12::DECIMAL(30, 2) AS d WHERE id = 1"
+    for form, lines in (("ndjson", 2), ("csv", 3)):  # with the names of the columns
+        done = terminal.run("sql", f"FROM {table}", "--format", form, "--limit", "2")
+        assert len(done.stdout.splitlines()) == lines
     assert terminal.run("sql", exact).stdout == '{"d":"12345678901234567890.12"}\n'
 
 

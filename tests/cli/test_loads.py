@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import threading
@@ -12,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 
 from app.cli.client.endings import Exit
 from app.cli.client.pieces import PIECE_RECORDS
@@ -72,6 +74,23 @@ def test_a_file_of_each_format_counts_once_however_often_it_is_loaded(terminal: 
     [second] = terminal.told("load", table, name)
     assert (second["records"], second["replayed"]) == (ROWS, first["batches"])
     assert terminal.sums(table) == (ROWS, ROWS)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+def test_a_packed_file_is_the_same_load_as_its_text(terminal: Terminal, pack: Callable[[bytes], bytes]) -> None:
+    ending = {gzip.compress: "gz", zstandard.compress: "zst"}[pack]
+    table = terminal.table(f"packed_{ending}")
+    text = numbered_csv(range(ROWS)).encode()
+    packed = pack(text[: len(text) // 2]) + pack(text[len(text) // 2 :])  # as two that were put behind each other
+    (terminal.folder / f"packed.csv.{ending}").write_bytes(packed)
+    (terminal.folder / f"cut.csv.{ending}").write_bytes(packed[:-20])
+    (terminal.folder / "packed.csv").write_bytes(text)
+    [first] = terminal.told("load", table, f"packed.csv.{ending}")
+    assert first["records"] == ROWS
+    assert terminal.told("load", table, "packed.csv")[0]["replayed"] == first["batches"]
+    assert terminal.sums(table) == (ROWS, ROWS)
+    broken = terminal.run("load", table, f"cut.csv.{ending}")
+    assert (broken.returncode, f"cut.csv.{ending} cannot be read" in broken.stderr) == (Exit.USAGE, True)
 
 
 def test_what_was_loaded_is_loaded_once_more_if_that_is_said(terminal: Terminal) -> None:

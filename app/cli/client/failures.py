@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from app.cli.client.endings import Exit, Failure, end, exit_of, settings_faults
 from app.cli.client.shown import report
-from keyfold_client import KeyfoldError, Misuse, Refused, Unreachable
+from keyfold_client import KeyfoldError, Misuse, NotKeyfold, Refused, Unreachable
 
 
 def failure_of(error: KeyfoldError) -> Failure:
@@ -18,7 +18,8 @@ def failure_of(error: KeyfoldError) -> Failure:
         fix = "is it running (keyfold serve), and is --url or KEYFOLD_URL right?"
         return Failure(Exit.UNREACHABLE, f"{error.what}; {fix}")
     message = str(error).replace("is the URL right?", "is --url or KEYFOLD_URL right?")
-    return Failure(Exit.USAGE if isinstance(error, Misuse) else Exit.REFUSED, message)
+    ends = {Misuse: Exit.USAGE, NotKeyfold: Exit.UNREACHABLE}
+    return Failure(ends.get(type(error), Exit.REFUSED), message)
 
 
 def carry_out(program: typer.Typer) -> None:

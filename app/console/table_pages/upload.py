@@ -14,6 +14,7 @@ from app.console.table_pages.batches import sent_batch
 from app.console.table_pages.table import table_name, table_page
 from app.core.access import Role
 from app.core.errors import Invalid, KeyfoldError
+from app.core.file_names import CODINGS, ENDINGS, media_type_and_coding
 from app.http.kinds import status_of
 from app.http.parts import Parts
 from app.http.uploads import ROOM, UPLOAD_FORM_PATH, stage
@@ -26,22 +27,20 @@ MOST_FAULTS: Final = 200
 
 @dataclass(frozen=True)
 class FileKind:
-    """A format as a file has it: its media type, and how names of such files end."""
+    """A format as a file has it: what it is called, and its media type."""
 
     words: str
     media_type: str
-    endings: tuple[str, ...]
 
 
 KINDS: Final[Mapping[str, FileKind]] = {
-    "csv": FileKind("CSV", CSV, (".csv",)),
-    "ndjson": FileKind("NDJSON, a record a line", NDJSON[0], (".ndjson", ".jsonl", ".jsonlines")),
-    "json": FileKind('JSON, {"records": […]}', JSON, (".json",)),
-    "parquet": FileKind("Parquet", PARQUET, (".parquet", ".pq")),
-    "arrow": FileKind("Arrow, its streaming format", ARROW, (".arrow", ".arrows", ".ipc")),
+    "csv": FileKind("CSV", CSV),
+    "ndjson": FileKind("NDJSON, a record a line", NDJSON[0]),
+    "json": FileKind('JSON, {"records": […]}', JSON),
+    "parquet": FileKind("Parquet", PARQUET),
+    "arrow": FileKind("Arrow, its streaming format", ARROW),
 }
-_CODINGS: Final[Mapping[str, str]] = {".gz": "gzip", ".zst": "zstd"}
-_ENDINGS: Final = (*(ending for kind in KINDS.values() for ending in kind.endings), *_CODINGS)
+_ENDINGS: Final = (*(ending for one in KINDS.values() for ending in ENDINGS[one.media_type]), *CODINGS)
 
 
 def show_upload(visit: Visit) -> Response:
@@ -68,19 +67,16 @@ def _upload(visit: Visit) -> Upload:
     """The file as the API gets it. Raises ``Invalid`` where there is none, or where no one says what it is."""
     if visit.file is None:
         raise Invalid("choose a file")
-    name = visit.file.name.lower()
-    ending = next((one for one in _CODINGS if name.endswith(one)), "")
-    plain = name.removesuffix(ending)
-    chosen = visit.form.get("kind", "")
-    guessed = next((kind for kind, one in KINDS.items() if plain.endswith(one.endings)), None)
-    kind = KINDS.get(chosen or guessed or "")
+    media_type, coding = media_type_and_coding(visit.file.name)
+    guessed = next((kind for kind, one in KINDS.items() if one.media_type == media_type), "")
+    kind = KINDS.get(visit.form.get("kind", "") or guessed)
     if kind is None:
         raise Invalid(f"the name {visit.file.name[:100]!r} does not say what is in the file: choose its format")
     empty = EmptyFields.ABSENT if kind.media_type == CSV and visit.form.get("empty") == "absent" else EmptyFields.NULL
     upload = Upload(
         visit.file.content,
         kind.media_type,
-        encoding=_CODINGS.get(ending, ""),
+        encoding=coding,
         room=visit.request.scope[ROOM],
         empty_fields=empty,
         sender=visit.grant.name,

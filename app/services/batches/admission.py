@@ -131,7 +131,8 @@ class Admission(Repeated):
         with self._refusing(Bound.WAREHOUSE):
             check_present(self._warehouse)
         rooms = {"the warehouse": free_bytes(self._warehouse), "the data folder": free_bytes_at(str(self._folder))}
-        needed = self._bounds.free_bytes + size + sum(self._pending.values())
+        with self._lock:
+            needed = self._bounds.free_bytes + size + sum(self._pending.values())
         for where, room in rooms.items():
             if room is not None and self._bounds.free_bytes and room < needed:
                 message = (

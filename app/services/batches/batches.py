@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Final, Protocol
 
 from app.catalog.batches.batches import key_reused
@@ -136,7 +137,7 @@ class Upload:
     schema_bounds: SchemaBounds = DEFAULT_BOUNDS.table
     on_fault: OnFault = OnFault.REFUSE
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """A digest of the request: a retry has the same, another request under the same Idempotency-Key another one."""
         kind = f"{self.media_type};{self.encoding}" if self.encoding else self.media_type

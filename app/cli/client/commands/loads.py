@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from app.cli.client.pieces import Piece, text_pieces
 from app.cli.client.service import Service, path_of
 from app.cli.client.settings import AsJson, TableName, TokenFile, Url
 from app.cli.client.shown import many, report, say_json
+from app.core.file_names import media_type_and_coding
 from keyfold_client import Refused
 from keyfold_client.errors import MOST_FAULTS
 
@@ -42,10 +44,9 @@ class FileFormat(StrEnum):
 
 @dataclass(frozen=True)
 class _Entry:
-    """What a format is called over HTTP, how its files end, and how they are cut."""
+    """What a format is called over HTTP, and how its files are cut."""
 
     media_type: str
-    suffixes: tuple[str, ...]
     pieces: Callable[[IO[bytes], str], Iterator[Piece]]
     seeks: bool = False  # it is not read from its beginning to its end
 
@@ -63,12 +64,10 @@ def _arrow(file: IO[bytes], salt: str) -> Iterator[Piece]:
 
 
 _ENTRIES: Final = {
-    FileFormat.CSV: _Entry("text/csv", (".csv",), partial(text_pieces, csv=True)),
-    FileFormat.NDJSON: _Entry("application/x-ndjson", (".ndjson", ".jsonl"), partial(text_pieces, csv=False)),
-    FileFormat.PARQUET: _Entry("application/vnd.apache.parquet", (".parquet",), _parquet, seeks=True),
-    FileFormat.ARROW: _Entry(
-        "application/vnd.apache.arrow.stream", (".arrow", ".arrows", ".feather"), _arrow, seeks=True
-    ),
+    FileFormat.CSV: _Entry("text/csv", partial(text_pieces, csv=True)),
+    FileFormat.NDJSON: _Entry("application/x-ndjson", partial(text_pieces, csv=False)),
+    FileFormat.PARQUET: _Entry("application/vnd.apache.parquet", _parquet, seeks=True),
+    FileFormat.ARROW: _Entry("application/vnd.apache.arrow.stream", _arrow, seeks=True),
 }
 
 
@@ -87,7 +86,12 @@ class _Loaded:
 @commands.command()
 def load(
     table: TableName,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="- for standard input, with --format")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="CSV and NDJSON also as .gz or .zst; - for standard input, with --format"
+        ),
+    ],
     form: Annotated[
         FileFormat | None, typer.Option("--format", help="[default: by the file's name]", show_default=False)
     ] = None,
@@ -117,10 +121,11 @@ def load(
 
 
 def _form_of(file: Path) -> FileFormat:
-    for form, entry in _ENTRIES.items():
-        if file.suffix.lower() in entry.suffixes:
-            return form
-    raise usage(f"{file}: its name does not give its format", f"  → --format {'|'.join(FileFormat)}")
+    media_type, coding = media_type_and_coding(file.name)
+    form = next((one for one, entry in _ENTRIES.items() if entry.media_type == media_type), None)
+    if form is None or (coding and _ENTRIES[form].seeks):
+        raise usage(f"{file}: its name does not give its format", f"  → --format {'|'.join(FileFormat)}")
+    return form
 
 
 def _load(service: Service, table: str, file: Path, form: FileFormat, absent: bool, salt: str) -> _Loaded:
@@ -129,7 +134,8 @@ def _load(service: Service, table: str, file: Path, form: FileFormat, absent: bo
     params = {"emptyFields": "absent"} if absent and form is FileFormat.CSV else {}
     headers = {"Content-Type": entry.media_type}
     with _opened(file, seeks=entry.seeks) as opened, _progress(file) as show:
-        for piece in _named(file, entry.pieces(opened, salt)):
+        plain = opened if entry.seeks else _unpacked(file, opened)
+        for piece in _named(file, entry.pieces(plain, salt)):
             key = {"Idempotency-Key": f"keyfold-load-{piece.mark}"}
             try:
                 request: dict[str, Any] = {"content": piece.body, "headers": headers | key, "params": params}
@@ -206,6 +212,16 @@ def _opened(file: Path, *, seeks: bool) -> Iterator[IO[bytes]]:
             shutil.copyfileobj(opened, copy)
             copy.seek(0)
             yield copy
+
+
+def _unpacked(file: Path, opened: IO[bytes]) -> IO[bytes]:
+    """Return the text of the file, which its name says is packed or not: a batch is known by its text."""
+    coding = media_type_and_coding(file.name)[1]
+    if not coding:
+        return opened
+    import pyarrow as pa  # noqa: PLC0415  # the same; zstandard does not see that a file is cut
+
+    return io.BufferedReader(pa.CompressedInputStream(opened, coding))
 
 
 def _size(file: Path) -> int | None:

@@ -35,7 +35,7 @@ def query(
     form: Annotated[
         ScanFormat | None, typer.Option("--format", help="[default: table at a terminal, else ndjson]")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="at most so many rows of a table")] = SHOWN_ROWS,
+    limit: Annotated[int | None, typer.Option(min=1, help="at most so many rows  [default: all; 100 as table]")] = None,
     merged: Merged = False,
     url: Url = None,
     token_file: TokenFile = None,
@@ -109,14 +109,16 @@ def _read(opened: DuckDBPyConnection, service: Service, database: str, table: st
     opened.unregister("_rows")
 
 
-def _say(opened: DuckDBPyConnection, select: str, form: ScanFormat, limit: int) -> None:
+def _say(opened: DuckDBPyConnection, select: str, form: ScanFormat, limit: int | None) -> None:
     texts = "SELECT COLUMNS(*)::VARCHAR " if form is ScanFormat.CSV else ""
-    result = opened.execute(f"{texts}FROM ({select}\n)")
+    most = "" if limit is None or form is ScanFormat.TABLE else f" LIMIT {limit}"
+    result = opened.execute(f"{texts}FROM ({select}\n){most}")
     columns = [one[0] for one in result.description or ()]
     if form is ScanFormat.TABLE:
-        rows = result.fetchmany(limit + 1)
-        say_table(columns, [[_shown(value) for value in row] for row in rows[:limit]])
-        report(f"{many(len(rows[:limit]), 'row')}{'; there are more: --limit' if len(rows) > limit else ''}")
+        shown = limit or SHOWN_ROWS
+        rows = result.fetchmany(shown + 1)
+        say_table(columns, [[_shown(value) for value in row] for row in rows[:shown]])
+        report(f"{many(len(rows[:shown]), 'row')}{'; there are more: --limit' if len(rows) > shown else ''}")
         return
     lines = csv.writer(sys.stdout, lineterminator="\n")
     if form is ScanFormat.CSV:

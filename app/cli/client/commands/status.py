@@ -86,7 +86,10 @@ def _odd(stats: Stats, now: float) -> Iterator[tuple[str, str]]:
         last = f"the last {_ago(failure['lastAt'], now)}: {plain(failure['error'])}"
         yield "compactions fail", f"{failure['inARow']} in a row, {last}"
     if stats["setAside"]:
-        yield "set aside", f"{many(stats['setAside'], 'batch')} in no merge: GET …/batches?state=poisoned says why"
+        yield (
+            "set aside",
+            f"{many(stats['setAside'], 'batch')} in no merge: GET …/batches?state=poisoned (or damaged) says why",
+        )
     if stats["setAsideEvents"]:
         yield "set aside", f"{many(stats['setAsideEvents'], 'event')} with faults: GET …/set-aside-events"
     for one in stats["ignoredColumns"]:

@@ -1,0 +1,25 @@
+"""What a file's name says of what it holds: the media type of its records, and how they are packed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+ENDINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "text/csv": (".csv",),
+    "application/x-ndjson": (".ndjson", ".jsonl", ".jsonlines"),
+    "application/json": (".json",),
+    "application/vnd.apache.parquet": (".parquet", ".pq"),
+    "application/vnd.apache.arrow.stream": (".arrow", ".arrows", ".feather", ".ipc"),
+}
+CODINGS: Final[Mapping[str, str]] = {".gz": "gzip", ".zst": "zstd"}
+
+
+def media_type_and_coding(name: str) -> tuple[str | None, str]:
+    """Return the media type of what a file of this name holds, None where it does not say, and its content coding, ""
+    where it is not packed.
+    """
+    ending = next((one for one in CODINGS if name.lower().endswith(one)), "")
+    plain = name.lower().removesuffix(ending)
+    media_type = next((kind for kind, endings in ENDINGS.items() if plain.endswith(endings)), None)
+    return media_type, CODINGS.get(ending, "")
