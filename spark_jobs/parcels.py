@@ -1,4 +1,4 @@
-"""What Spark's Python workers run: parcels of tasks (design §2). It imports the kernel and nothing of Spark."""
+"""What Spark's Python workers run: parcels of tasks. It imports the kernel and nothing of Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The merge semantics restated from merge-semantics.md, independently of ``app.core``: one fold, record by record.
+"""The merge semantics (docs/semantics.md) restated, independently of ``app.core``: one fold, record by record.
 
 It takes a table as the conformance cases write it, sorts records of Python values into merge order, and folds.
 """
@@ -53,7 +53,7 @@ class Change:
 
 
 def says(change: Change, column: str) -> bool:
-    """Whether the record names the column (A.12)."""
+    """Whether the record names the column."""
     return change.named is None or column in change.named
 
 
@@ -74,7 +74,7 @@ class _Down:
 
 
 def sortable(value: Any) -> tuple[Any, ...]:
-    """Nulls first; -0.0 before 0.0; NaN last (§3.1)."""
+    """Nulls first; -0.0 before 0.0; NaN last."""
     if value is None:
         return (0,)
     if isinstance(value, float):
@@ -83,7 +83,7 @@ def sortable(value: Any) -> tuple[Any, ...]:
 
 
 def merge_order(table: TableCase, history: Sequence[Change]) -> list[int]:
-    """Positions of the history's records, in merge order (§1.2, §3)."""
+    """Positions of the history's records, in merge order."""
     fields = names(table.options.get("sequence.field", ""))
     down = table.options.get("sequence.field.sort-order") == "descending"
     padding = names(table.options.get("sequence.auto-padding", ""))
@@ -319,7 +319,7 @@ def _partial_update(table: TableCase, kept: Sequence[Change], order: Sequence[in
 def _group(
     table: TableCase, ordering: list[str], protected: list[str], kept: Sequence[Change], order: Sequence[int]
 ) -> Values:
-    """Records with the group's sequence, in (group, merge) order (§4, §9.3, §9.4)."""
+    """Records with the group's sequence, in (group, merge) order."""
     inside = [kept[p] for p in order if _has(ordering, kept[p])]
     inside.sort(key=lambda change: [sortable(change.values[g]) for g in ordering])
     row: Values = {g: inside[-1].values[g] if inside else None for g in ordering}
@@ -333,7 +333,7 @@ def _group(
 
 
 def _removing_groups(table: TableCase, kept: Sequence[Change], order: Sequence[int]) -> Values | None:
-    """Rows that a -D removes when a listed group accepts it (§4.4): every prefix after the last removal counts.
+    """Rows that a -D removes when a listed group accepts it: every prefix after the last removal counts.
 
     The last effective -D is found by walking the history; what a group holds before a record is what its fold gives.
     """
@@ -391,7 +391,7 @@ def _after_removal(
         tombstone = tombstones.get(tuple(group))
         if tombstone is None:
             continue
-        # What is older than the removal changes nothing of the group (A.8).
+        # What is older than the removal changes nothing of the group.
         inside = [p for p in since if _has(group, kept[p]) and _place(group, kept[p]) >= _place(group, tombstone)]
         row |= _group(table, group, names(text), kept, inside)
         if not inside:

@@ -1,6 +1,4 @@
-"""Steps of the functions over texts, arrays and maps, restated from merge-semantics §5: (accumulated, value, add)
-each.
-"""
+"""Steps of the functions over texts, arrays and maps, restated: each is (accumulated, value, add)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums of floats restated from merge-semantics A.13, in fractions and independently of ``app.core``."""
+"""Sums of floats restated in fractions and independently of ``app.core``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What bitmaps and sketches say, whatever their bytes, restated from merge-semantics §5.7.
+"""What bitmaps and sketches say, whatever their bytes, restated.
 
 The bytes of a union are not unique: a value that was never united is stored as it was given, a sketch may be written in
 several target types, and a theta sketch is a set of hashes in any order. So rows are compared by what their values

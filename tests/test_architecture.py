@@ -1,4 +1,4 @@
-"""The shape of the code: arrows, sizes, names (design §4, the house rules)."""
+"""The shape of the code: arrows, sizes, names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORBIDDEN = {
     *("util", "utils", "helper", "helpers", "manager", "managers", "handler", "handlers", "data", "info"),
     *("common", "misc", "base", "tools", "stuff", "lib"),
 }
-# Design §2: each step of an upsert is the file of its noun.
+# Each step of an upsert is the file of its noun.
 STEPS = {
     "POST …/batches": [
         "app/api/routes/batches/batches.py",

@@ -1,4 +1,4 @@
-"""Arrow types and schemas of staging files and runs; Parquet field ids are column ids (design §5)."""
+"""Arrow types and schemas of staging files and runs; Parquet field ids are column ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a table's files are: paths by id below the warehouse, never by name (design §5)."""
+"""Where a table's files are: paths by id below the warehouse, never by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row groups of staging files: records by token, those of one token in arrival order (design §5).
+"""Row groups of staging files: records by token, those of one token in arrival order.
 
 Anyone who reads one range of tokens passes over the row groups of the others by their statistics.
 """

@@ -1,4 +1,4 @@
-"""What the files of a run hold, and how they are written (design §5)."""
+"""What the files of a run hold, and how they are written."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What merges and compactions do to files: pure of catalog, HTTP, Spark and threads (design §4)."""
+"""What merges and compactions do to files: pure of catalog, HTTP, Spark and threads (docs/kernel.md)."""

@@ -96,7 +96,7 @@ def _with_faults(plan: MergePlan) -> list[Rule]:
 
 
 def _check_faults(plan: MergePlan, records: Sequence[Record]) -> None:
-    """Raise ``UnfoldableValue`` for a record that can never be folded (merge-semantics A.7)."""
+    """Raise ``UnfoldableValue`` for a record that can never be folded (docs/semantics.md, A.7)."""
     rules = _with_faults(plan)
     for record in records if rules else ():
         for rule in rules:

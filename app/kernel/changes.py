@@ -1,4 +1,4 @@
-"""The changes of rows that runs bring: before and after of every key that they hold (merge-semantics §8.2 to §8.4)."""
+"""The changes of rows that runs bring: before and after of every key that they hold (docs/semantics.md, Changelogs)."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _live(rows: pa.Table) -> Truths:
 
 
 def input_changes(plan: MergePlan, groups: Groups, records: pa.Table) -> pa.Table:
-    """Return the records as they were posted, by key and merge order (merge-semantics §8.2)."""
+    """Return the records as they were posted, by key and merge order."""
     order = groups.order.copy()
     if not plan.order.by_arrival:
         several = np.repeat(groups.counts > 1, groups.counts)

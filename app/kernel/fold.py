@@ -1,4 +1,4 @@
-"""The fold of many keys: records to state rows, state rows of several runs to one (design §3).
+"""The fold of many keys: records to state rows, state rows of several runs to one (docs/kernel.md).
 
 Rules say what they mean once, in ``app.core.rules``. Those that can be asked with placeholders are run by columns,
 the others key by key, in the same pass.

@@ -1,4 +1,4 @@
-"""Run a task: the same function in a Spark worker, in a test and in a benchmark (design §3)."""
+"""Run a task: the same function in a Spark worker, in a test and in a benchmark (docs/kernel.md)."""
 
 from __future__ import annotations
 

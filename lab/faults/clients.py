@@ -142,7 +142,7 @@ class Poster(threading.Thread):
         return True
 
     def look(self, generation: Generation, name: str, sent: Sent) -> None:
-        """A client that was answered sees the batch at once, from every process (promise 9)."""
+        """A client that was answered sees the batch at once, from every process."""
         if TABLES[name].rolled_back:
             return
         record = next(record for record in reversed(sent.records) if record["id"] >= OWN)

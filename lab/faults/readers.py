@@ -83,7 +83,7 @@ class Reader(threading.Thread):
         return f"snapshot={self.random.choice(listed)['id']}" if listed else None
 
     def _pin(self, what: str, rows: list[dict[str, Any]]) -> None:
-        """A snapshot is the same each time (promise 3), but for columns that an ALTER has added or dropped since."""
+        """A snapshot is the same each time, but for columns that an ALTER has added or dropped since."""
         plain = sorted(json.dumps({key: value for key, value in row.items() if key != "more"}) for row in rows)
         joined = "\n".join(plain)
         before = self._pinned.setdefault(what, joined)

@@ -1,5 +1,5 @@
 """The conformance cases over HTTP, merged on real Spark: what a table answers after each batch does not depend on which
-of them are merged (promise 4), so that a case is merged once, twice, or after every batch.
+of them are merged, so that a case is merged once, twice, or after every batch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REQUIRED = ["seed", "docs", "edge_cases", "errors", "tests_*"]
 
 @cache
 def differences() -> Mapping[str, Any]:
-    """Cases whose answer differs on purpose (merge-semantics A.3), by name."""
+    """Cases whose answer differs on purpose, by name."""
     found: dict[str, Any] = json.loads((FOLDER.parent / "differences.json").read_text())
     return found
 

@@ -1,4 +1,4 @@
-"""What a retract has to bring, and what becomes of records without a sequence (merge-semantics A.14)."""
+"""What a retract has to bring, and what becomes of records without a sequence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables that break one rule of merge-semantics §6 each, and tables that keep them all."""
+"""Tables that break one rule of the options each, and tables that keep them all."""
 
 from __future__ import annotations
 

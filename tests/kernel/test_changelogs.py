@@ -1,4 +1,4 @@
-"""The changelogs that tasks write: replayed from its beginning it is the table (merge-semantics §8)."""
+"""The changelogs that tasks write: replayed from its beginning it is the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records that say which columns they name (merge-semantics A.12)."""
+"""Records that say which columns they name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs whose nested columns were altered afterwards, combined by tasks as lookups combine them (A.10)."""
+"""Runs whose nested columns were altered afterwards, combined by tasks as lookups combine them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may call: the gate in front of all routes (design §7, promise 6; docs/decisions/0012)."""
+"""Who may call: the gate in front of all routes (docs/decisions/0012)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single changes of a table's schema: frozen values that know how they apply to a draft (merge-semantics §6.7)."""
+"""Single changes of a table's schema: frozen values that know how they apply to a draft."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class UpdateColumnType:
             raise self._refused(old, key)
         # Types that are spelled alike may differ in the client's ids of ROW fields: the table's stay.
         kept = old if same else self.data_type
-        # What a key may hold is said by the key (§6.1.2), not by the type.
+        # What a key may hold is said by the key, not by the type.
         nullable = old.nullable if key or self.keep_nullability else self.data_type.nullable
         return _with_nullability(kept, old, nullable, self.path, False, "/newDataType")
 

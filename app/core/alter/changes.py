@@ -1,4 +1,4 @@
-"""Changes of a table's schema: Paimon's change actions, applied in order, all or nothing (merge-semantics §6.7).
+"""Changes of a table's schema: Paimon's change actions, applied in order, all or nothing.
 
 A change is read from JSON to a frozen value that knows how it applies to a draft; an action is one entry of
 ``ACTIONS``.

@@ -1,6 +1,4 @@
-"""A schema while changes are applied to it: what it came to, and which change brought every fault about
-(merge-semantics §6.7).
-"""
+"""A schema while changes are applied to it: what it came to, and which change brought every fault about."""
 
 from __future__ import annotations
 
@@ -108,7 +106,7 @@ class Draft:
 
     def numbered(self, data_type: DataType) -> tuple[int, DataType] | None:
         """Return the id of a new column or field of that type, and the type, with ids that nothing in the table ever
-        had (§6.7); None, and a fault, where there are no more.
+        had; None, and a fault, where there are no more.
         """
         top = self._highest_id + 1
         # The first pair stands for all ids that were ever used: the new ones begin after it.
@@ -177,7 +175,7 @@ class Draft:
         return True
 
     def rename_inside(self, path: Path, new: str) -> None:
-        """Rename a field, and rewrites every option of its column that names it (§10 Q19)."""
+        """Rename a field, and rewrite every option of its column that names it (docs/semantics.md, Q19)."""
         column, old = path[0], path[-1]
         naming = options_naming_field(self.options, path)
         if naming and (new != new.strip() or "," in new):
@@ -195,7 +193,7 @@ class Draft:
             self._dangling |= dict.fromkeys(naming, (self.at, dotted(path)))
 
     def rename(self, place: int, new: str) -> None:
-        """Rename a column, and rewrites every option that names it (§10 Q19)."""
+        """Rename a column, and rewrite every option that names it (docs/semantics.md, Q19)."""
         old = self.columns[place].name
         if options_naming(self.options, old) and (new != new.strip() or "," in new or "." in new):
             message = f"options name column {old!r}, and cannot name {new!r}"
@@ -216,7 +214,7 @@ class Draft:
         self.columns[place] = replace(self.columns[place], name=new)
 
     def drop(self, place: int) -> None:
-        """Drop a column; options that name it must be set again or removed by this request (§6.7)."""
+        """Drop a column; options that name it must be set again or removed by this request."""
         name = self.columns.pop(place).name
         self._dangling |= dict.fromkeys(options_naming(self.options, name), (self.at, name))
 
@@ -225,7 +223,7 @@ class Draft:
         self._dangling.pop(key, None)
         self._touch("option", key, "/key" if text is None else "/value")
         if key == "primary-key" and text is not None:
-            self.primary_key = TABLE_OPTIONS["primary-key"].parse(text)  # the schema says it, as at creation (§6.1.2)
+            self.primary_key = TABLE_OPTIONS["primary-key"].parse(text)  # the schema says it, as at creation
         elif text is None:
             self.options.pop(key, None)
         else:
@@ -287,7 +285,7 @@ def _without_ids(data_type: DataType) -> DataType:
 
 
 def _checked(schema: TableSchema) -> tuple[TableSchema, list[Violation]]:
-    """Return ``schema`` as the catalog will read it again, and what is wrong with its keys and options (§6)."""
+    """Return ``schema`` as the catalog will read it again, and what is wrong with its keys and options."""
     try:
         read = TableSchema.from_json(schema.to_json())
         compile_plan(read)

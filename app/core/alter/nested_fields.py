@@ -1,5 +1,4 @@
-"""Places inside a column's type, named by a path as Paimon's clients name them, and changes there (merge-semantics
-§6.7).
+"""Places inside a column's type, named by a path as Paimon's clients name them, and changes there.
 
 A path begins with the column. A field of a ROW is named by its name; the element of an ARRAY and the value of a MAP
 have no name and are called ``element`` and ``value`` (Paimon takes either word for either).

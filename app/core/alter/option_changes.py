@@ -1,5 +1,6 @@
-"""Options of a table that exists: which may change once it has rows, and what a renamed column does to them
-(merge-semantics §6.6, §6.7). What holds for an option is said in its entry; here are loops over the entries.
+"""Options of a table that exists: which may change once it has rows, and what a renamed column does to them.
+
+What holds for an option is said in its entry; here are loops over the entries.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _LISTS = (Names.COLUMNS, Names.FIELDS)
 
 
 def immutable_violations(before: TableSchema, after: TableSchema) -> list[Violation]:
-    """Return every option that a table with rows cannot change as ``after`` does (§6.6), compared by meaning.
+    """Return every option that a table with rows cannot change as ``after`` does, compared by meaning.
 
     To set an option to its default, or to spell a value differently, is no change.
     """
@@ -39,7 +40,7 @@ def _changed(option: Option, before: TableSchema, after: TableSchema) -> Iterato
 
 
 def _meaning(schema: TableSchema, option: Option) -> object:
-    """Return the option's value as the table takes it; the primary key is said by the schema (§6.1.2)."""
+    """Return the option's value as the table takes it; the primary key is said by the schema."""
     return schema.primary_key if option.key == "primary-key" else schema.parsed[option.key]
 
 
@@ -59,9 +60,7 @@ _REFUSALS: Mapping[Change, Callable[[Option, TableSchema, TableSchema], Iterator
 
 
 def rename_in_key(key: str, old: str, new: str) -> str:
-    """Return the option key with the column ``old`` called ``new``: ``fields.<columns>.<suffix>`` names columns
-    (§6.2.5).
-    """
+    """Return the option key with the column ``old`` called ``new``: ``fields.<columns>.<suffix>`` names columns."""
     segments = key.split(".")
     if len(segments) != 3 or segments[0] != "fields":
         return key
@@ -69,7 +68,7 @@ def rename_in_key(key: str, old: str, new: str) -> str:
 
 
 def renamed_options(options: Options, old: str, new: str) -> dict[str, str]:
-    """``options`` with every key and value that names the column ``old`` rewritten (§10 Q19)."""
+    """``options`` with every key and value that names the column ``old`` rewritten (docs/semantics.md, Q19)."""
     # Most options do not hold the name at all, which is found out a hundred times faster than what they name.
     return {
         (rename_in_key(key, old, new) if old in key else key): _rename_in_value(key, text, old, new)
@@ -99,7 +98,7 @@ def options_naming_field(options: Options, path: Sequence[str]) -> list[str]:
 
 
 def with_field_renamed(options: Options, column: str, old: str, new: str) -> dict[str, str]:
-    """``options`` with the field ``old`` of the ROW in ``column`` called ``new`` (§10 Q19)."""
+    """``options`` with the field ``old`` of the ROW in ``column`` called ``new`` (docs/semantics.md, Q19)."""
     naming = _naming_fields(options, column)
     return {**options, **{key: _rename_in_value(key, text, old, new) for key, text in naming}}
 

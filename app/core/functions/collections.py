@@ -1,4 +1,4 @@
-"""Aggregate functions over arrays and maps (merge-semantics §5.3, §5.4)."""
+"""Aggregate functions over arrays and maps."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class _DistinctElements(Fold):
 
 
 def collect(column: DataType, distinct: bool) -> StepFunction:
-    """Arrays one behind the other; with ``distinct`` equal elements once, in the order they came (§5.3)."""
+    """Arrays one behind the other; with ``distinct`` equal elements once, in the order they came."""
     key = key_of(column.element_type)
     return StepFunction((lambda: _DistinctElements(key)) if distinct else (lambda: Elements(key)))
 
@@ -126,13 +126,13 @@ class _TimedEntries(_Entries):
 
 
 def merge_map(column: DataType) -> StepFunction:
-    """Return the union of the maps' entries, later values winning; a retract removes its keys (§5)."""
+    """Return the union of the maps' entries, later values winning; a retract removes its keys."""
     key = key_of(column.key_type)
     return StepFunction(lambda: _Entries(key))
 
 
 def merge_map_with_keytime(column: DataType, time_field: str) -> StepFunction:
-    """Per map key the row with the latest time, the first of equal times; a null row removes its key (§5.4, Q16)."""
+    """Per map key the row with the latest time, the first of equal times; a null row removes its key (Q16)."""
     key = key_of(column.key_type)
     removes = column.element_type.nullable
     return StepFunction(lambda: _TimedEntries(key, time_field), associative=not removes)

@@ -1,4 +1,7 @@
-"""The aggregate functions: one entry each, with legal types, retract rule and meaning (merge-semantics §5)."""
+"""The aggregate functions: one entry each, with legal types, retract rule and meaning.
+
+docs/semantics.md, Aggregate functions, is printed from them.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +74,7 @@ class OptionFault:
 class AggregateFunction:
     """One function: the types it takes (``types`` decides, ``takes`` says it in words), whether it takes retracts.
 
-    ``faults`` checks its own options on a column (merge-semantics §6.2.8); ``rounds`` is what of a column's type
+    ``faults`` checks its own options on a column; ``rounds`` is what of a column's type
     decides the value of a step, beyond its range. ``shown_as_stored``: the column of a compacted run holds what is
     shown, so that other engines may read it (decision 31). ``samples`` are values for an example, as JSON, where the
     function does not take all values of the type.
@@ -134,7 +137,7 @@ def _sketch(
     unreadable: Callable[[bytes], str | None],
     shown: Callable[[bytes], bytes] = lambda value: value,
 ) -> Callable[[FunctionUse], Rule]:
-    """Return the rule of a union of sketches or bitmaps; a first value is kept as it came (§5.7)."""
+    """Return the rule of a union of sketches or bitmaps; a first value is kept as it came."""
     return lambda use: Union(use.column, join, use.accumulated(), shown=shown, unreadable=unreadable)
 
 
@@ -172,7 +175,7 @@ def _nested_update(use: FunctionUse) -> StepFunction:
 
 
 def _keytime_field(column: Column, options: Mapping[str, Any]) -> str:
-    """Return the time of merge_map_with_keytime: ``ts-field``, by default the last field of the row (§5.4)."""
+    """Return the time of merge_map_with_keytime: ``ts-field``, by default the last field of the row."""
     return str(options["ts-field"] or column.type.element_type.fields[-1].name)
 
 

@@ -1,4 +1,4 @@
-"""Aggregate functions over arrays of rows (merge-semantics §5.5, §5.6)."""
+"""Aggregate functions over arrays of rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.core.types.numbers import float_rank
 
 @dataclass(frozen=True)
 class NestedKey:
-    """What distinguishes the elements of a nested table (§5.5): key fields, what a null in them means, their order."""
+    """What distinguishes the elements of a nested table: key fields, what a null in them means, their order."""
 
     fields: tuple[str, ...]
     null_strategy: str = "merge"
@@ -70,7 +70,7 @@ class _Unkeyed(Elements):
 
 
 def nested_update_unkeyed(column: DataType, limit: int | None) -> StepFunction:
-    """Elements appended up to ``limit``; a retract removes all equal ones (§5.5)."""
+    """Elements appended up to ``limit``; a retract removes all equal ones."""
     key = key_of(column.element_type)
     return StepFunction(lambda: _Unkeyed(key, limit))
 
@@ -109,7 +109,7 @@ class _Keyed(Fold):
 
 
 def nested_update(column: DataType, nested: NestedKey, limit: int | None) -> StepFunction:
-    """Elements by key, later ones (or those of the larger sequence) replacing; new keys up to ``limit`` (§5.5)."""
+    """Elements by key, later ones (or those of the larger sequence) replacing; new keys up to ``limit``."""
     return StepFunction(lambda: _Keyed(column, nested, limit), associative=limit is None, fault=nested.fault)
 
 
@@ -135,6 +135,6 @@ class _Filled(Fold):
 
 
 def nested_partial_update(column: DataType, nested: NestedKey) -> StepFunction:
-    """Elements by key, each nested field taking its latest value that is not null (§5.6)."""
+    """Elements by key, each nested field taking its latest value that is not null."""
     fields = [field.name for field in column.element_type.fields]
     return StepFunction(lambda: _Filled(nested, fields), fault=nested.fault)

@@ -1,4 +1,4 @@
-"""The ``product`` function: multiplies what is added and divides by what is retracted (merge-semantics §5.1)."""
+"""The ``product`` function: multiplies what is added and divides by what is retracted."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _decimal(column: DataType) -> StepFunction:
 
 
 def _terminates(dividend: Decimal, divisor: Decimal) -> bool:
-    """Return whether the quotient has finitely many digits (§5.1: otherwise it is an error)."""
+    """Return whether the quotient has finitely many digits (otherwise it is an error)."""
     a, b = dividend.as_integer_ratio(), divisor.as_integer_ratio()
     denominator = Fraction(a[0] * b[1], a[1] * b[0]).denominator
     for factor in (2, 5):

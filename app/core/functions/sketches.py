@@ -1,4 +1,4 @@
-"""Unions of bitmaps and sketches in their serialised forms (merge-semantics §5.7).
+"""Unions of bitmaps and sketches in their serialised forms.
 
 The bytes may come from anywhere: all of them are checked here before a native library sees them.
 """

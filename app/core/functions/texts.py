@@ -1,4 +1,4 @@
-"""The ``listagg`` function: texts joined (merge-semantics §5.2)."""
+"""The ``listagg`` function: texts joined."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.core.rules.step_function import Fold, OneByOne, StepFunction
 
 Split = Callable[[str], list[str]]
 
-# What Java's Character.isWhitespace takes for white space: no no-break spaces (§5.2).
+# What Java's Character.isWhitespace takes for white space: no no-break spaces.
 _BLANKS = (
     "\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f \u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2008\u2009\u200a"
     "\u2028\u2029\u205f\u3000"
@@ -17,12 +17,12 @@ _BLANKS = (
 
 
 def is_blank(text: str | None) -> bool:
-    """Return whether a text is null, empty or white space only (§5.2)."""
+    """Return whether a text is null, empty or white space only."""
     return text is None or not text.strip(_BLANKS)
 
 
 def listagg(delimiter: str, distinct: bool) -> StepFunction:
-    """Texts joined by ``delimiter``; with ``distinct`` only tokens that are not there yet (§5.2)."""
+    """Texts joined by ``delimiter``; with ``distinct`` only tokens that are not there yet."""
     if not distinct:
         return StepFunction(lambda: _Joined(delimiter))
     split = _splitting(delimiter)
@@ -96,7 +96,7 @@ def _splitting_again(delimiter: str, split: Split) -> Callable[[], Fold]:
 
 
 def _splitting(delimiter: str) -> Split:
-    """Return a function that splits at ``delimiter``; an empty one stands for white space (§5.2)."""
+    """Return a function that splits at ``delimiter``; an empty one stands for white space."""
     if delimiter:
         return lambda text: text.split(delimiter)
     spaces = re.compile(f"[{_BLANKS}]+")

@@ -1,4 +1,4 @@
-"""Rules whose answer does not depend on order: sums, booleans, unions (merge-semantics §5, §9.4)."""
+"""Rules whose answer does not depend on order: sums, booleans, unions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.core.table.schema import Column
 
 
 def overflow(column: Column, key: Mapping[str, Any] | None = None, *, endless: bool = False) -> Unfoldable:
-    """Return a total that its column cannot hold (merge-semantics A.7); ``endless``: a quotient without end (A.9)."""
+    """Return a total that its column cannot hold (docs/semantics.md, A.7); ``endless``: a quotient without end."""
     where = f" of key {dict(key)}" if key is not None else ""
     if endless:
         message = (

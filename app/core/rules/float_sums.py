@@ -1,4 +1,4 @@
-"""Sums of floating-point numbers, added without error and rounded once (merge-semantics A.13).
+"""Sums of floating-point numbers, added without error and rounded once (docs/semantics.md, Aggregate functions).
 
 A sum is a number and a rest. The number is the exact sum, rounded to the column's type. The rest is what rounding took
 away: numbers of DOUBLE, the largest first, that add up with the number to the exact sum. Each of them is what is still

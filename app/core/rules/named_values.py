@@ -1,4 +1,4 @@
-"""Columns that each keep the latest value that an add names, by arrival (merge-semantics A.12).
+"""Columns that each keep the latest value that an add names, by arrival (docs/decisions/0022).
 
 They share one hidden column, a word of bits that says which of them were ever named: without it a run in which a column
 was cleared would be like one that says nothing of it.

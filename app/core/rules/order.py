@@ -1,6 +1,4 @@
-"""The order in which records of one key are folded: sequence fields, their sort order, then arrival (merge-semantics
-§3).
-"""
+"""The order in which records of one key are folded: sequence fields, their sort order, then arrival."""
 
 from __future__ import annotations
 
@@ -15,12 +13,12 @@ from app.core.table.schema import Column
 from app.core.types.entry import as_it_is
 from app.core.types.kinds import Family
 
-# What ``sequence.auto-padding`` reads as whole numbers (§3.4, conversion L).
+# What ``sequence.auto-padding`` reads as whole numbers.
 CONVERTED = (Family.FLOATING, Family.TEXT, Family.DECIMAL)
 
 
 class Floor(StrEnum):
-    """The unit to which ``sequence.auto-padding`` cuts a timestamp, so that arrival decides inside it (§3.4)."""
+    """The unit to which ``sequence.auto-padding`` cuts a timestamp, so that arrival decides inside it."""
 
     SECOND = "SECOND"
     MILLISECOND = "MILLISECOND"
@@ -47,9 +45,9 @@ class _Reversed:
 
 @dataclass(frozen=True)
 class OrderField:
-    """One field of an order. Null is smaller than any value in both directions (§3.1).
+    """One field of an order. Null is smaller than any value in both directions.
 
-    ``integral`` reads the value as a whole number, as ``sequence.auto-padding`` does (§3.4, conversion L).
+    ``integral`` reads the value as a whole number, as ``sequence.auto-padding`` does.
     """
 
     column: Column
@@ -85,7 +83,7 @@ class OrderField:
 
 @dataclass(frozen=True)
 class Order:
-    """A tuple of order fields, optionally the row-kind flag (retract before add), and at last arrival (§1.2, §3.4)."""
+    """A tuple of order fields, optionally the row-kind flag (retract before add), and at last arrival."""
 
     fields: tuple[OrderField, ...] = ()
     flag: bool = False

@@ -1,4 +1,4 @@
-"""Which records take part in a rule (merge-semantics §1.5, §4.2): one value, with the reason why not.
+"""Which records take part in a rule: one value, with the reason why not.
 
 A further condition on records is one more class here, and one entry where rules are made of options.
 """
@@ -76,7 +76,7 @@ class NotNull(Condition):
 
 @dataclass(frozen=True)
 class InGroup(Condition):
-    """Records of a sequence group: not all its ordering fields are null (§4.2)."""
+    """Records of a sequence group: not all its ordering fields are null."""
 
     ordering: tuple[Column, ...]
 
@@ -102,7 +102,7 @@ class InGroup(Condition):
 
 @dataclass(frozen=True)
 class Names(Condition):
-    """Records that name every one of ``columns`` (merge-semantics A.12); with ``or_retract``, and all that retract:
+    """Records that name every one of ``columns``; with ``or_retract``, and all that retract:
     what a delete takes away it need not name.
     """
 
@@ -125,7 +125,7 @@ class Names(Condition):
 
 @dataclass(frozen=True)
 class Group:
-    """A sequence group by its ordering fields; ``named``: only records that name all of them touch it (A.12)."""
+    """A sequence group by its ordering fields; ``named``: only records that name all of them touch it."""
 
     ordering: tuple[Column, ...]
     named: bool = False

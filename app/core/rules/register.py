@@ -35,7 +35,7 @@ class Register(Rule):
 
     A retract (-U, -D) that takes part is kept like an add; if it ``clears``, its values are null, but for its order
     fields. ``keeps_kind``: the register is the whole row and also remembers, as ``_kf_live``, whether the kept record
-    is an add (deduplicate, §2.1).
+    is an add (deduplicate).
     """
 
     columns: tuple[Column, ...]
@@ -152,7 +152,7 @@ class Register(Rule):
         return self.order.rank(self.order_values(state), add)
 
     def newer_wins(self, older: Mapping[str, Any], newer: Mapping[str, Any]) -> bool:
-        """Return whether ``combine`` keeps the newer state; equal order goes to the later arrival (§1.2)."""
+        """Return whether ``combine`` keeps the newer state; equal order goes to the later arrival."""
         if not self._seen(newer):
             return False
         if not self._seen(older):

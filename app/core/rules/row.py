@@ -1,5 +1,5 @@
 """The rule of the row: when a state row is a visible row, what a -D removes, how long a hidden row is remembered
-(merge-semantics §1.5, §2, §10 Q2).
+(docs/semantics.md, Q2).
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class RowRule:
         return {TOUCHED_COLUMN: now} if unknown else {}
 
     def stays(self, state: Mapping[str, Any], now: int) -> bool:
-        """Return whether the oldest run still holds an ``aged`` state row after a compaction at ``now`` (§10 Q2).
+        """Return whether the oldest run still holds an ``aged`` state row after a compaction at ``now`` (Q2).
 
         Where late records could meet a hidden row, it goes once its last record is older than ``retained``.
         """

@@ -1,4 +1,4 @@
-"""Merge rules: for some columns of a table, what a record contributes and how two states combine (design §3).
+"""Merge rules: for some columns of a table, what a record contributes and how two states combine (docs/kernel.md).
 
 Its state is stored in the run: the visible columns, and hidden ones where the visible ones do not determine the answer.
 """
@@ -60,11 +60,11 @@ class Rule(ABC):
 
     @property
     def may_be_unsaid(self) -> bool:
-        """Whether a null of its columns may mean that no record said anything of them (merge-semantics A.12)."""
+        """Whether a null of its columns may mean that no record said anything of them."""
         return self.part.skips_null or self.part.skips_unnamed
 
     def said(self, state: Mapping[str, Any]) -> frozenset[str]:
-        """Return the columns of which the records in ``state`` said something, be it null (merge-semantics A.12)."""
+        """Return the columns of which the records in ``state`` said something, be it null."""
         unsaid = self.may_be_unsaid
         return frozenset(c.name for c in self.columns if not unsaid or state[c.name] is not None)
 
@@ -80,7 +80,7 @@ class Rule(ABC):
 
     @property
     def takes_back(self) -> bool:
-        """Whether the value of a retract is taken back, so that a retract has to bring it (merge-semantics A.14)."""
+        """Whether the value of a retract is taken back, so that a retract has to bring it."""
         return False
 
     @property
@@ -94,7 +94,7 @@ class Rule(ABC):
         return ()
 
     def fault(self, record: Record) -> str | None:
-        """Return why a record can never be folded, None if it can (merge-semantics A.7)."""
+        """Return why a record can never be folded, None if it can (docs/semantics.md, A.7)."""
         return None
 
     @abstractmethod

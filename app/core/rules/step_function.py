@@ -1,4 +1,4 @@
-"""Functions of one column that fold value by value, and the folds that take their steps (merge-semantics §5)."""
+"""Functions of one column that fold value by value, and the folds that take their steps."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Rules of functions that fold value by value: the state is the value itself, or the log of what is to be folded.
 
-Where the order of records is their arrival and nothing is taken back, the fold of two folded values is the fold of all
-(merge-semantics §9.1), and the value is the whole state. Otherwise records that come later may belong in the middle,
-or take back what an older run holds. Then the state is the log of the records, and what they come to in merge order
-(§9.4), so that a row of one run is shown as it is.
+Where the order of records is their arrival and nothing is taken back, the fold of two folded values is the fold of
+all, and the value is the whole state. Otherwise records that come later may belong in the middle, or take back what an
+older run holds. Then the state is the log of the records, and what they come to in merge order, so that a row of one
+run is shown as it is.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class WholeTotals(Totals[Any]):
     """Totals of whole numbers and decimals.
 
     One outside the column's type is kept in ``_kf_carry_*`` until later records bring it back, so that the answer does
-    not depend on where the history was cut (§5.1: check once, at the end of the fold).
+    not depend on where the history was cut (check once, at the end of the fold).
     """
 
     @cached_property
@@ -113,7 +113,7 @@ class WholeTotals(Totals[Any]):
 
 
 class FloatTotals(Totals[FloatSum]):
-    """Totals of FLOAT and DOUBLE: the exact sum, rounded once. ``_kf_rest_*`` holds what that takes away (A.13)."""
+    """Totals of FLOAT and DOUBLE: the exact sum, rounded once. ``_kf_rest_*`` holds what that takes away."""
 
     @cached_property
     def hidden(self) -> HiddenColumn:

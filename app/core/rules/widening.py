@@ -1,4 +1,4 @@
-"""Values of a column whose type was changed, as values of the new type (merge-semantics A.10).
+"""Values of a column whose type was changed, as values of the new type (docs/decisions/0007).
 
 A type changes to one that holds every value of the old one in the same order (``app.core.alter.actions``), so every
 conversion is exact. Fields of a ROW are found by id: what was added is null, what was dropped is left out.

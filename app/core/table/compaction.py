@@ -1,4 +1,4 @@
-"""The universal compaction policy: which neighbouring runs are combined when (design §5; Paimon's option names).
+"""The universal compaction policy: which neighbouring runs are combined when (docs/merges.md; Paimon's option names).
 
 It bounds three costs against each other: runs that a lookup touches, bytes written over and over, and bytes that newer
 runs make obsolete.

@@ -1,4 +1,4 @@
-"""The values that describe a table and its history: databases, tables, batches, tasks, runs, snapshots (design §1)."""
+"""The values that describe a table and its history: databases, tables, batches, tasks, runs, snapshots."""
 
 from __future__ import annotations
 

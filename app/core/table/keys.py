@@ -1,4 +1,4 @@
-"""Primary keys: their values from JSON and from text, and their token, the xxhash64 that Spark computes (design §1)."""
+"""Primary keys: their values from JSON and from text, and their token, the xxhash64 that Spark computes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which columns a record names (merge-semantics A.12): one bit a column, by its id, in words of 64 bits.
+"""Which columns a record names (docs/decisions/0022): one bit a column, by its id, in words of 64 bits.
 
 A staging file has a column for each word that its table's columns need. By id, so that a rename changes nothing, and a
 column that was added later is one that no earlier record names.

@@ -1,4 +1,4 @@
-"""Records: one staged change of one key (design §1)."""
+"""Records: one staged change of one key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POSITION_BITS = 24  # a batch holds fewer than 2**24 records, so arrival is one 
 
 
 class RowKind(IntEnum):
-    """What a record does; the numbers are Paimon's byte codes (merge-semantics §1.1)."""
+    """What a record does; the numbers are Paimon's byte codes."""
 
     INSERT = 0
     UPDATE_BEFORE = 1
@@ -48,7 +48,7 @@ KINDS_BY_WORD: Mapping[str, RowKind] = {
 class Record:
     """``values`` by column name, keys included; ``arrival`` is (batch number, position) as one number.
 
-    ``named``: the columns that the record names (merge-semantics A.12), None for all; the others are null in it.
+    ``named``: the columns that the record names, None for all; the others are null in it.
     """
 
     kind: RowKind

@@ -30,7 +30,7 @@ RESERVED_PREFIXES = ("_KEY_", "_kf_")
 
 @dataclass(frozen=True)
 class Column:
-    """One column; ``id`` never changes and is its Parquet field id (design §5). ``default`` is the text of its
+    """One column; ``id`` never changes and is its Parquet field id. ``default`` is the text of its
     DEFAULT.
     """
 
@@ -105,7 +105,7 @@ class TableSchema:
 
     @cached_property
     def absent_unchanged(self) -> bool:
-        """Whether a column that a record does not name is left as it is (merge-semantics A.12)."""
+        """Whether a column that a record does not name is left as it is."""
         return self.parsed["record.absent-columns"] is AbsentColumns.UNCHANGED
 
     @cached_property
@@ -136,7 +136,7 @@ class TableSchema:
     def from_json(cls, body: Mapping[str, Any]) -> TableSchema:
         """Return the schema that ``body`` (Paimon's JSON) declares.
 
-        Raise ``Invalid`` with every fault of the columns and keys (merge-semantics §6.1) at once. What options mean is
+        Raise ``Invalid`` with every fault of the columns and keys at once. What options mean is
         checked by ``app.core.plan.merging.merge_plan.compile_plan``.
         """
         faults: list[Violation] = []
@@ -270,9 +270,7 @@ def _names(raw: object, pointer: str, faults: list[Violation]) -> tuple[str, ...
 
 
 def _primary_key(body: Mapping[str, Any], options: dict[str, str], faults: list[Violation]) -> tuple[str, ...]:
-    """Return the primary key, declared as ``primaryKeys`` or by the option ``primary-key`` but not both
-    (merge-semantics §6.1.2).
-    """
+    """Return the primary key, declared as ``primaryKeys`` or by the option ``primary-key`` but not both."""
     declared = _names(body.get("primaryKeys"), "/primaryKeys", faults)
     option = options.pop("primary-key", None)  # the schema says it from here on
     if option is None:
@@ -292,7 +290,7 @@ def _primary_key(body: Mapping[str, Any], options: dict[str, str], faults: list[
 def _with_key_nullability(
     columns: tuple[Column, ...], primary_key: tuple[str, ...], options: Mapping[str, str]
 ) -> tuple[Column, ...]:
-    """Key columns become NOT NULL unless ``primary-key.nullable`` (merge-semantics §6.1.2)."""
+    """Key columns become NOT NULL unless ``primary-key.nullable``."""
     nullable = TABLE_OPTIONS["primary-key.nullable"]
     try:
         if nullable.parse(options.get(nullable.key, "false")):

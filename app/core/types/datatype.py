@@ -99,14 +99,12 @@ class DataType:
 
     @property
     def legal_key(self) -> bool:
-        """Whether a primary or partition key may have this type (merge-semantics §6.1.1)."""
+        """Whether a primary or partition key may have this type."""
         return self.entry.hashed is not None
 
     @property
     def comparable(self) -> bool:
-        """Whether values have an order: legal in ``sequence.field``, sequence groups, max and min (merge-semantics
-        §3.1).
-        """
+        """Whether values have an order: legal in ``sequence.field``, sequence groups, max and min."""
         return self.entry.ordered
 
     @property

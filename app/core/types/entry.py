@@ -77,11 +77,10 @@ class Entry:
     Values: ``decode`` reads JSON (never null; raises ``ValueFault``), ``encode`` writes it, ``from_text`` makes text
     (of a URL, a default) what ``decode`` reads. ``bits`` is the size of an integer.
 
-    Order: ``ordered`` says whether values have one (merge-semantics §3.1); ``rank`` is what sorts so. ``padded``:
-    ``sequence.auto-padding`` takes it (§3.4). ``orders_groups``: it may order a sequence group (§6.4).
+    Order: ``ordered`` says whether values have one; ``rank`` is what sorts so. ``padded``:
+    ``sequence.auto-padding`` takes it. ``orders_groups``: it may order a sequence group.
 
-    Keys: ``hashed`` gives the bytes of a value that Spark's xxhash64 reads; None where no key may have the type
-    (§6.1.1).
+    Keys: ``hashed`` gives the bytes of a value that Spark's xxhash64 reads; None where no key may have the type.
 
     Change: ``widens`` says to which types a column may go. Runs keep the type that they were written with, so these are
     the types as which Spark (its vectorized and its row reader) and pyarrow read every value intact, also after several

@@ -21,7 +21,7 @@ EXACT = Context(prec=100)  # Python's default of 28 digits would round sums of D
 
 
 def fits(data_type: DataType, value: Any) -> bool:
-    """Return whether a number is in the range of a numeric type; FLOAT and DOUBLE take any (§5.1)."""
+    """Return whether a number is in the range of a numeric type; FLOAT and DOUBLE take any."""
     if data_type.family is Family.INTEGER:
         half = 1 << data_type.entry.bits - 1
         return -half <= int(value) < half
@@ -52,7 +52,7 @@ def range_of(data_type: DataType) -> tuple[Decimal, Decimal]:
 
 
 def float_rank(value: Any) -> Any:
-    """Return a number that sorts as IEEE 754's total order: -0.0 before 0.0, NaN last (§3.1). What stands in for a
+    """Return a number that sorts as IEEE 754's total order: -0.0 before 0.0, NaN last. What stands in for a
     value says by itself what it is (``ranked``).
     """
     if not isinstance(value, float) and hasattr(value, "ranked"):
@@ -68,7 +68,7 @@ MOST_DIGITS = 1000  # of a number in text: more are no value of any type, and re
 
 
 def _number(value: Any) -> Any:
-    """Return a number that was sent as text (A.9), exactly; any other value as it is."""
+    """Return a number that was sent as text, exactly; any other value as it is."""
     if not isinstance(value, str) or len(value) > MOST_DIGITS or not _NUMERAL.fullmatch(value):
         return value
     return Decimal(value)
@@ -94,7 +94,7 @@ def _decode_integer(data_type: DataType) -> Decode:
 
 
 def _whole(value: Any, data_type: DataType) -> Any:
-    """Return a number without fraction, however it is written: 5, 5.0, 1e3, or one of these as text (A.9)."""
+    """Return a number without fraction, however it is written: 5, 5.0, 1e3, or one of these as text."""
     number = _number(value)
     if not _is_number(number):
         raise wrong(f"a whole number ({data_type.kind})", value, 'send a number, or its text, like "5"')
@@ -113,7 +113,7 @@ def _whole(value: Any, data_type: DataType) -> Any:
     return int(exact)
 
 
-# How JSON writes what it has no numbers for (A.11).
+# How JSON writes what it has no numbers for.
 _NOT_FINITE: Mapping[str, float] = {
     "NaN": float("nan"),
     "Infinity": float("inf"),
@@ -191,9 +191,7 @@ _SMALLEST_NORMAL = 2.0**-126
 
 
 def shortest_float32(value: float) -> float:
-    """Return the number of the fewest digits that FLOAT's 32 bits hold as ``value``: 0.1 for 0.10000000149011612
-    (A.9).
-    """
+    """Return the number of the fewest digits that FLOAT's 32 bits hold as ``value``: 0.1 for 0.10000000149011612."""
     # Any 6 digits come back from 32 bits as they were, but for the smallest numbers. 9 digits are
     # different for any two numbers.
     for digits in range(6 if abs(value) >= _SMALLEST_NORMAL else 1, 9):

@@ -1,4 +1,4 @@
-"""Values of the data types, and how messages show them (design §6).
+"""Values of the data types, and how messages show them.
 
 In memory: BOOLEAN bool, integers int, FLOAT and DOUBLE float, DECIMAL Decimal, text str, binary bytes, DATE date, TIME
 the milliseconds of the day, TIMESTAMP a naive and TIMESTAMP_LTZ a UTC datetime, ARRAY list, ROW dict by field name,

@@ -1,4 +1,4 @@
-"""Who may call, and what: API tokens checked on every request (design §7, promise 6)."""
+"""Who may call, and what: API tokens checked on every request."""
 
 from __future__ import annotations
 

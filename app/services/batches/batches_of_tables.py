@@ -1,4 +1,4 @@
-"""One request for several tables of a database: a batch for each, all or none of them (design §2)."""
+"""One request for several tables of a database: a batch for each, all or none of them."""
 
 from __future__ import annotations
 

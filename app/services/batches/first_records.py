@@ -1,4 +1,4 @@
-"""Columns that may not be null and are not named: the first record of a key must name them (merge-semantics A.12)."""
+"""Columns that may not be null and are not named: the first record of a key must name them (docs/decisions/0022)."""
 
 from __future__ import annotations
 

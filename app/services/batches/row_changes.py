@@ -1,4 +1,4 @@
-"""One row put, patched or deleted by its key: a batch of one record (design §6)."""
+"""One row put, patched or deleted by its key: a batch of one record."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class RowChange:
 
     def _ordered(self, plan: MergePlan, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Violation]]:
         """Return the sequence fields that the query gives, and what is at fault: without a sequence the record would
-        lose to every other one, and the request do nothing (merge-semantics A.14).
+        lose to every other one, and the request do nothing.
         """
         fields = [field.column for field in plan.order.fields]
         names = ", ".join(column.name for column in fields)

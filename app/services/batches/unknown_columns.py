@@ -64,7 +64,7 @@ def _type(declared: Mapping[str, DeclaredColumn], values: Mapping[str, Sequence[
 
 def _default(table: Table, declared: DeclaredColumn | None, name: str) -> Sequence[Mapping[str, Any]]:
     """Return the change that gives a column its default where rows show it that were there before: not where it
-    replaces nulls that are sent (merge-semantics A.6).
+    replaces nulls that are sent.
     """
     at_write = table.schema.parsed.engine in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW)
     if declared is None or declared.default is None or at_write:

@@ -65,7 +65,7 @@ FORMATS: Mapping[str, Format] = {
 
 
 class EmptyFields(StrEnum):
-    """Values of ``emptyFields``: what an empty field of CSV says of its column (merge-semantics A.12)."""
+    """Values of ``emptyFields``: what an empty field of CSV says of its column."""
 
     NULL = "null"
     ABSENT = "absent"  # nothing

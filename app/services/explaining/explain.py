@@ -1,4 +1,4 @@
-"""Why a row shows what it shows: the kept records of its key, folded once more step by step (design §6)."""
+"""Why a row shows what it shows: the kept records of its key, folded once more step by step."""
 
 from __future__ import annotations
 

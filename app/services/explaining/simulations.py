@@ -1,4 +1,4 @@
-"""Simulations: records folded as a merge would, with a reason for every step; nothing is stored (design §6)."""
+"""Simulations: records folded as a merge would, with a reason for every step; nothing is stored."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ class _Fold:
 
     def __init__(self, plan: MergePlan, key: Key, state: Mapping[str, Any] | None, shown: Shown) -> None:
         self.key, self.shown = key, shown
-        # A total may leave its type and come back: it is checked once, at the end (merge-semantics §5.1).
+        # A total may leave its type and come back: it is checked once, at the end.
         self.fold = ShownFold(plan, state, shown, strict=False)
         self.before = self.fold.visible()
         self.steps: list[SimulatedStep] = []

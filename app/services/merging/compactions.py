@@ -255,7 +255,7 @@ def plan_step(site: MergeSite, claimed: ClaimedTask, picked: Sequence[Picked]) -
 
 
 def _wants_changes(options: TableOptions, picked: Picked) -> bool:
-    """Return whether a compaction of ``picked`` writes a changelog (merge-semantics §8.4): there is one, and something
+    """Return whether a compaction of ``picked`` writes a changelog: there is one, and something
     newer than the last.
     """
     full = options["changelog-producer"] is ChangelogProducer.FULL_COMPACTION and picked.full
@@ -263,7 +263,7 @@ def _wants_changes(options: TableOptions, picked: Picked) -> bool:
 
 
 def changes_wanted(options: TableOptions) -> dict[str, Any]:
-    """Return which rows count as changed; of first-row only new ones do (merge-semantics §8.3)."""
+    """Return which rows count as changed; of first-row only new ones do."""
     deduplicate = options["changelog-producer.row-deduplicate"] or options.engine is MergeEngine.FIRST_ROW
     ignored = options["changelog-producer.row-deduplicate-ignore-fields"]
     return {"row_deduplicate": deduplicate, "ignored_fields": ignored}

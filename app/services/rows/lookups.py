@@ -1,4 +1,4 @@
-"""Lookups: one row by primary key, combined from the runs of one snapshot (design §2)."""
+"""Lookups: one row by primary key, combined from the runs of one snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lookups of many keys at once, all of one snapshot (design §6: ``rows:batchGet``)."""
+"""Lookups of many keys at once, all of one snapshot (``rows:batchGet``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damage: what becomes of files that the catalog names and that are missing or not what was written (design §5)."""
+"""Damage: what becomes of files that the catalog names and that are missing or damaged (docs/damage.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changelogs: what changed between snapshots, read in pages or followed (merge-semantics §8)."""
+"""Changelogs: what changed between snapshots, read in pages or followed (docs/changelogs.md)."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def _kept(database: CatalogDatabase, name: tuple[str, str]) -> tuple[Table, rang
 
 
 def _check_keeps_changelog(schema: TableSchema, what: str) -> None:
-    """Raise ``Conflict`` for engines whose single merges say nothing about rows (merge-semantics §6.5.19)."""
+    """Raise ``Conflict`` for engines whose single merges say nothing about rows."""
     options = schema.parsed
     if options["changelog-producer"] is ChangelogProducer.NONE and options.engine is not MergeEngine.DEDUPLICATE:
         raise Conflict(
@@ -309,7 +309,7 @@ def _written_under(repository: Repository, table: Table, commit: Commit, schema:
 
 
 def _named(schema: TableSchema, record: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns that the record names (merge-semantics A.12)."""
+    """Return the columns that the record names."""
     names = names_in(schema, record)
     if names is None:
         return record

@@ -1,4 +1,4 @@
-"""Partitions of a table: listed, dropped and expired; all three by the catalog alone (design §5)."""
+"""Partitions of a table: listed, dropped and expired; all three by the catalog alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table's rules in words (design §6: ``GET T/rules``)."""
+"""A table's rules in words (``GET T/rules``)."""
 
 from __future__ import annotations
 

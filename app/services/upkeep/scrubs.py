@@ -1,4 +1,4 @@
-"""Scrubs: everything that the catalog names, read and compared, at once or slowly (design §5)."""
+"""Scrubs: everything that the catalog names, read and compared, at once or slowly."""
 
 from __future__ import annotations
 

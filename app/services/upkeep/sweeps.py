@@ -1,4 +1,4 @@
-"""Sweeps: files that no snapshot and no batch names are garbage and are removed (design §2)."""
+"""Sweeps: files that no snapshot and no batch names are garbage and are removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changelogs as files: what a merge or compaction wrote of the changes it made (merge-semantics §8)."""
+"""Changelogs as files: what a merge or compaction wrote of the changes it made (docs/decisions/0010)."""
 
 from __future__ import annotations
 
@@ -41,9 +41,7 @@ def files_of_changelog(table_id: str, snapshot_id: int, files: Sequence[Changelo
 
 
 def files_of_runs(table_id: str, runs: Sequence[Run]) -> list[ChangeFile]:
-    """Return the files of ``runs``, whose state rows are taken for changes: +I where live, else -D (merge-semantics
-    §8.1).
-    """
+    """Return the files of ``runs``, whose state rows are taken for changes: +I where live, else -D."""
     return [ChangeFile(file_of_run(table_id, run.id, file), file.rows) for run in runs for file in run.files]
 
 

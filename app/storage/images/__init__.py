@@ -1,4 +1,4 @@
-"""Images: data files made for answers on this machine (design §5, decision 17)."""
+"""Images: data files made for answers on this machine (docs/decisions/0017)."""
 
 from app.storage.images.folder import ABSENT, DELETED, Answer, ImageProgress, Images
 from app.storage.images.read_bytes import ReadBytes, TooMuchAtOnce

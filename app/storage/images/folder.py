@@ -1,6 +1,4 @@
-"""The images of this machine: what lookups find in them, memory-mapped, and in the Parquet files where there are none
-(design §5).
-"""
+"""The images of this machine: what lookups find in them, memory-mapped, or in Parquet files where there are none."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Bodies of records read into the columns of a staging file, a column at a time (design §2)."""
+"""Bodies of records read into the columns of a staging file, a column at a time."""

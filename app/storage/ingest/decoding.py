@@ -219,7 +219,7 @@ def _never_folded(
     arrays: Mapping[str, pa.Array],
     words: Words,
 ) -> Places:
-    """Return where the plan refuses a record (merge-semantics A.7)."""
+    """Return where the plan refuses a record (docs/semantics.md, A.7)."""
     faulty = np.zeros(len(kinds), bool)
     for refusal in plan.refusals:
         mask = kinds == int(refusal.kind)

@@ -1,4 +1,4 @@
-"""Which columns uploaded records name, as the words of a staging file (merge-semantics A.12)."""
+"""Which columns uploaded records name, as the words of a staging file (docs/decisions/0022)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of runs: the files are there, footers are as the catalog says, totals fit their columns (design §2)."""
+"""Checks of runs: the files are there, footers are as the catalog says, totals fit their columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The staging area: accepted batches, one durable Parquet file each, until a merge folds them (design §2)."""
+"""The staging area: accepted batches, one durable Parquet file each, until a merge folds them."""
 
 from __future__ import annotations
 

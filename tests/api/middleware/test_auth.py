@@ -1,4 +1,4 @@
-"""Who may call: tokens, the list of open paths, and promise 6."""
+"""Who may call: tokens, and the list of open paths."""
 
 from __future__ import annotations
 

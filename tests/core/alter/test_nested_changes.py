@@ -1,4 +1,4 @@
-"""Changes inside ROW, ARRAY and MAP columns, by path: what they give, what they refuse, which options follow (§6.7)."""
+"""Changes inside ROW, ARRAY and MAP columns, by path: what they give, what they refuse, which options follow."""
 
 from __future__ import annotations
 

@@ -236,7 +236,7 @@ ORDER = ("sequence.field", "sequence.field.sort-order", "sequence.auto-padding",
 
 
 def _entering(old: oracle.TableCase, new: oracle.TableCase, history: list[oracle.Change]) -> list[oracle.Change]:
-    """What the old rows are under the new rules (merge-semantics A.10): the row that is shown, or its removal."""
+    """What the old rows are under the new rules: the row that is shown, or its removal."""
     row = oracle.fold(old, history)
     if row is not None:
         return [oracle.Change("+I", row, _said(old, row) if TELLING.items() <= new.options.items() else None)]

@@ -1,4 +1,4 @@
-"""A DEFAULT of the row kind field supplies the row kind (§7), whatever the engine does with defaults."""
+"""A DEFAULT of the row kind field supplies the row kind, whatever the engine does with defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a deleted row is remembered (merge-semantics §10 Q2)."""
+"""How long a deleted row is remembered (docs/semantics.md, Q2)."""
 
 from __future__ import annotations
 

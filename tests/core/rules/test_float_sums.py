@@ -1,4 +1,4 @@
-"""Sums of FLOAT and DOUBLE are exact and rounded once, whatever the order, the cut and the tree of combines (A.13)."""
+"""Sums of FLOAT and DOUBLE are exact and rounded once, whatever the order, the cut and the tree of combines."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def test_a_removal_within_the_horizon_meets_a_settled_row() -> None:
 
 
 def test_the_log_of_a_removed_row_keeps_its_removal_and_nothing_before_it() -> None:
-    """An ALTER of what rows mean takes it from there (merge-semantics A.10)."""
+    """An ALTER of what rows mean takes it from there."""
     plan = plan_of(REMOVED)
     history = [record(0, g=1, n=1), record(1, "-D", g=2), *(record(2 + i, "-U", g=50 + i, n=1) for i in range(3))]
     state = settled(plan, state_of(plan, *history))

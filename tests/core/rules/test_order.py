@@ -1,4 +1,4 @@
-"""The order of records: sequence fields by value, nulls first, padding, then arrival (merge-semantics §3)."""
+"""The order of records: sequence fields by value, nulls first, padding, then arrival."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A change of type alone never changes what rows mean (merge-semantics A.10)."""
+"""A change of type alone never changes what rows mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A schema says all its faults at once, and what it writes it reads back (merge-semantics §6.1)."""
+"""A schema says all its faults at once, and what it writes it reads back."""
 
 from __future__ import annotations
 

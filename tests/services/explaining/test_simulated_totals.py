@@ -1,4 +1,4 @@
-"""Simulations of totals that leave their column's type: checked once, at the end (merge-semantics §5.1, A.7)."""
+"""Simulations of totals that leave their column's type: checked once, at the end (docs/semantics.md, A.7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``POST T/batches`` and what became of them (design §6)."""
+"""``POST T/batches`` and what became of them."""
 
 from __future__ import annotations
 

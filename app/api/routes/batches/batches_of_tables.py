@@ -1,4 +1,4 @@
-"""``POST /databases/{database}/batches``: one request for several tables (design §6)."""
+"""``POST /databases/{database}/batches``: one request for several tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``PUT``, ``PATCH`` and ``DELETE T/rows/{key}``: batches of one record (design §6)."""
+"""``PUT``, ``PATCH`` and ``DELETE T/rows/{key}``: batches of one record."""
 
 from __future__ import annotations
 

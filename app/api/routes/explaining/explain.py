@@ -1,4 +1,4 @@
-"""``T/rows:explain``: why a row shows what it shows (design §6)."""
+"""``T/rows:explain``: why a row shows what it shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``T/lateness``: how many records came late, by lane and sender, and what they did (design §6)."""
+"""``T/lateness``: how many records came late, by lane and sender, and what they did."""
 
 from __future__ import annotations
 

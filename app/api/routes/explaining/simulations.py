@@ -1,4 +1,4 @@
-"""``rows:simulate`` and ``merges:simulate``: what records would do, and why (design §6)."""
+"""``rows:simulate`` and ``merges:simulate``: what records would do, and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``T/merges``: merges requested, watched, cancelled (design §6)."""
+"""``T/merges``: merges requested, watched, cancelled."""
 
 from __future__ import annotations
 

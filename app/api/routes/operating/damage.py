@@ -1,4 +1,4 @@
-"""``T/damage``: the files of a table that are known to be damaged or missing (design §5)."""
+"""``T/damage``: the files of a table that are known to be damaged or missing."""
 
 from __future__ import annotations
 

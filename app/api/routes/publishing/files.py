@@ -1,4 +1,4 @@
-"""``T/files``: the data files of a snapshot, for engines that read them without the service (design §6)."""
+"""``T/files``: the data files of a snapshot, for engines that read them without the service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``T/rows``: lookups by primary key (design §6)."""
+"""``T/rows``: lookups by primary key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``T/rows:scan``: all rows of a table, as a stream or in pages (design §6)."""
+"""``T/rows:scan``: all rows of a table, as a stream or in pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``T/changelog``: what changed, in pages of NDJSON or Arrow, or live as server-sent events (design §6)."""
+"""``T/changelog``: what changed, in pages of NDJSON or Arrow, or live as server-sent events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``T/snapshots``, ``T/snapshot`` and ``T/rollback``, with the members of Paimon's REST catalog (design §6)."""
+"""``T/snapshots``, ``T/snapshot`` and ``T/rollback``, with the members of Paimon's REST catalog."""
 
 from __future__ import annotations
 

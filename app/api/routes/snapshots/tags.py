@@ -1,4 +1,4 @@
-"""``T/tags``: names that keep a snapshot, with the members of Paimon's REST catalog (design §6)."""
+"""``T/tags``: names that keep a snapshot, with the members of Paimon's REST catalog."""
 
 from __future__ import annotations
 

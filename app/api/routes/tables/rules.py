@@ -1,4 +1,4 @@
-"""``GET T/rules``: what the table does with records, in words (design §6)."""
+"""``GET T/rules``: what the table does with records, in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions on columns that can have them (merge-semantics §6.2, §6.4.13)."""
+"""Functions on columns that can have them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.core.table.schema import TableSchema
 
 
 def _functions(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """Named functions exist (§6.2.7) and take the column's type (§6.2.8)."""
+    """Named functions exist and take the column's type."""
     if not has_functions(options.engine):
         return
     named = {field_key(*place): name for place, name in options.fields.items() if place[1] == "aggregate-function"}
@@ -40,7 +40,7 @@ def _functions(schema: TableSchema, options: TableOptions) -> Iterator[Violation
 
 
 def _retraction(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """``ignore-retract`` contradicts ``aggregation.remove-record-on-delete`` (§6.2.8)."""
+    """``ignore-retract`` contradicts ``aggregation.remove-record-on-delete``."""
     for column, suffix in options.fields:
         kept = suffix == "ignore-retract" and options.of_field(column, suffix)
         if kept and options["aggregation.remove-record-on-delete"]:
@@ -51,7 +51,7 @@ def _retraction(schema: TableSchema, options: TableOptions) -> Iterator[Violatio
 
 
 def _free_functions(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """A function other than last_non_null_value needs a sequence group (§6.4.13)."""
+    """A function other than last_non_null_value needs a sequence group."""
     if options.engine is not MergeEngine.PARTIAL_UPDATE:
         return
     for column in schema.value_columns:

@@ -1,4 +1,4 @@
-"""Modes of a table: changelogs, buckets, partitions, what Paimon does with files (merge-semantics §6.1.4, §6.5)."""
+"""Modes of a table: changelogs, buckets, partitions, what Paimon does with files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.core.table.schema import TableSchema
 
 
 def _producers(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """§6.5.16."""
+    """Yield a violation where first-row has a changelog producer that it cannot serve."""
     producer = options["changelog-producer"]
     if options.engine is MergeEngine.FIRST_ROW and producer not in (ChangelogProducer.NONE, ChangelogProducer.LOOKUP):
         message = f"first-row cannot have changelog-producer {producer}"
@@ -20,9 +20,7 @@ def _producers(schema: TableSchema, options: TableOptions) -> Iterator[Violation
 
 
 def _modes(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """§6.5.16, §6.5.17, §6.5.20: modes of Paimon's that contradict each other, refused although they have no effect
-    here.
-    """
+    """Yield a violation for each two modes of Paimon's that contradict each other; none has an effect here."""
     producer, engine = options["changelog-producer"], options.engine
     vectors, overwrite, deltas = "deletion-vectors.enabled", "streaming-read-overwrite", "full-compaction.delta-commits"
     contradictions = (
@@ -65,7 +63,7 @@ def _clustering(schema: TableSchema, options: TableOptions) -> Iterator[Violatio
 
 
 def _buckets(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """§6.1.4."""
+    """Yield a violation for each fault of ``bucket`` and ``bucket-key``."""
     bucket, keys = options["bucket"], options["bucket-key"]
     if bucket < 1 and bucket not in (-1, -2):
         yield option_violation(
@@ -103,7 +101,7 @@ def _partition_expiry(schema: TableSchema, options: TableOptions) -> Iterator[Vi
 
 
 def _absent_columns(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """Where a record is the whole row, a column that it does not name has no other value to keep (A.12)."""
+    """Where a record is the whole row, a column that it does not name has no other value to keep."""
     key = "record.absent-columns"
     if schema.absent_unchanged and not TABLE_OPTIONS[key].of_engine(options.engine):
         message = f"{options.engine} keeps whole records: a column that a record does not name is null in its row"

@@ -1,4 +1,4 @@
-"""What options may stand together, and with which columns: every rule of merge-semantics §6, one function each."""
+"""Which options may stand together, and with which columns: one function for each rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What orders the records of a key: sequence fields, padding, row kinds, groups (merge-semantics §6.3, §6.4)."""
+"""What orders the records of a key: sequence fields, padding, row kinds, groups."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PADDING_FLOORS = {"second-to-micro": "SECOND", "millis-to-micro": "MILLISECOND"}
 
 
 def _sequence_field(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """§6.3.9."""
+    """Yield a violation for each fault of ``sequence.field``."""
     names = options["sequence.field"]
     key = "sequence.field"
     seen: set[str] = set()
@@ -47,7 +47,7 @@ def _sequence_field(schema: TableSchema, options: TableOptions) -> Iterator[Viol
 
 
 def _snapshot_ordering(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """§6.3.10."""
+    """Yield a violation for each option that snapshot ordering excludes or needs."""
     if not options["sequence.snapshot-ordering"]:
         return
     key = "sequence.snapshot-ordering"
@@ -62,7 +62,7 @@ def _snapshot_ordering(schema: TableSchema, options: TableOptions) -> Iterator[V
 
 
 def _auto_padding(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """Legal values of §3.4: one floor, one flag, the flag last, on one sequence field of a type that converts."""
+    """Legal padding: one floor, one flag, the flag last, on one sequence field of a type that converts."""
     steps = options["sequence.auto-padding"]
     key = "sequence.auto-padding"
     if not steps:
@@ -90,7 +90,7 @@ def _auto_padding(schema: TableSchema, options: TableOptions) -> Iterator[Violat
 
 
 def _row_kind_field(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """§6.5.18."""
+    """Yield a violation unless the row kind field is a text column of the table."""
     name = options["rowkind.field"]
     if name is None:
         return
@@ -110,7 +110,7 @@ def _row_kind_field(schema: TableSchema, options: TableOptions) -> Iterator[Viol
 
 
 def _sequence_groups(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """§6.4.11 and §6.4.12: fields exist, no key columns, every column in one group and one place only."""
+    """Sequence groups: fields exist, no key columns, every column in one group and one place only."""
     if options.engine is not MergeEngine.PARTIAL_UPDATE:
         return
     owner: dict[str, str] = {}
@@ -153,7 +153,7 @@ def _group_lists(key: str, ordering: tuple[str, ...], protected: tuple[str, ...]
 
 
 def _removals(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """§6.4.14."""
+    """Yield a violation for each contradiction of the options by which a -D removes a row."""
     on_delete, on_group = "partial-update.remove-record-on-delete", "partial-update.remove-record-on-sequence-group"
     if options.engine is not MergeEngine.PARTIAL_UPDATE:
         return

@@ -1,4 +1,4 @@
-"""Defaults of columns: what stands for null (merge-semantics §1.4 point 2, §6.1.3)."""
+"""Defaults of columns: what stands for null."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from app.core.types.values import ValueFault
 
 
 def default_value(column: Column, text: str) -> Any:
-    """Return the value of a default's text: optional single quotes stripped, then read as the column's type (§1.4 point
-    2).
+    """Return the value of a default's text: optional single quotes stripped, then read as the column's type.
 
     Raise ``ValueFault`` for a text that is no such value.
     """
@@ -29,16 +28,14 @@ def defaults_of(schema: TableSchema, options: TableOptions) -> dict[str, Any]:
 
 
 def row_kind_default(schema: TableSchema, options: TableOptions) -> str | None:
-    """Return the DEFAULT of the row kind field (§7); ``default-value`` is only shown and says no row kind (§1.4 point
-    2).
-    """
+    """Return the DEFAULT of the row kind field; ``default-value`` is only shown and says no row kind."""
     name = options["rowkind.field"]
     column = None if name is None else schema.by_name[name]
     return None if column is None or column.default is None else default_value(column, column.default)
 
 
 def _default_values(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """Defaults cast to their column (§6.1.3); key and partition columns have none by option (§1.4 point 2)."""
+    """Defaults cast to their column; key and partition columns have none by option."""
     for index, column in enumerate(schema.columns):
         if column.default is not None:
             fault = _default_fault(schema, column.name, column.default)

@@ -1,4 +1,4 @@
-"""The aggregate function of a column: its own, the default, or the merge engine's (merge-semantics §2.5, §4.5)."""
+"""The aggregate function of a column: its own, the default, or the merge engine's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules in words, and why a record changed a column or did not (design §6: ``T/rules`` and ``rows:simulate``).
+"""Rules in words, and why a record changed a column or did not (``T/rules`` and ``rows:simulate``).
 
 One entry per kind of rule: what it does to a column, and the reason of one step.
 """
@@ -95,7 +95,7 @@ def order_words(order: Order) -> str:
 
 def depends_on_arrival(plan: MergePlan, rule: Rule) -> bool:
     """Return whether arrival decides more than ties; where groups remove rows it does in every column: what arrives
-    before a removal is gone, what arrives after it is not (merge-semantics A.8). So it does where a record may come too
+    before a removal is gone, what arrives after it is not. So it does where a record may come too
     late.
     """
     if plan.replay is not None and (plan.replay.listed or plan.replay.late):

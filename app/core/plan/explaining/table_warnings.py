@@ -1,4 +1,4 @@
-"""Legal but surprising tables: what an owner should know before posting records (merge-semantics §9, §10)."""
+"""Legal but surprising tables: what an owner should know before posting records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def table_warnings(schema: TableSchema) -> list[Violation]:
 
 
 def _counting_groups(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """A function in a group sees late records too; a record delivered twice counts twice (Q26)."""
+    """A function in a group sees late records too; a record delivered twice counts twice (docs/semantics.md, Q26)."""
     if options.engine is not MergeEngine.PARTIAL_UPDATE:
         return
     for group in options.groups:
@@ -82,7 +82,7 @@ def _never_null(schema: TableSchema, options: TableOptions) -> Iterator[Violatio
 
 
 def _absent_columns(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """Who makes a table by JSON expects that what a record leaves out stays; Paimon's own tables mean null (A.12)."""
+    """Who makes a table by JSON expects that what a record leaves out stays; Paimon's own tables mean null."""
     key = "record.absent-columns"
     paimons = any((option := find_option(other)) is None or not option.effect for other in options.values)
     if options.engine is MergeEngine.PARTIAL_UPDATE and not options.given(key) and not paimons:
@@ -92,7 +92,7 @@ def _absent_columns(schema: TableSchema, options: TableOptions) -> Iterator[Viol
 
 
 def _whole_groups(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """A record that carries a group's sequence replaces all of the group, with nulls where it has none (§4.3)."""
+    """A record that carries a group's sequence replaces all of the group, with nulls where it has none."""
     if options.engine is not MergeEngine.PARTIAL_UPDATE or schema.absent_unchanged:
         return
     for group in options.groups:
@@ -114,7 +114,7 @@ def _without_effect(schema: TableSchema, options: TableOptions) -> Iterator[Viol
 
 
 def _changelog(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """What a producer costs, or when its changes come (§8)."""
+    """What a producer costs, or when its changes come."""
     producer, commits = options["changelog-producer"], options["full-compaction.delta-commits"] or 1
     warnings: dict[ChangelogProducer, tuple[FaultCode, str, str]] = {
         ChangelogProducer.LOOKUP: (
@@ -139,7 +139,7 @@ def _changelog(schema: TableSchema, options: TableOptions) -> Iterator[Violation
 
 
 def _ignored_fields(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """Engines that have no groups or functions ignore their options, as Paimon does (§2.1, §4.1)."""
+    """Engines that have no groups or functions ignore their options, as Paimon does."""
     engine = options.engine
     for group in options.groups:
         if engine is not MergeEngine.PARTIAL_UPDATE:

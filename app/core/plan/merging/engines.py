@@ -1,4 +1,4 @@
-"""The merge engines: what the options of each come to, one rule per column (merge-semantics §2, §4).
+"""The merge engines: what the options of each come to, one rule per column (docs/semantics.md, Combine records).
 
 Anyone who looks at the rules later does not learn which engine made them.
 """
@@ -31,7 +31,7 @@ RETRACTS = frozenset({RowKind.UPDATE_BEFORE, RowKind.DELETE})
 
 @dataclass(frozen=True)
 class Refusal:
-    """Records that the table can never fold (merge-semantics A.7): those of ``kind`` that name all of ``naming`` and,
+    """Records that the table can never fold (A.7): those of ``kind`` that name all of ``naming`` and,
     if ``group`` is set, have a value in one of its columns. ``column`` is the one whose value is at fault, if one is.
     """
 
@@ -90,7 +90,7 @@ def _refuse_retracts(
 
 
 def _absent_unchanged(options: FoldingOptions) -> bool:
-    """Return whether a column that a record does not name is left as it is (A.12)."""
+    """Return whether a column that a record does not name is left as it is."""
     return options["record.absent-columns"] is AbsentColumns.UNCHANGED
 
 
@@ -153,7 +153,7 @@ def _partial_update(schema: TableSchema, options: FoldingOptions, order: Order, 
 def _free_columns(schema: TableSchema, free: list[Column], options: FoldingOptions, order: Order) -> list[Rule]:
     """Return the columns in no group: of each the latest value that is not null, or the latest that a record names.
 
-    One whose function is last_non_null_value skips a null that a record names (merge-semantics A.12).
+    One whose function is last_non_null_value skips a null that a record names.
     """
     skipping = [
         column for column in free if not _absent_unchanged(options) or function_of(schema, options, column.name)
@@ -182,7 +182,7 @@ def _naming(column: Column, order: Order) -> Participation:
 
 def _removal_groups(options: FoldingOptions, rules: list[Rule]) -> tuple[Register, ...]:
     """Return the registers of the groups that ``remove-record-on-sequence-group`` lists, by any of their ordering
-    fields (§4.4).
+    fields.
     """
     names = set(options["partial-update.remove-record-on-sequence-group"])
     groups = [
@@ -206,7 +206,7 @@ def _removing(
 def _group_rules(
     schema: TableSchema, options: FoldingOptions, sequence: SequenceGroup, order: Order
 ) -> tuple[list[Rule], list[Refusal]]:
-    """Return a sequence group: its ordering fields and plain columns, one rule per aggregated column (§4)."""
+    """Return a sequence group: its ordering fields and plain columns, one rule per aggregated column."""
     group = Group(tuple(schema.by_name[name] for name in sequence.ordering), named=_absent_unchanged(options))
     group_order = Order(tuple(OrderField(column) for column in group.ordering)).then(order)
     followers = [schema.by_name[name] for name in sequence.followers]
@@ -225,7 +225,7 @@ def _group_rules(
 
 def _plain_columns(group: Group, plain: list[Column], order: Order) -> list[Rule]:
     """Return the ordering fields of a group and its columns without a function: one register for all of them; or one
-    for each column, that keeps the order it was set with, where records say what they name (A.12).
+    for each column, that keeps the order it was set with, where records say what they name.
     """
     together = group.ordering if group.named else (*group.ordering, *plain)
     rules: list[Rule] = [Register(together, order, part=kept_records(group=group), clears=True)]

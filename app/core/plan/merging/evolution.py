@@ -1,5 +1,4 @@
-"""Schema changes and stored state: which old runs are read as they are, and how the others enter a new plan (§6.6,
-§6.7, merge-semantics A.10).
+"""Schema changes and stored state: which old runs are read as they are, and how the others enter a new plan.
 
 A run is written under one schema. Renamed, added, dropped and widened columns do not change what its state means: it
 is found by column id and widened with its column. Where the meaning changed (another function, another group, another
@@ -60,8 +59,7 @@ def shows_alike(old: TableSchema, new: TableSchema) -> bool:
 def remembering(old: TableSchema, new: TableSchema) -> TableSchema:
     """Return ``new``, which follows ``old`` in a table with rows.
 
-    It remembers removals if rows may hold some that late records must still meet, and its options do not say so
-    (merge-semantics A.10).
+    It remembers removals if rows may hold some that late records must still meet, and its options do not say so.
     """
     remembers = replace(new, remembers_removals=True)
     if same_fold(new, remembers):
@@ -277,14 +275,14 @@ def carried_over(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> St
 
 def _said(plan: MergePlan, state: Mapping[str, Any]) -> frozenset[str]:
     """Return the columns of which the records in ``state`` said something, the key's among them: those that a row
-    names which enters another plan as its first record (merge-semantics A.10, A.12).
+    names which enters another plan as its first record.
     """
     return frozenset(plan.schema.primary_key).union(*(rule.said(state) for rule in plan.rules))
 
 
 def removing(old: MergePlan, new: MergePlan) -> tuple[Replay, Replay] | None:
     """Return the replays of both plans if a removal hides the same older records under either: the order of rows, and
-    what removes them, did not change (merge-semantics A.10).
+    what removes them, did not change.
     """
     replays = [next((rule for rule in plan.rules if isinstance(rule, Replay)), None) for plan in (old, new)]
     before, after = replays

@@ -1,4 +1,4 @@
-"""The fold: records to state rows, state rows to rows (design §3)."""
+"""The fold: records to state rows, state rows to rows."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _combined(plan: MergePlan, states: Sequence[Mapping[str, Any]]) -> Mapping[s
 
 
 def compacted(plan: MergePlan, state: Mapping[str, Any], now: int, *, oldest: bool) -> Mapping[str, Any] | None:
-    """Return what a compaction at ``now`` (epoch seconds) keeps of a state row; None if it forgets the row (§10 Q2).
+    """Return what a compaction at ``now`` (epoch seconds) keeps of a state row; None if it forgets the row (Q2).
 
     ``oldest``: nothing older lies below, so a hidden row may go, and what can change no more is settled.
     """
@@ -60,7 +60,7 @@ def compacted(plan: MergePlan, state: Mapping[str, Any], now: int, *, oldest: bo
 
 
 def finish(plan: MergePlan, state: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the row as it is shown: ``visible_row`` with nulls replaced by read defaults (A.6); None if there is no
+    """Return the row as it is shown: ``visible_row`` with nulls replaced by read defaults; None if there is no
     row.
     """
     row = visible_row(plan, state)
@@ -70,7 +70,7 @@ def finish(plan: MergePlan, state: Mapping[str, Any]) -> dict[str, Any] | None:
 def shown_row(plan: MergePlan, folded: Mapping[str, Any]) -> dict[str, Any]:
     """Return the row as ``finish`` shows it, of the visible columns that a run stores in a state row that is live.
 
-    They are final but for what a union says of its state (§5.7) and for read defaults.
+    They are final but for what a union says of its state and for read defaults.
     """
     row = {column.name: folded[column.name] for column in plan.schema.columns}
     for rule in plan.unions:

@@ -1,6 +1,4 @@
-"""The merge plan: what a table's options come to, one rule per column, with the merge engine's name gone (design
-§3).
-"""
+"""The merge plan: what a table's options come to, one rule per column, with the merge engine's name gone."""
 
 from __future__ import annotations
 
@@ -37,9 +35,9 @@ _ANSWERS = 1  # the version of how answers are spelled
 class MergePlan:
     """How the records of one key become a row.
 
-    ``dropped`` kinds are never staged (§1.4 point 4); ``write_defaults`` replace null when a record is posted,
-    ``read_defaults`` when a row is shown (A.6); ``row_kind_default`` is what ``row_kind_column`` is read as where
-    it is null (§7), and what is merged stays null.
+    ``dropped`` kinds are never staged; ``write_defaults`` replace null when a record is posted,
+    ``read_defaults`` when a row is shown; ``row_kind_default`` is what ``row_kind_column`` is read as where
+    it is null, and what is merged stays null.
     """
 
     schema: TableSchema
@@ -56,7 +54,7 @@ class MergePlan:
 
     @cached_property
     def omissible(self) -> frozenset[str]:
-        """The NOT NULL columns that a record may leave out, once the row has them (merge-semantics A.12)."""
+        """The NOT NULL columns that a record may leave out, once the row has them."""
         if not self.schema.absent_unchanged:
             return frozenset()
         needed = {*self.required_columns, self.row_kind_column}
@@ -64,9 +62,7 @@ class MergePlan:
 
     @cached_property
     def omissible_in_retracts(self) -> frozenset[str]:
-        """The NOT NULL columns that a retract may leave out: those that neither order it nor are taken back by it
-        (merge-semantics A.14).
-        """
+        """The NOT NULL columns that a retract may leave out: those that neither order it nor are taken back by it."""
         required = {*self.required_columns, self.row_kind_column, *(field.column.name for field in self.order.fields)}
         required |= {name for group in self.group_registers for name in group}
         required |= {column.name for rule in self.column_rules if rule.takes_back for column in rule.columns}
@@ -156,14 +152,14 @@ class MergePlan:
 
     @cached_property
     def faulting(self) -> tuple[Rule, ...]:
-        """The rules that look at single values (A.7)."""
+        """The rules that look at single values (docs/semantics.md, A.7)."""
         return tuple(rule for rule in self.rules if type(rule).fault is not Rule.fault)
 
 
 def compile_plan(schema: TableSchema) -> MergePlan:
     """Return the merge plan of a valid schema, compiled once and kept as long as the schema is.
 
-    Raise ``Invalid`` with every fault of the options at once (merge-semantics §6).
+    Raise ``Invalid`` with every fault of the options at once.
     """
     plan: MergePlan | None = schema.worked_out.get("plan")
     if plan is None:
@@ -219,7 +215,7 @@ def _with_doors(plan: MergePlan, options: TableOptions) -> MergePlan:
 
 def _row_rule(plan: EnginePlan, order: Order, never_retracts: bool) -> RowRule:
     """Return the rule of the row."""
-    # A log may hold removals of before ignore-delete was set (A.10).
+    # A log may hold removals of before ignore-delete was set.
     removes_inside = any(isinstance(rule, Replay) for rule in plan.rules)
     liveness = Liveness.ALWAYS if never_retracts and not removes_inside else plan.liveness
     by_latest = order.by_arrival and all(isinstance(rule, Register) for rule in plan.rules)
@@ -227,7 +223,7 @@ def _row_rule(plan: EnginePlan, order: Order, never_retracts: bool) -> RowRule:
 
 
 def _row_order(schema: TableSchema, options: FoldingOptions) -> Order:
-    """Sequence fields with their direction and padding (§3); a key column never differs and is left out."""
+    """Sequence fields with their direction and padding; a key column never differs and is left out."""
     padding = options["sequence.auto-padding"]
     floors = [floor for step, floor in PADDING_FLOORS.items() if step in padding]
     floor = floors[0] if floors else None
@@ -237,10 +233,10 @@ def _row_order(schema: TableSchema, options: FoldingOptions) -> Order:
         for name in options["sequence.field"]
         if name not in schema.primary_key
     )
-    # With a floor, arrival decides between equal times before the flag could (§3.4, last row of the table).
+    # With a floor, arrival decides between equal times before the flag could.
     return Order(fields, flag=PADDING_FLAG in padding and floor is None)
 
 
 def _required(options: FoldingOptions) -> tuple[str, ...]:
-    """Columns that no record may leave null although they are nullable (§3.4: padding cannot pad a null)."""
+    """Columns that no record may leave null although they are nullable (padding cannot pad a null)."""
     return tuple(options["sequence.field"]) if options["sequence.auto-padding"] else ()

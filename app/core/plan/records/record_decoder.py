@@ -1,4 +1,4 @@
-"""Records as posted: read strictly against the schema, every fault of the request at once (merge-semantics §1.4)."""
+"""Records as posted: read strictly against the schema, every fault of the request at once."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class RecordDecoder:
         return values
 
     def _is_omissible(self, column: Column, raw: Mapping[str, Any]) -> bool:
-        """Return whether the record is a retract that may leave the column out (merge-semantics A.14)."""
+        """Return whether the record is a retract that may leave the column out."""
         if column.name not in self.plan.omissible_in_retracts or raw.get(column.name) is not None:
             return False
         own = self.plan.row_kind_column
@@ -204,7 +204,7 @@ class RecordDecoder:
         faults.total += len(unknown) - reported
 
     def _kind(self, row: int, raw: Mapping[str, Any], values: Mapping[str, Any], faults: _Faults) -> RowKind | None:
-        """Return the row kind: of ``rowkind.field`` where the table has one (§7), else of ``_kind``; +I if there is
+        """Return the row kind: of ``rowkind.field`` where the table has one, else of ``_kind``; +I if there is
         none.
         """
         column = self.plan.row_kind_column
@@ -256,7 +256,7 @@ def other_name(known: Collection[str], name: str) -> str:
 
 
 def _column_decoder(plan: MergePlan, column: Column) -> Callable[[Any], Any]:
-    """Read one column: its default before the null check (§1.4), what padding needs (§3.4), key values in their one
+    """Read one column: its default before the null check, what padding needs, key values in their one
     form.
     """
     decode = column.type.decoder

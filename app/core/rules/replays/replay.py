@@ -1,8 +1,7 @@
 """Rows that a delete can remove in the middle of their history: the state is the log of the row's records.
 
 Needed where a removal does not simply end everything that arrived before it: a -D with a sequence field removes what
-sorts before it, however late that arrives, and a -D that a sequence group accepts depends on all groups
-(merge-semantics §4.4, §9.3).
+sorts before it, however late that arrives, and a -D that a sequence group accepts depends on all groups.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Replay(Rule):
     """All columns of a row whose records are replayed in merge order with ``rules``.
 
     ``listed`` are the sequence groups whose accepted -D removes the row; without any, every -D does. ``logs_names``:
-    the log says which columns a record names (merge-semantics A.12). ``late``: which records the log leaves out, and
+    the log says which columns a record names. ``late``: which records the log leaves out, and
     what of it settles; None if none, and all of it where arrival is the order.
     """
 
@@ -208,7 +207,7 @@ class Replay(Rule):
         return tuple((column, _witnesses_of(rule, column)) for rule in self.rules for column in rule.columns)
 
     def closed_groups(self, state: Mapping[str, Any], record: Record) -> set[tuple[str, ...]]:
-        """Return the groups that a removal closed to a record that is older (merge-semantics A.8)."""
+        """Return the groups that a removal closed to a record that is older."""
         return self.row(state).closed_to(record)
 
     def highest(self, state: Mapping[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""One row replayed from its log, in Python: what its last removal left, and what came after it (merge-semantics §4.4).
+"""One row replayed from its log, in Python: what its last removal left, and what came after it.
 
 The rules fold what is left by column, all at once; only removals are walked one by one.
 """
@@ -125,7 +125,7 @@ class ReplayedRow:
 
     @cached_property
     def _stale(self) -> dict[tuple[str, ...], set[int]]:
-        """Per group whose removal is remembered the places (in ``_left``) of older records (merge-semantics A.8)."""
+        """Per group whose removal is remembered the places (in ``_left``) of older records."""
         begun = 0 if self._removal is None else self._removal + 1
         stale = {}
         for i, tombstone in self.tombstones.items():

@@ -28,7 +28,7 @@ from app.core.table.options.without_effect import WITHOUT_EFFECT
 
 
 class MergeEngine(StrEnum):
-    """Values of ``merge-engine`` (merge-semantics §2)."""
+    """Values of ``merge-engine``."""
 
     DEDUPLICATE = "deduplicate"
     PARTIAL_UPDATE = "partial-update"
@@ -37,7 +37,7 @@ class MergeEngine(StrEnum):
 
 
 class SortOrder(StrEnum):
-    """Values of ``sequence.field.sort-order`` (§3.1)."""
+    """Values of ``sequence.field.sort-order``."""
 
     ASCENDING = "ascending"
     DESCENDING = "descending"
@@ -51,7 +51,7 @@ class ExpirationStrategy(StrEnum):
 
 
 class ChangelogProducer(StrEnum):
-    """Values of ``changelog-producer`` (§8)."""
+    """Values of ``changelog-producer``."""
 
     NONE = "none"
     INPUT = "input"
@@ -60,7 +60,7 @@ class ChangelogProducer(StrEnum):
 
 
 class AbsentColumns(StrEnum):
-    """Values of ``record.absent-columns``: what a record says of a column that it does not name (A.12)."""
+    """Values of ``record.absent-columns``: what a record says of a column that it does not name."""
 
     NULL = "null"  # as if it were null (Paimon's meaning)
     UNCHANGED = "unchanged"  # nothing

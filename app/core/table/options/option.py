@@ -12,7 +12,7 @@ from app.core.table.options.values import WORDS, OneOf, boolean, size, spelled_d
 
 
 class Change(Enum):
-    """How an option may change once records were posted (merge-semantics §6.6). Before that all may."""
+    """How an option may change once records were posted. Before that all may."""
 
     FREE = "at any time"
     NEVER = "never"  # stored rows were folded under it
@@ -20,7 +20,7 @@ class Change(Enum):
 
 
 class Names(Enum):
-    """What an option's value names, and so what a rename rewrites (§10 Q19)."""
+    """What an option's value names, and so what a rename rewrites (docs/semantics.md, Q19)."""
 
     NOTHING = "nothing"
     COLUMN = "a column"

@@ -30,7 +30,7 @@ MOST_HINTS = 20  # of one schema: a search for what was meant looks at every nam
 
 @dataclass(frozen=True)
 class SequenceGroup:
-    """Ordering fields and the columns they protect (§4.1); ``key`` is the option that declares it."""
+    """Ordering fields and the columns they protect; ``key`` is the option that declares it."""
 
     ordering: tuple[str, ...]
     protected: tuple[str, ...]
@@ -212,7 +212,7 @@ def _read_field_option(
     fields: dict[tuple[str, str], Any],
     faults: list[Violation],
 ) -> None:
-    """``fields.<columns>.<suffix>`` (§6.2.5, §6.2.6)."""
+    """``fields.<columns>.<suffix>``."""
     segments = key.split(".")
     columns = names(segments[1]) if len(segments) > 1 else ()
     suffix = segments[-1]

@@ -73,7 +73,7 @@ def horizon(text: str) -> int | timedelta:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Return the comma-separated names of an option value; white space around a name is dropped (§10 Q27)."""
+    """Return the comma-separated names of an option value; white space around a name is dropped (Q27)."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 

@@ -1,4 +1,4 @@
-"""Damage: a file that the catalog names and that is not what was written (design §5, §7)."""
+"""Damage: a file that the catalog names and that is not what was written (docs/damage.md)."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def test_an_added_column_has_the_type_and_the_default_that_the_event_declares(ta
 
 
 def test_a_default_does_not_replace_nulls_that_are_sent(table: Table, shop: TestClient) -> None:
-    """merge-semantics A.6: a table that keeps the last record applies defaults when it is written."""
+    """A table that keeps the last record applies defaults when it is written."""
     table(LINES, "order_id", "line_no", **SOURCE)
     answer = post(shop, capture("11"), "add", format="debezium-json")
     assert [one["action"] for one in answer.json()["changes"]] == ["addColumn"]

@@ -1,4 +1,4 @@
-"""``record.absent-columns`` over HTTP: what a record does not name stays, by whatever format it comes (A.12)."""
+"""``record.absent-columns`` over HTTP: what a record does not name stays, by whatever format it comes."""
 
 from __future__ import annotations
 

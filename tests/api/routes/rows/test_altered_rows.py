@@ -1,4 +1,4 @@
-"""Rows whose table was altered between their records (merge-semantics A.10)."""
+"""Rows whose table was altered between their records."""
 
 from __future__ import annotations
 

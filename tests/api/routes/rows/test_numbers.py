@@ -1,4 +1,4 @@
-"""Numbers over HTTP: however they are written they are taken, and they are answered in one form (A.9, A.11)."""
+"""Numbers over HTTP: however they are written they are taken, and they are answered in one form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables whose nested columns were altered between their records (merge-semantics A.10, §6.7)."""
+"""Tables whose nested columns were altered between their records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What options may stand together, and with which columns: each rule of merge-semantics §6 broken and kept."""
+"""What options may stand together, and with which columns: each rule broken and kept."""
 
 from __future__ import annotations
 

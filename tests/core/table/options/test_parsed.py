@@ -1,4 +1,4 @@
-"""Options are read into typed values; what cannot be read is named with the fix (merge-semantics §6.2)."""
+"""Options are read into typed values; what cannot be read is named with the fix."""
 
 from __future__ import annotations
 
