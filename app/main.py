@@ -305,7 +305,7 @@ class _Service:
 
 
 def identities_of(settings: Settings) -> Identities | None:
-    """Return who lets in the bearers of the identity provider's tokens; None where there is no provider."""
+    """Return the identity provider whose tokens are accepted; None where none is configured."""
     if settings.oidc_issuer is None or settings.oidc_audience is None:
         return None
     from app.services.access.identities import Identities  # noqa: PLC0415  # it takes long to load

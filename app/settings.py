@@ -39,7 +39,7 @@ _ORIGIN = re.compile(r"(?!http:.*:80$|https:.*:443$)https?://(\[[0-9a-f:.]+\]|[a
 
 
 class OidcGrant(BaseModel):
-    """An entry of ``KEYFOLD_OIDC_GRANTS``: the role and scope of who has ``value`` in ``claim``."""
+    """An entry of ``KEYFOLD_OIDC_GRANTS``: the role and scope of callers with ``value`` in ``claim``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -261,7 +261,7 @@ class _LiveSession:
 
 
 class _Job(ProgressHandler):
-    """A running job: who watches it, and whether somebody wants it to end."""
+    """A running job: its progress, and whether it shall end."""
 
     def __init__(self, tag: str, spark: SparkSession, on_progress: Progress | None, title: str) -> None:
         self.tag = tag

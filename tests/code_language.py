@@ -17,6 +17,7 @@ from tests.language import BANNED, ROOT
 
 CODE = ("app", "spark_jobs", "migrations", "bench", "lab", "clients/python/keyfold_client")
 BANNED_IN_NAMES = {"told", "tells", "asked", "there", "whoever", "whatever", "nobody", "anew"}
+_WHO = re.compile(r"(?:^|[.;]\s+)Who\b(?![^.]*\?)")  # begins a sentence that is no question: a subject without a noun
 _WORDS = re.compile(r"[a-z]+|[A-Z][a-z]*")
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -44,6 +45,8 @@ def code_faults(page: str, text: str) -> Iterator[str]:
 def _banned(page: str, line: int, prose: str) -> Iterator[str]:
     plain = re.sub(r"``?[^`]*``?", "", prose)
     yield from (f"{page}:{line}: banned: {' '.join(word.split())}" for word in BANNED.findall(plain))
+    if _WHO.search(plain.lstrip("# ")):
+        yield f"{page}:{line}: a sentence begins with who: name the part of the program"
 
 
 if __name__ == "__main__":

@@ -21,7 +21,9 @@ MOST_WORDS_TOGETHER = 45_000  # of the users' pages, as `wc -w` counts
 OF_PROJECT = {f"docs/{name}.md" for name in ("map", "extending", "make", "mutants", "benchmarks", "style")}
 LABEL = 3  # words of a heading or a table cell that is no sentence: it does not count in the share
 BANNED = re.compile(
-    r"\b(?:told|tells|whoever|whatever|nobody|anew|beside|of\s+its\s+own|as\s+it\s+stands|who\s+asks)\b", re.IGNORECASE
+    r"\b(?:told|tells|whoever|whatever|nobody|anew|beside|of\s+its\s+own|as\s+it\s+stands|who\s+asks"
+    r"|(?:of|by|for|helps)\s+who)\b",
+    re.IGNORECASE,
 )
 _MARKDOWN = MarkdownIt("commonmark").enable("table")
 _END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[`]*[A-Z0-9`])")

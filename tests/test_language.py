@@ -45,7 +45,10 @@ def test_one_sentence_in_twenty_may_have_more_than_25_words() -> None:
     assert faults(of(long + short * 18))[0] == "1 of 19 sentences have more than 25 words, 5% may:"
 
 
-@pytest.mark.parametrize("text", ["Nobody is.", "- a list of its\n  own", "| a |\n|---|\n| made anew |", "# Whoever"])
+_BANNED = ["Nobody is.", "An error of who slept.", "- a list of its\n  own", "| a |\n|---|\n| made anew |", "# Whoever"]
+
+
+@pytest.mark.parametrize("text", _BANNED)
 def test_banned_words_are_found_wherever_prose_is(text: str) -> None:
     assert faults(of(text)) != []
 
@@ -62,6 +65,16 @@ def test_a_code_span_is_one_word_and_ends_no_sentence() -> None:
 def test_a_cell_of_a_table_and_an_item_of_a_list_are_sentences_with_their_lines() -> None:
     found = of("| a b | c |\n|---|---|\n| d | e f g |\n\n- h\n- i j\n")
     assert [(one.line, one.words) for one in found] == [(1, 2), (1, 1), (3, 1), (3, 3), (5, 1), (6, 2)]
+
+
+@pytest.mark.parametrize("prose", ["Who builds images.", "A lock. Who has it, builds.", "The turn of\n    who reads."])
+def test_who_without_a_noun_is_found_in_docstrings(prose: str) -> None:
+    assert len([*code_faults("x.py", f'"""{prose}"""\n')]) == 1
+
+
+@pytest.mark.parametrize("prose", ["Who has the lock?", "Callers who wait.", "The log: who did what."])
+def test_who_after_a_noun_and_in_questions_is_left(prose: str) -> None:
+    assert [*code_faults("x.py", f'"""{prose}"""\n')] == []
 
 
 def test_names_docstrings_and_comments_of_code_have_no_banned_word_and_texts_of_users_are_not_looked_at() -> None:

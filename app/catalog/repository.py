@@ -3,8 +3,8 @@
 It never commits: ``CatalogDatabase.transaction()`` does, when its block ends without an exception. It takes and returns
 the values of ``app.core.table.history`` and raises the failures of ``app.core.errors``.
 
-Who changes a table's batches, tasks or snapshots locks the table's row first. That order is what makes batch numbers
-gapless in commit order, claims exclusive and commits compare-and-swap.
+A change of a table's batches, tasks or snapshots locks the table's row first. That order makes batch numbers gapless
+in commit order, claims exclusive and commits compare-and-swap.
 """
 
 from __future__ import annotations

@@ -117,8 +117,8 @@ class Tokens:
         self.transaction.execute(tokens.insert().values(role=row.role, scope=row.scope, **values))
         return session
 
-    def begin_own_session(self, grant: Grant, number: str, digest: str, expires_at: datetime) -> ApiToken:
-        """Return a session of who has ``grant``, and no token here: it lasts until ``expires_at`` or its end."""
+    def begin_provider_session(self, grant: Grant, number: str, digest: str, expires_at: datetime) -> ApiToken:
+        """Store a session for a caller of the identity provider. End the oldest beyond ``MOST_SESSIONS``."""
         now = self.transaction.now()
         self._make_room(grant.name, now)
         name = f"{SESSION}{grant.name}{SESSION}{number}"
@@ -193,7 +193,7 @@ class Tokens:
         for name, used_at in times.items():
             older = sa.or_(tokens.c.last_used_at.is_(None), tokens.c.last_used_at < used_at)
             update = tokens.update().where(tokens.c.name == name, older).values(last_used_at=used_at)
-            self.transaction.connection.execute(update)  # not a change of who may call: gates need not look again
+            self.transaction.connection.execute(update)  # no grant changes: gates need not look again
 
     def exist(self) -> bool:
         """Return whether there is a token that opens the API now."""

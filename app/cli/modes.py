@@ -1,4 +1,4 @@
-"""Who else on this machine may enter a folder of the service."""
+"""Permissions: which other users of this machine may enter a folder of the service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what: roles, the databases and tables that a token is for, and what is refused (docs/decisions/0025)."""
+"""Access: roles, the databases and tables that a token is for, and what is refused (docs/decisions/0025)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Role(StrEnum):
     ADMIN = "admin"  # databases, tables and tokens themselves; rollbacks and what else takes back what was stored
 
     def includes(self, other: Role) -> bool:
-        """Return whether who has this role may do what asks for ``other``."""
+        """Return whether this role may do what needs ``other``."""
         return _RANKS[self] >= _RANKS[other]
 
 

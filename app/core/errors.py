@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from app.core.faults import About, FaultCode, Violation
 
-# Who raises a failure says what is wrong, too.
+# Callers that raise an error import these from here, too.
 __all__ = ["About", "FaultCode", "Violation"]
 
 

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def ahead(pieces: Iterator[T]) -> Generator[T]:
-    """Yield the same pieces, each made in a thread while anyone who asked has the one before."""
+    """Yield the same pieces, each made in a thread while the caller has the one before."""
     with ThreadPoolExecutor(1) as thread:
         following = thread.submit(next, pieces, None)
         while (piece := following.result()) is not None:

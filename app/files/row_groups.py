@@ -1,6 +1,6 @@
 """Row groups of staging files: records by token, those of one token in arrival order.
 
-Anyone who reads one range of tokens passes over the row groups of the others by their statistics.
+A reader of one range of tokens skips the row groups of the others by their statistics.
 """
 
 from __future__ import annotations

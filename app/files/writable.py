@@ -42,7 +42,7 @@ def reason_of(error: OSError) -> str:
 
 
 def unwritable(reason: str) -> NotStored:
-    """Return the failure of who wants to write to a warehouse that cannot be written for that ``reason``."""
+    """Return the error: the warehouse cannot be written, for this ``reason``."""
     message = f"the warehouse cannot be written: {reason}; nothing was stored"
     return NotStored(message, violations=[Violation("", FaultCode.WAREHOUSE_NOT_WRITABLE, message, _FIX)])
 

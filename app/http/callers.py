@@ -1,4 +1,4 @@
-"""Who calls: what a credential grants, and how often it may be wrong or used (docs/decisions/0025)."""
+"""Callers: what a credential grants, and how often it may be wrong or used (docs/decisions/0025)."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def address_of(scope: Scope) -> str | None:
 def count_failure(failures: Rate, address: str | None, error: Unauthorized) -> None:
     """Count a failure. Raise ``TooMany``.
 
-    Who has a valid token is let in all the same: others behind one address are not locked out by one of them, and
-    no one guesses 256 bits.
+    A valid token is accepted all the same: a failing client does not lock out others behind its address, and 256
+    bits cannot be guessed.
     """
     wait = failures.spend(network_of(address))
     if wait:

@@ -72,8 +72,8 @@ class StoppingServer(uvicorn.Server):
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=stop_seconds,
-            # Longer than clients and load balancers keep an idle connection (5 s and 60 s are common): who lets go
-            # first must be the one that sends, else a request meets a connection that is just being closed.
+            # Longer than clients and load balancers keep an idle connection (5 s and 60 s are common): the
+            # client must close first, else its next request meets a connection that is just being closed.
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         )
         super().__init__(config)
@@ -131,7 +131,7 @@ def listen(host: str, port: int, count: int) -> list[socket.socket]:
     """
     first = _bound(host, port)
     if count == 1 or sys.platform != "linux":
-        first.listen(_BACKLOG)  # who connects while the service starts waits instead of being refused
+        first.listen(_BACKLOG)  # clients that connect during the start wait instead of being refused
         return [first] * count
     port = first.getsockname()[1]  # no one else listens on it
     first.close()

@@ -17,7 +17,7 @@ LEAST_ROUNDS = 5
 
 @dataclass(frozen=True)
 class Contender:
-    """Who serves: ``requests`` draws those of a turn, each of which must be answered with ``status``.
+    """A server that is measured: ``requests`` draws those of a turn, each of which must be answered with ``status``.
 
     ``store`` is the database behind the server; ``seconds`` are those of a turn.
     """

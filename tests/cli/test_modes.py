@@ -1,4 +1,4 @@
-"""Who else may enter a folder, and how that is ended."""
+"""Permissions of a folder: which other users may enter it, and how that is ended."""
 
 from __future__ import annotations
 

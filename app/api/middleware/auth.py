@@ -1,4 +1,4 @@
-"""Who may call: the gate in front of all routes (docs/decisions/0012)."""
+"""The gate in front of all routes (docs/decisions/0012)."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Compressed:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         names = [name for name, _ in scope["headers"]] if scope["type"] == "http" else []
-        if _SEEN in names:  # who read it compressed need not take that of the answer to what it does now
+        if _SEEN in names:  # a condition from a compressed answer is compared as that of the plain one
             _decode(scope, _SEEN)
         if _TAKEN not in names:
             await self.app(scope, receive, send)

@@ -31,7 +31,7 @@ class HeadAsGet:
         answer = _Headers(receive, send)
         as_get = {**scope, "method": "GET"}
         await self.app(as_get, answer.receive, answer.send)
-        scope["route"] = as_get.get("route")  # for who counts the request
+        scope["route"] = as_get.get("route")  # the request is counted by it
 
 
 class _Headers:

@@ -1,6 +1,6 @@
 """Migrations of the catalog: which one it is at, and those that it lacks.
 
-Who migrates loads Alembic. A process that finds the catalog at its newest migration does without, which is 8 MiB.
+Only a migration loads Alembic. A process that finds the catalog at its newest migration saves those 8 MiB.
 """
 
 from __future__ import annotations

@@ -16,14 +16,14 @@ from app.telemetry.metrics import Metrics
 
 MOST_WAITING: Final = 8  # of a process that wait on while the catalog stands still
 PATIENCE_SECONDS: Final = 2.0  # how long no one must have got through for that
-LOOK_SECONDS: Final = 0.1  # how often who waits looks whether to go
+LOOK_SECONDS: Final = 0.1  # between two looks of a waiting thread
 _hurried: ContextVar[bool] = ContextVar("hurried", default=False)
 
 
 @contextmanager
 def hurried() -> Iterator[None]:
-    """In the body, who must wait behind others for a catalog that stands still is answered so instead: a client asks
-    again, a worker waits on.
+    """In the body, raise ``NotStored`` instead of waiting behind others for a catalog that stands still: a client
+    retries. A worker, outside of it, waits on.
     """
     before = _hurried.set(True)
     try:
@@ -46,7 +46,7 @@ class Writers:
 
     @contextmanager
     def waiting(self) -> Iterator[Callable[[], None]]:
-        """In the body somebody waits; the function that it is given raises ``NotStored`` if that one shall go."""
+        """Count the body as a waiting writer. Yield a check that raises ``NotStored`` to give up."""
         ticket, hurries = object(), _hurried.get()
         with self._lock:
             self._since[ticket] = self._clock()

@@ -73,7 +73,7 @@ class Damages:
         """
         for error in errors:
             try:
-                self.tables.lock(error.file.table_id)  # who notes the same file at the same time waits
+                self.tables.lock(error.file.table_id)  # another note of the same file waits
             except NotFound:
                 continue
             self._note(error)
@@ -106,10 +106,8 @@ class Damages:
         """Forget the damage of files that nothing needs any more; of how many."""
         return self.transaction.execute(damages.delete().where(sa.not_(_is_needed()))).rowcount
 
-    def knows(self, error: DamagedFile) -> bool:
-        """Return whether the file is known to be damaged for this reason; who reads another part of it finds other
-        bytes.
-        """
+    def is_recorded(self, error: DamagedFile) -> bool:
+        """Return whether this file is recorded as damaged for this reason; the digests may differ."""
         query = sa.select(sa.literal(1)).where(
             damages.c.table_id == error.file.table_id,
             damages.c.path == error.file.path,

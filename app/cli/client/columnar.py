@@ -66,8 +66,8 @@ def _batches(file: IO[bytes]) -> Iterator[pa.RecordBatch]:
 
 
 def _pieces(batches: Iterator[pa.Table], written: Callable[[pa.Table], bytes], mark: str) -> Iterator[Piece]:
-    """A piece of each. It is marked by the digest of the whole file: bytes of Parquet and Arrow depend on who writes
-    them, and a newer PyArrow must not make new batches of rows that were sent.
+    """Yield a piece of each batch. It is marked by the digest of the whole file: bytes of Parquet and Arrow depend on
+    their writer, and a newer PyArrow must not make new batches of rows that were sent.
     """
     before = 0
     for batch in batches:

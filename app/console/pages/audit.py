@@ -1,4 +1,4 @@
-"""The last lines of the audit log, for who may do everything; how to have one where there is none."""
+"""The last lines of the audit log, for callers who may do everything; how to have one where there is none."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def sign_in(visit: Visit) -> Response:
         return visit.go(onward)
     token, parts = visit.form.get("token", "").strip(), visit.parts
     try:
-        grant = parts.gate.check(f"Bearer {token}")  # who guesses does not reach the catalog
+        grant = parts.gate.check(f"Bearer {token}")  # a wrong guess does not reach the catalog
         count_request(parts.rates.requests, grant)
         session = begin_session(parts.database, token)
     except Unauthorized as error:

@@ -1,4 +1,4 @@
-"""Tokens: listed, made, their text shown once, and revoked, by who may do everything."""
+"""Tokens: listed, made, their text shown once, and revoked, by callers who may do everything."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from app.core.table.published import Format
 
 _ARROW: Final = "application/vnd.apache.arrow.stream"
-_ROWS: Final = 10  # that a program reads: who wants them all leaves the limit out
+_ROWS: Final = 10  # that a program reads; without the limit it reads all
 
 
 @dataclass(frozen=True)

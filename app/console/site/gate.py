@@ -170,8 +170,8 @@ def _from_elsewhere(request: Request) -> bool:
 
 
 def _once_more(visit: Visit) -> Response:
-    """Who follows a link of another site comes without the cookie, which is never sent along: the page asks again for
-    itself, and then it is.
+    """Answer a page that requests itself again: a link of another site comes without the cookie, the second request has
+    it.
     """
     return visit.page("parts/once_more.html", path=_own_path(visit.request))
 

@@ -26,7 +26,7 @@ LONGEST_TYPE: Final = 2**18
 MOST_SCHEMA_BYTES: Final = 2**22  # as the catalog keeps it; 1 MiB can be sent at once, but comments can come later
 # JSON values of a column, with room for all that it may say of itself.
 _VALUES_OF_A_COLUMN: Final = 64
-# The comma of DECIMAL(10, 2) is none between fields: who counts commas counts up to this many for a field.
+# The comma of DECIMAL(10, 2) is none between fields: so a field has up to this many commas.
 _COMMAS_OF_A_FIELD: Final = 4
 MOST_DATABASE_TEXT: Final = 2**20  # characters of all options of a database
 _FEWER = "split the table: group the columns that are posted and read together, under the same primary key"

@@ -1,1 +1,1 @@
-"""Who may call: tokens, their uses, sessions of browsers."""
+"""Access: tokens, their uses, sessions of browsers."""

@@ -22,7 +22,7 @@ from app.core.access import ClaimRule, Grant
 from app.core.errors import FaultCode, Forbidden, Unauthorized, Unavailable, Violation
 from app.services.access.tokens import token_digest
 
-# Signatures of a key pair alone: with HS256 who verifies could also sign, and a public key would be a password.
+# Signatures of a key pair alone: with HS256 the verifier could also sign, and a public key would be a password.
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 NAME_PREFIX: Final = "oidc:"
 _KEYS_SECONDS: Final = 300.0  # that keys are used before they are asked for again
@@ -144,7 +144,7 @@ class Identities:
     def _key(self, kid: str | None) -> jwt.PyJWK:
         """Return the key that a token names. Raise ``InvalidTokenError`` for one that the provider does not have.
 
-        That it did not answer is remembered for some seconds: who waits for their turn does not wait for it again.
+        A failure of the provider is remembered for some seconds, so that waiting requests do not each wait for it.
         """
         if self._clock() - self._failed_at < _FAILED_SECONDS and not self._knows_keys():
             raise self._unavailable(ValueError("it has not answered just now"))
@@ -191,7 +191,10 @@ class Identities:
         return address
 
     def sign_in_address(self, back: str, login: Login) -> str:
-        """Return where a person signs in, who then comes to ``back`` with a code. Raise ``Unavailable``."""
+        """Return the address where a person signs in; the provider then redirects to ``back`` with a code.
+
+        Raise ``Unavailable``.
+        """
         challenge = base64.urlsafe_b64encode(hashlib.sha256(login.verifier.encode()).digest()).decode().rstrip("=")
         query = {
             "response_type": "code",
@@ -210,8 +213,9 @@ class Identities:
         return f"{address}{'&' if '?' in address else '?'}{urlencode(query)}"
 
     def signed_in(self, code: str, back: str, login: Login) -> Grant:
-        """Return what who signed in with ``code`` may do. Raise as ``check``, ``Unauthorized`` also for a code that the
-        provider did not give for this login.
+        """Return what the person signed in with ``code`` may do.
+
+        Raise as ``check`` does, and ``Unauthorized`` for a code that the provider did not give for this login.
         """
         body = {"grant_type": "authorization_code", "code": code, "redirect_uri": back, "client_id": self._audience}
         try:

@@ -42,11 +42,11 @@ def begin_session(database: CatalogDatabase, token: str) -> Session:
 
 
 def begin_provided_session(database: CatalogDatabase, grant: Grant) -> Session:
-    """Return a session of who signed in at the identity provider: whom it locks out is locked out within an hour."""
+    """Begin a session for a caller of the identity provider. An hour bounds it: a locked out caller is out by then."""
     secret = f"{_PREFIX}{secrets.token_urlsafe(32)}"
     with database.transaction() as repository:
         ends_at = repository.now() + LONGEST_PROVIDED
-        repository.tokens.begin_own_session(grant, secrets.token_hex(8), token_digest(secret), ends_at)
+        repository.tokens.begin_provider_session(grant, secrets.token_hex(8), token_digest(secret), ends_at)
     return Session(grant, ends_at, secret)
 
 

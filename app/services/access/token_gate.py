@@ -1,4 +1,4 @@
-"""Who may call, and what: API tokens checked on every request."""
+"""The gate: API tokens are checked on every request, and grant what a caller may do."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class TokenGate:
         return None if theirs is None else theirs[0].turns
 
     def _of_provider(self, authorization: str | None) -> tuple[Identities, str] | None:
-        """Return who checks a token that the identity provider signed, and the token; None for any other."""
+        """Return the identity provider and the token that it signed; None for any other token."""
         token = bearer(authorization)
         theirs = token is not None and token.count(".") == _DOTS
         return (self.identities, token) if self.identities is not None and token is not None and theirs else None

@@ -95,7 +95,7 @@ class Admission(Repeated):
         self._bounds = bounds
         self._clock = clock
         self._lock = threading.Lock()
-        self._turn = threading.Lock()  # of who reads the catalog
+        self._turn = threading.Lock()  # of the thread that reads the catalog
         self._known = _Known(float("-inf"))
         self._accepted: list[tuple[str, int, int]] = []  # since the last reading of the catalog began
         self._pending: dict[str, int] = defaultdict(int)  # bytes of bodies, by table

@@ -1,7 +1,7 @@
 """Group commit: uploads to a table that come while another one is being entered share the next transaction, and one
 sync of their files.
 
-Each keeps its own batch, number and outcome. Who comes alone is entered at once, by its own thread.
+Each keeps its own batch, number and outcome. An upload that comes alone is entered at once, by its own thread.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class GroupCommit:
 
 
 def swept() -> Unavailable:
-    """Return the failure of who slept so long between file and catalog that a sweep took the file for garbage."""
+    """Return the error: the staging file was removed before its batch was committed."""
     return Unavailable(
         "the batch took so long to be stored that its file was swept; nothing was accepted, post it again"
     )

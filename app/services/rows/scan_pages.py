@@ -61,8 +61,8 @@ class ScanRoom:
             self._staged_bytes += size
 
     def take_columns(self, count: int) -> None:
-        """Note that ``count`` more columns of files are read. Raise ``Unavailable`` where others read too many;
-        who is alone may read any number.
+        """Note that ``count`` more columns of files are read. Raise ``Unavailable`` where others read too many; a
+        scan alone may read any number.
         """
         with self._lock:
             if self._columns and self._columns + count > self._most_columns:

@@ -57,7 +57,7 @@ def noted(database: CatalogDatabase, error: DamagedFile) -> bool:
     """Return whether the damage matters to anybody; then it is kept."""
     with database.reading() as repository:
         needed = repository.damage.is_needed(error.file)
-        known = repository.damage.knows(error)
+        known = repository.damage.is_recorded(error)
     if needed and not known:
         note(database, [error])
     return needed

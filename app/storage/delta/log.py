@@ -1,7 +1,7 @@
 """Versions of a Delta log as files: each a file of actions, JSON line by line, that is there as a whole or not at all.
 
-What a version holds is decided by the catalog alone (``published_versions``). So it does not matter who writes it,
-nor how often. Delta's PROTOCOL.md says the form.
+What a version holds is decided by the catalog alone (``published_versions``). So any process may write it, any
+number of times. Delta's PROTOCOL.md says the form.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _create(warehouse: Warehouse, segments: tuple[str, ...], content: bytes) -> 
             os.unlink(aside)
         sync_folder(os.path.dirname(path))
         return True
-    # No store of pyarrow's creates exclusively; who writes the same at the same time writes the same.
+    # No store of pyarrow's creates exclusively; two writers at the same time write the same bytes.
     if warehouse.filesystem.get_file_info(path).is_file:
         return False
     replace_file(warehouse, segments, content)

@@ -209,8 +209,8 @@ def _entry(content: Content, path: str, rows: int, size: int, more: Mapping[str,
 def _deletes(
     warehouse: Warehouse, segments: tuple[str, ...], dead: Mapping[str, BitMap | FrozenBitMap]
 ) -> dict[str, Any]:
-    """Write the file that names the dead rows by data file; returns its entry. Each data file has a row group, so that
-    who reads one of them passes over the others.
+    """Write the file that names the dead rows by data file; return its entry. Each data file has a row group, so that
+    its readers skip the others.
     """
     sink = io.BytesIO()
     with pq.ParquetWriter(sink, _DELETES, compression="zstd", store_schema=False) as writer:

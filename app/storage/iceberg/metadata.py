@@ -1,4 +1,4 @@
-"""The metadata of a published table: what a catalog answers who loads it, and what a file says for who has no catalog.
+"""The metadata of a published table: the answer of a catalog that loads it, and a file for readers without a catalog.
 
 It follows from the versions that are kept, and from the schemas of the table.
 """
@@ -113,6 +113,6 @@ def _millis(moment: datetime) -> int:
 def write_metadata(
     warehouse: Warehouse, versions: Sequence[PublishedVersion], schemas: Mapping[int, TableSchema]
 ) -> None:
-    """Write the metadata as a file, for who has no catalog."""
+    """Write the metadata as a file, for readers without a catalog."""
     content = json.dumps(metadata_of(warehouse, versions, schemas), ensure_ascii=False).encode()
     replace_file(warehouse, metadata_file(versions[-1]), content)

@@ -68,7 +68,7 @@ class Builder:
         try:
             self._make(read_request(path))
         except DamagedFile as error:
-            if error.missing:  # most often its table was dropped; who looks it up says whether anybody needs it
+            if error.missing:  # most often its table was dropped; a lookup reports it if it is still needed
                 logger.info("no image for %s: its data file is not there", path.name)
             else:
                 logger.warning("no image for %s: %s", path.name, error)

@@ -1,4 +1,4 @@
-"""Who builds the images of a folder: one process at a time, regardless of what becomes of it."""
+"""File lock: only one process builds images in a folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LOCK = "builder.lock"
 
 @contextmanager
 def builders_lock(folder: Path) -> Iterator[bool]:
-    """Whether this process alone may build now; the lock ends with the block, or with the process."""
+    """Yield whether this process has the lock; it is released with the block, or when the process dies."""
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / _LOCK, "a") as file:
         try:

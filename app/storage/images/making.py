@@ -78,7 +78,7 @@ def _average_bytes(source: pq.ParquetFile) -> int:
 
 
 def _rows_per_block(source: pq.ParquetFile) -> int:
-    """As many as make some megabytes: who reads many rows as columns pays for each block."""
+    """Return how many rows make some megabytes: a reader of many rows as columns pays for each block."""
     most = _BLOCK_BYTES // _average_bytes(source)
     return int(max(BLOCK_ROWS, min(_MOST_BLOCK_ROWS, most // BLOCK_ROWS * BLOCK_ROWS)))
 

@@ -15,7 +15,7 @@ RECENT_SECONDS = 300.0  # what was used meanwhile leaves for no other: two table
 
 @dataclass(frozen=True)
 class Stored:
-    """An image file; ``used_at`` is its time of change, which who reads it renews."""
+    """An image file; ``used_at`` is its modification time, which readers renew."""
 
     path: Path
     size_bytes: int
@@ -33,8 +33,8 @@ def stored_images(folder: Path) -> Iterator[Stored]:
 
 
 class Room:
-    """The room below ``limit`` bytes, as anyone who alone makes images keeps it in mind: there may be tens of thousands
-    of them, which are listed only when what is known to be free does not do.
+    """The room below ``limit`` bytes. Only one process makes images, so it keeps the free bytes in memory: tens of
+    thousands of files are listed only when those do not suffice.
     """
 
     def __init__(self, folder: Path, limit: int, recent_seconds: float = RECENT_SECONDS) -> None:

@@ -139,7 +139,7 @@ class SentArrays:
 
 def _plain(column: pa.ChunkedArray) -> pa.Array:
     """Return the column in one piece, its dictionary or view resolved; it is known that it unfolds into no flood.
-    Dictionaries inside nested values are resolved by anyone who reads these.
+    Readers of nested values resolve the dictionaries inside.
     """
     if types.is_string_view(column.type) or types.is_binary_view(column.type):
         column = column.cast(pa.string() if types.is_string_view(column.type) else pa.binary())

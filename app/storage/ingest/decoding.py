@@ -1,8 +1,8 @@
 """Records that were sent as columns, made what a staging file holds: as ``RecordDecoder`` reads them, without a step
 for each row.
 
-The decoder of a column stays the authority: it reads every value that a whole column's step did not understand, and
-anyone who is at fault is named by ``RecordDecoder`` from the record itself.
+The decoder of a column stays the authority: it reads every value that a whole column's step did not understand.
+``RecordDecoder`` reports a fault from the record itself.
 """
 
 from __future__ import annotations

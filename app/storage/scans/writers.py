@@ -55,8 +55,8 @@ def _text_bytes(values: pa.Array) -> int:
 
 
 def pieces(batches: Iterable[pa.RecordBatch], most_bytes: int = PIECE_BYTES) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows, as many at a time as take about ``most_bytes`` as text; of no rows none, so that who waits
-    sees that it continues.
+    """Yield the same rows, as many at a time as take about ``most_bytes`` as text. Yield an empty batch for a batch
+    without rows, so that a waiting client sees progress.
     """
     for batch in batches:
         count = max(1, len(batch) * most_bytes // max(1, text_bytes(batch)))

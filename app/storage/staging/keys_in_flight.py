@@ -32,7 +32,7 @@ class KeysInFlight:
 
     @contextmanager
     def taking(self, table_id: str, key: str | None) -> Iterator[bool]:
-        """Whether the key was free; it is taken until the block ends. Who sends no key waits for no one."""
+        """Yield whether the key was free; it is taken until the block ends. A request without a key never waits."""
         if key is None:
             yield True
             return

@@ -94,8 +94,7 @@ def _numbers(tokens: Tokens) -> memoryview[int]:
 
 @dataclass(frozen=True)
 class StagedIndex:
-    """The records of staged batches by token. A value: who looks a key up in it continues with what it was, while
-    batches come and go.
+    """The records of staged batches by token. A value: a running lookup keeps what it has while batches come and go.
 
     A new batch makes a new segment. A segment is joined with the one before it once it is half as large, so there are
     few.

@@ -1,4 +1,4 @@
-"""Who may call: tokens, and the list of open paths."""
+"""The gate: tokens, and the list of open paths."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def test_a_page_of_a_scan_ends_before_it_is_too_large(parts: tuple[TestClient, P
 
 
 def test_a_scan_that_finds_nothing_tells_all_along_that_it_goes_on(parts: tuple[TestClient, Parts]) -> None:
-    """Who sends what it says to a client that has gone finds that out."""
+    """Empty pieces let the server notice a client that has gone."""
     opened = parts[1]
     view = opened.views.current(("shop", "merged"), None)
     for kind, header in ((NDJSON, b""), ("text/csv", b"id,note\r\n")):

@@ -58,9 +58,9 @@ def test_only_the_same_finding_is_known(database: CatalogDatabase) -> None:
     file = staging_file(post(database, table))
     note(database, missing(file))
     with database.reading() as repository:
-        assert repository.damage.knows(missing(file))
-        assert not repository.damage.knows(DamagedFile(file, DamageReason.WRONG_SIZE, "7 bytes"))
-        assert not repository.damage.knows(missing(staging_file(post(database, table))))
+        assert repository.damage.is_recorded(missing(file))
+        assert not repository.damage.is_recorded(DamagedFile(file, DamageReason.WRONG_SIZE, "7 bytes"))
+        assert not repository.damage.is_recorded(missing(staging_file(post(database, table))))
 
 
 def test_damage_is_listed_while_somebody_needs_the_file(database: CatalogDatabase) -> None:

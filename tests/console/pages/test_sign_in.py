@@ -1,4 +1,4 @@
-"""Who comes in, how long, and what nobody can make a browser do."""
+"""Signing in: who comes in, how long, and what no site can make a browser do."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ router = Router(route_class=JsonRoute, prefix="/v1/tokens", tags=["tokens"], res
 
 
 class NewToken(OwnBody):
-    """A token to make. Who makes one over HTTP says what it may do."""
+    """A token to make. A request must say what it may do."""
 
     name: str
     role: Role

@@ -70,7 +70,7 @@ async def _followed(following: Following, lines: Lines) -> AsyncIterator[bytes]:
             following.heads.check()
             place = changes.after(len(changes.rows))
             encoded = await run_in_threadpool(_encoded, changes, lines)
-            changes = None  # who reads slowly holds nothing but the text
+            changes = None  # for a slow reader only the text stays in memory
             yield encoded
 
 

@@ -109,7 +109,7 @@ def _components(table: Table, integers: Integers) -> Json:
 
 
 def _spell(operation: Json, integers: Integers, *, said: bool) -> None:
-    """BIGINT is typed in one spelling: the other cannot be asked for by who reads this document. ``said``: it is the
+    """Type BIGINT in one spelling: clients made from this document cannot ask for the other. ``said``: it is the
     table's own, and need not be asked for.
     """
     if not {one["name"] for one in operation["parameters"]} >= _SPELLINGS:

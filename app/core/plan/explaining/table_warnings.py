@@ -82,7 +82,7 @@ def _never_null(schema: TableSchema, options: TableOptions) -> Iterator[Violatio
 
 
 def _absent_columns(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """Who makes a table by JSON expects that what a record leaves out stays; Paimon's own tables mean null."""
+    """Warn that null overwrites: owners of tables made by JSON expect that what a record leaves out stays."""
     key = "record.absent-columns"
     paimons = any((option := find_option(other)) is None or not option.effect for other in options.values)
     if options.engine is MergeEngine.PARTIAL_UPDATE and not options.given(key) and not paimons:

@@ -175,7 +175,7 @@ class AsyncTable:
     ) -> AsyncIterator[tuple[str, str]]:
         """As ``changes``: yield the JSON of each, and its place."""
         if after is None and since is None:
-            # A place of our own from the start: who connects again without one would miss what was merged meanwhile.
+            # A place of our own from the start: reconnecting without one would miss what was merged meanwhile.
             since = ((await self.stats())["snapshotId"] or 0) + 1
         place = after or f"{since}.0"
         while until is None or int(place.partition(".")[0]) <= until:
