@@ -17,8 +17,10 @@ from typer.main import get_command
 from app.api.shared.needs import NEEDS
 from app.cli.program import program_for
 from app.core.types.datatype import ENTRIES
+from app.core.types.entry import Bounds
 from app.core.types.kinds import Kind
 from app.core.types.parser import parse_type
+from app.core.types.times import TIME_DIGITS
 from app.files.arrow import arrow_type
 from tests.api.openapi import COMMITTED
 
@@ -68,6 +70,13 @@ def code(text: str) -> str:
     return f"{marks}{text}{marks}" if text else ""
 
 
+def most_of(kind: Kind, bounds: Bounds) -> int | str:
+    """Return the most that a new column may declare."""
+    if kind is Kind.TIME:
+        return TIME_DIGITS
+    return bounds.held or bounds.high or "the other number"
+
+
 def types_page() -> str:
     """Every data type, and one value of it as it is sent and answered."""
     rows = []
@@ -76,18 +85,19 @@ def types_page() -> str:
         data_type = parse_type(declared)
         answered = entry.encode(data_type)(entry.decode(data_type)(sent))
         numbers = [
-            f"{name} {one.low} to {one.held or one.high or 'the other number'}, {one.default} if left out"
+            f"{name} {one.low} to {most_of(kind, one)}, {one.default} if left out"
             for name, one in entry.parameters.items()
         ]
         key = "yes" if entry.hashed else "no"
         values = (code(json.dumps(sent)), code(json.dumps(answered)))
         held = (code(entry.spark(data_type)), code(str(arrow_type(data_type))))
         rows.append((code(declared), "; ".join(numbers), *values, *held, key))
-    head = ("type", "its numbers", "a record says", "an answer says", "Spark's", "Arrow's", "in a key")
+    head = ("type", "parameters", "JSON in", "JSON out", "Spark's", "Arrow's", "in a key")
     return f"""# Data types
 
 Apache Paimon's types. `NOT NULL` behind one takes null away. How Flink and Spark spell them:
 [tables from SQL](../sql.md); what becomes of numbers and texts that do not fit: [faults](../errors.md).
+*JSON in* is one spelling that a record may use: a number may come as text, as in `"7"`.
 
 {table(head, rows)}
 """
