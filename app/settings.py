@@ -70,7 +70,7 @@ class OidcGrant(BaseModel):
 
 
 class Settings(BaseSettings):
-    """One frozen value for the whole process; nothing else of a service reads the environment."""
+    """Every ``KEYFOLD_*`` setting, read once. OpenTelemetry and Java variables are read where they are used."""
 
     model_config = SettingsConfigDict(env_prefix="KEYFOLD_", frozen=True, extra="forbid")
 
