@@ -141,23 +141,23 @@ class Grant:
     scope: TokenScope
 
     def check_role(self, role: Role) -> None:
-        """For what is about no database and no table."""
+        """Raise ``Forbidden`` unless the token has the role, for what is about no database and no table."""
         self._check(role, True)
 
     def check_service(self, role: Role) -> None:
-        """For the service itself."""
+        """Raise ``Forbidden`` unless the token has the role for the service itself."""
         self._check(role, self.scope.everything)
 
     def check_part(self, role: Role, database: str) -> None:
-        """For a database of which the token may see a part only."""
+        """Raise ``Forbidden`` unless the token has the role for a part of the database, or all of it."""
         self._check(role, self.scope.shows(database), database)
 
     def check_database(self, role: Role, database: str) -> None:
-        """For a whole database."""
+        """Raise ``Forbidden`` unless the token has the role for the whole database."""
         self._check(role, self.scope.covers(database), database)
 
     def check_table(self, role: Role, database: str, table: str) -> None:
-        """For one table."""
+        """Raise ``Forbidden`` unless the token has the role for the table."""
         self._check(role, self.scope.covers(database, table), database, table)
 
     def _check(self, role: Role, covered: bool, *names: str) -> None:
@@ -193,7 +193,7 @@ class ClaimRule:
     value: str = ""
 
     def meets(self, claims: Mapping[str, object]) -> bool:
-        """Return whether the claims of a valid token have it."""
+        """Return whether ``claims`` satisfy this rule."""
         if self.claim is None:
             return True
         actual = _claim(claims, self.claim)

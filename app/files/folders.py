@@ -39,7 +39,7 @@ def entries(warehouse: Warehouse, path: str, *, recursive: bool = False) -> list
 
 
 def remove(warehouse: Warehouse, path: str) -> bool:
-    """Return whether the file or folder was still there; others may remove it at the same time."""
+    """Remove a file or folder; return whether it existed. Others may remove it at the same time."""
     if warehouse.filesystem.get_file_info(path).type is not fs.FileType.Directory:
         return remove_file(warehouse, path)
     try:

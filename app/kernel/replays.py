@@ -70,7 +70,7 @@ class Logs:
 
     @classmethod
     def of(cls, rule: Replay, states: States, rows: Places, counts: Places) -> Logs:
-        """Return the logs of the keys whose rows are at ``rows``, oldest first, so many each."""
+        """Return the logs of keys: ``counts`` says how many of ``rows`` each key has, the oldest first."""
         logs = states.values[rule.log].take(states.rows_of[rule.log][rows])
         lengths = np.asarray(pc.fill_null(pc.list_value_length(logs), 0), dtype=np.int64)
         keys = np.repeat(np.repeat(np.arange(len(counts)), counts), lengths)

@@ -26,8 +26,9 @@ class Certificate:
         self._stamp: _Stamp = ()
 
     def context(self) -> ssl.SSLContext:
-        """Return what connections are made with; TLS 1.2 and newer. Raise ``Unavailable`` for files that are no
-        certificate and its key.
+        """Return the server's SSL context, loaded once; TLS 1.2 and newer.
+
+        Raise ``Unavailable`` for files that are no certificate and its key.
         """
         if self._context is None:
             self._stamp = self._seen()

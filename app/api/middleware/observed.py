@@ -97,7 +97,7 @@ def _sent_id(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
 
 
 def operation_of(scope: Scope) -> str:
-    """Return the operation id of the route that took the request."""
+    """Return the operation id of the route that took the request, or ``NO_OPERATION``."""
     named: str | None = scope.get(OPERATION) or getattr(scope.get("route"), "operation_id", None)
     return named or NO_OPERATION
 

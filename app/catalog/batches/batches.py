@@ -221,9 +221,7 @@ class Batches:
         return set(self.transaction.execute(sa.select(batches.c.file).where(mine)).scalars())
 
     def unnamed_staging_files(self, table_id: str, files: Collection[str]) -> set[str]:
-        """Return those of ``files`` that nothing needs, nor ever before the transaction ends: batches are added under
-        the same lock.
-        """
+        """Return those of ``files`` that no batch or history needs. Lock the table."""
         try:
             self.tables.lock(table_id)
         except NotFound:

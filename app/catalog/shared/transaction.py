@@ -28,7 +28,10 @@ class Touched:
     changes: bool = False
 
     def note(self, statement: sa.Executable) -> None:
-        """Count ``statement``. A table that is only just made is in no one's view."""
+        """Record whether ``statement`` changes what lookups see, and whether it changes tokens.
+
+        A new table is in no view yet.
+        """
         if isinstance(statement, sa.UpdateBase) and statement.table in _SEEN:
             self.changes |= not (isinstance(statement, sa.Insert) and statement.table is tables)
         elif isinstance(statement, sa.UpdateBase) and statement.table in (tokens, facts):

@@ -15,7 +15,10 @@ from app.core.table.history import TaskKind, TaskState
 
 @dataclass(frozen=True)
 class HeldLease:
-    """A merge or compaction that ``owner`` works on; another worker may take it once the lease is over."""
+    """A merge or compaction that ``owner`` works on; another worker may take it once the lease is over.
+
+    ``progress`` is from 0 to 1.
+    """
 
     database: str
     table: str
@@ -36,7 +39,7 @@ class Workers:
     transaction: Transaction
 
     def leases(self, limit: int) -> list[HeldLease]:
-        """Return up to ``limit`` tasks that run, the longest first."""
+        """Return up to ``limit`` tasks that run, the longest-running first."""
         query = sa.select(merges, databases.c.name.label("database"), tables.c.name.label("table"))
         query = query.join(tables, tables.c.id == merges.c.table_id).join(
             databases, databases.c.id == tables.c.database_id

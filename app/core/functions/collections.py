@@ -121,18 +121,21 @@ class _TimedEntries(_Entries):
             entries.pop(place, None)
         elif v[self._time] is not None:
             _, stored = entries.get(place, (k, None))
-            if stored is None or stored[self._time] is None or v[self._time] > stored[self._time]:
+            if stored is None or v[self._time] > stored[self._time]:  # a stored row has a time
                 super().put(entries, place, k, v)
 
 
 def merge_map(column: DataType) -> StepFunction:
-    """Return the union of the maps' entries, later values winning; a retract removes its keys."""
+    """Return a fold that unites the maps' entries, later values winning; a retract removes its keys."""
     key = key_of(column.key_type)
     return StepFunction(lambda: _Entries(key))
 
 
 def merge_map_with_keytime(column: DataType, time_field: str) -> StepFunction:
-    """Per map key the row with the latest time, the first of equal times; a null row removes its key (Q16)."""
+    """Return a fold that keeps per map key the row with the latest time, the first of equal times (Q16).
+
+    A null row removes its key.
+    """
     key = key_of(column.key_type)
     removes = column.element_type.nullable
     return StepFunction(lambda: _TimedEntries(key, time_field), associative=not removes)

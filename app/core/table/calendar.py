@@ -10,7 +10,7 @@ LAST: Final = datetime.max.replace(tzinfo=UTC)
 
 
 def earlier(moment: datetime, by: timedelta) -> datetime:
-    """Return the time so long before ``moment``, the first one of the calendar at the earliest."""
+    """Return ``moment - by``, capped at the start of year 1."""
     try:
         return moment - by
     except OverflowError:
@@ -18,7 +18,7 @@ def earlier(moment: datetime, by: timedelta) -> datetime:
 
 
 def later(moment: datetime, by: timedelta) -> datetime:
-    """Return the time so long after ``moment``, the last one of the calendar at the latest."""
+    """Return ``moment + by``, capped at the end of year 9999."""
     try:
         return moment + by
     except OverflowError:

@@ -25,7 +25,7 @@ class RowKind(IntEnum):
 
     @property
     def add(self) -> bool:
-        """Whether the record adds (+I, +U); otherwise it retracts (-U, -D)."""
+        """Whether the kind adds (+I, +U); the others retract (-U, -D)."""
         return self in (RowKind.INSERT, RowKind.UPDATE_AFTER)
 
     @property

@@ -45,7 +45,7 @@ class MadeToken:
 
 
 def token_digest(token: str) -> str:
-    """Return what the catalog keeps of a token.
+    """Return the SHA-256 of the token, in hexadecimal digits.
 
     A slow, salted hash protects texts that people choose, which can be guessed. Tokens hold 256 random bits: no one
     guesses one from its digest however fast that is, and a slow hash would cost every request its time.

@@ -285,7 +285,7 @@ def retention_of(table: Table) -> Retention:
 
 
 def move_history(repository: Repository, table: Table, now: datetime) -> None:
-    """Let history begin where the table's options say by ``now``, at a snapshot that is kept for it.
+    """Advance the start of the history to what the retention options allow at ``now``: a snapshot that is kept for it.
 
     Raise ``NotFound`` when the table is gone.
     """

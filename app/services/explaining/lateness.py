@@ -117,7 +117,12 @@ class LateSender:
 
 @dataclass(frozen=True)
 class LateLane:
-    """What came late in one lane; ``steps`` are the bounds by which ``LateRecords.steps`` counts."""
+    """What came late in one lane, by sender.
+
+    ``measure`` says in what the lane counts, None where it cannot: ``seconds``, or ``number``, the difference of two
+    numbers. ``horizon`` is the table's ``sequence.late-horizon`` as text. ``steps`` are bounds in the unit of
+    ``measure``: ``LateRecords.steps`` counts the records up to each.
+    """
 
     sequence: Sequence[str]
     columns: Sequence[str]

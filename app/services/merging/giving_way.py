@@ -17,8 +17,9 @@ MOST_SECONDS: Final = 10.0
 
 
 class GivingWay:
-    """When one worker may begin a compaction: while merges wait, as long after the last one as that took, so that
-    compactions have half of the time at most, and at the latest after ``MOST_SECONDS``.
+    """Delay a compaction while merges wait: as long as the last one took, at most ``MOST_SECONDS``.
+
+    So compactions have half of the time at most.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

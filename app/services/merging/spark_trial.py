@@ -104,7 +104,10 @@ class _Trial:
     batches: int = 0
 
     def faults(self) -> Iterator[str]:
-        """Return what is wrong with two merges and a compaction of both."""
+        """Run two merges and a compaction on Spark and in process; yield each difference.
+
+        Raise what a failed task means.
+        """
         first = [self._staged(self._records(0, 1)), self._staged(self._records(1, -1))]
         runs = []
         late = {"id": 3, "_kind": "-D", "edited": "2026-01-09T00:00:00"}
@@ -128,8 +131,9 @@ class _Trial:
     def _run(self, executor: MergeExecutor | LocalExecutor, tasks: Sequence[Task]) -> Run:
         job = Job(self.warehouse.address, "a trial of Spark", tuple(tasks))
         results: Sequence[Result] = executor.run(f"trial-{uuid.uuid4().hex}", job, lambda *_: None)
-        for failure in (result.failure for result in results if result.failure):
-            raise error_of(failure)
+        failures = [result.failure for result in results if result.failure]
+        if failures:
+            raise error_of(failures[0])
         [run] = runs_written(tasks[0].output, 0, results)
         check_written(self.warehouse, self.table_id, [run])
         return run

@@ -88,7 +88,8 @@ def take_warehouse(database: CatalogDatabase, warehouse: Warehouse) -> None:
     """Mark the warehouse as the one that is written to, if it is new or holds files of the catalog's tables.
 
     A folder that should hold some and does not is another one: a disk that is not mounted, a wrong setting. Batches are
-    kept out of it, and so they are of one that cannot be marked.
+    kept out of it, and so they are of one that cannot be marked. Raise ``Unavailable`` for a catalog that does not
+    answer.
     """
     try:
         if not _taken(database, warehouse):

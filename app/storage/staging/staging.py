@@ -128,7 +128,7 @@ def _written(
 def _write_all(
     sink: io.BufferedWriter[SummedSink], schema: TableSchema, first: DecodedRecords, rest: Iterable[DecodedRecords]
 ) -> tuple[int, int]:
-    """Yield how many records were written to ``sink``, and how many were ignored."""
+    """Write the records to ``sink``. Return how many were written, and how many were ignored."""
     written = ignored = 0
 
     def counted() -> Iterator[DecodedRecords]:

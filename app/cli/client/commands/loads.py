@@ -30,7 +30,7 @@ from keyfold_client.errors import MOST_FAULTS
 commands = typer.Typer()
 PATIENCE_SECONDS: Final = 600.0  # that a service which is restarted, or full, is waited for
 STDIN: Final = Path("-")
-_SET_ASIDE = ("deleted", "damaged", "poisoned")  # what may have become of a batch that was sent before
+_IN_NO_ANSWER = ("deleted", "damaged", "poisoned")  # what may have become of a batch that was sent before
 
 
 class FileFormat(StrEnum):
@@ -155,7 +155,7 @@ def _count(loaded: _Loaded, batch: dict[str, Any], *, replayed: bool) -> None:
     loaded.ignored += batch["ignoredRecords"]
     loaded.batches += 1
     loaded.replayed += replayed
-    if replayed and batch["state"] in _SET_ASIDE:
+    if replayed and batch["state"] in _IN_NO_ANSWER:
         loaded.set_aside += 1
         report(f"warning: batch {batch['number']}, posted before, is {batch['state']}: its records are in no answer")
 

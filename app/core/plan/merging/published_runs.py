@@ -13,8 +13,7 @@ from app.core.table.schema import Column, TableSchema
 
 
 def readable_as(written: TableSchema, now: TableSchema) -> bool:
-    """Return whether who reads a run that was written under ``written`` by the names and types of ``now`` gets its
-    values.
+    """Return whether files written under ``written`` can be read with the names and types of ``now``.
 
     Columns are found by name: one that was added is null where its name is new, one that was dropped is not asked for;
     one that was renamed or widened, or took the name of another, must be written again.

@@ -45,7 +45,7 @@ class Bounds:
 
     @property
     def piece_records(self) -> int:
-        """About how many records are decoded at a time at most."""
+        """The most records to decode at a time."""
         return max(1, self.piece_values // self.columns)
 
     def check_records(self, records: int) -> None:

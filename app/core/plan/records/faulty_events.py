@@ -35,7 +35,7 @@ class FaultyEvent:
 
     @cached_property
     def digest(self) -> str:
-        """The hash that no other event of its table has."""
+        """The SHA-256 of format, placeholder and text: a repeated event has the same."""
         return hashlib.sha256(f"{self.format}\0{self.unavailable}\0{self.text}".encode()).hexdigest()
 
 

@@ -32,7 +32,7 @@ class LateRecords:
     steps: tuple[int, ...] = ()
 
     def __add__(self, other: LateRecords) -> LateRecords:
-        """Add both. Lanes whose measure changed have other steps: then the later ones stand."""
+        """Add both. A lane whose measure changed has another number of steps: then the later ones stand."""
         nothing = (self.changed_nothing, other.changed_nothing)
         largest = [one.largest for one in (self, other) if one.largest is not None]
         alike = len(self.steps) == len(other.steps)
