@@ -305,13 +305,13 @@ def get_batches(
     state: Annotated[history.BatchState | None, Query(description="only batches that stand there")] = None,
     order: Annotated[BatchOrder, Query(description="which batch comes first, by number")] = BatchOrder.NEWEST,
 ) -> BatchList:
-    """The table's batches, newest first or oldest first; a page token goes with its order."""
+    """List the table's batches, newest first or oldest first; a page token goes with its order."""
     return BatchList.of(list_batches(repository, table, wanted, state, order))
 
 
 @router.get("/{batch_id:id}", operation_id="getBatch")
 def get_batch(table: TableDep, batch_id: str, repository: Reading) -> Batch:
-    """One batch."""
+    """Return one batch."""
     return Batch.of(repository.batches.get(table.id, batch_id))
 
 

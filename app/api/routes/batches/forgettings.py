@@ -99,11 +99,11 @@ def forget_rows(
 
 @router.get("/forgettings", operation_id="listForgettings")
 def get_forgettings(table: TableDep, repository: Reading, wanted: WantedPage) -> ForgettingList:
-    """What was forgotten of the table, and what is to be, newest first; they stay listed as long as the table."""
+    """List what was forgotten of the table, and what is to be, newest first; they stay listed as long as the table."""
     return ForgettingList.of(service.list_forgettings(repository, table, wanted))
 
 
 @router.get("/forgettings/{forgetting_id:id}", operation_id="getForgetting")
 def get_forgetting(table: TableDep, forgetting_id: str, repository: Reading) -> Forgetting:
-    """How far a forgetting is, and what may still hold its keys."""
+    """Return how far a forgetting is, and what may still hold its keys."""
     return Forgetting.of(repository.forgettings.get(table.id, forgetting_id))

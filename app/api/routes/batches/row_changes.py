@@ -87,7 +87,7 @@ _DELETE = _described("columns of the -D record other than its key, such as a seq
 
 @router.put("", status_code=202, operation_id="putRow", openapi_extra=_PUT, responses=ACCEPTED)
 async def put_row_by_query(sent: RowRequest, key: Keys) -> Batch:
-    """Upsert one row: ``?key=`` once per key column, in primary-key order; takes any character."""
+    """Upsert one row: ``?key=`` once per key column, in primary-key order; it takes any character."""
     return await sent.answer(tuple(key), RowMethod.PUT)
 
 

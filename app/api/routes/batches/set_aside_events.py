@@ -66,20 +66,20 @@ class SetAsideEventList(Answer):
 
 @router.get("/set-aside-events", operation_id="listSetAsideEvents")
 def get_set_aside_events(table: TableDep, repository: Reading, wanted: WantedPage) -> SetAsideEventList:
-    """The change events that are set aside because of their faults (``onFault=set-aside``), oldest first."""
+    """List the change events that are set aside because of their faults (``onFault=set-aside``), oldest first."""
     return SetAsideEventList.of(service.list_events(repository, table, wanted))
 
 
 @router.get("/set-aside-events/{event_id:id}", operation_id="getSetAsideEvent")
 def get_set_aside_event(table: TableDep, event_id: str, repository: Reading) -> SetAsideEvent:
-    """One event that is set aside."""
+    """Return one event that is set aside."""
     [event] = repository.set_aside_events.some(table.id, [event_id])
     return SetAsideEvent.of(event)
 
 
 @router.delete("/set-aside-events/{event_id:id}", operation_id="withdrawSetAsideEvent")
 def delete_set_aside_event(table: TableDep, event_id: str, repository: Writing, notes: NotesDep) -> SetAsideEvent:
-    """Keep an event no longer; it is stored nowhere then."""
+    """Withdraw an event that is set aside; it is stored nowhere then."""
     notes.add(event=event_id)
     return SetAsideEvent.of(service.withdraw_event(repository, table, event_id))
 

@@ -152,8 +152,8 @@ def get_explanation(
     steps: Steps = service.DEFAULT_STEPS,
     before: Before = None,
 ) -> ExplainedRow:
-    """Why the row of a key shows what it shows: its records that are still kept, in merge order, what each did to each
-    column and why, and which records the values came from. A row that was deleted is explained, too.
+    """Explain why the row of a key shows what it shows: its records that are still kept, in merge order, what each did
+    to each column and why, and which records the values came from. A row that was deleted is explained, too.
     """
     return _answer(parts, name, key, column, as_of, steps, before, spelling, response)
 
@@ -170,7 +170,7 @@ def get_explanation_by_path(
     steps: Steps = service.DEFAULT_STEPS,
     before: Before = None,
 ) -> ExplainedRow:
-    """The same of a table with a single key column; keys that a path cannot carry need ``/rows:explain?key=``, and
-    so does the lookup of a key that ends in ``:explain``: ``/rows?key=``.
+    """Explain a row of a table with a single key column; keys that a path cannot carry need ``/rows:explain?key=``,
+    and so does the lookup of a key that ends in ``:explain``: ``/rows?key=``.
     """
     return _answer(parts, name, [key], column, as_of, steps, before, spelling, response)

@@ -88,7 +88,7 @@ def get_lateness(
         str | None, Query(description="a date and time with its offset: merges that ended then or later")
     ] = None,
 ) -> Lateness:
-    """How many records came late, by how much, from whom, and how many of them changed nothing.
+    """Return how many records came late, by how much, from whom, and how many of them changed nothing.
 
     By lane: each sequence group is one, and the table's own sequence. As far back as merges are listed
     (`catalog.history-retained`), the newest 5,000 of them. A table without sequences has no lanes: nothing comes late.

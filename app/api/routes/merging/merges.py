@@ -66,13 +66,13 @@ def get_merges(
     state: Annotated[TaskState | None, Query(description="only those that stand there")] = None,
     job: Annotated[TaskKind | None, Query(description="only merges, or only compactions")] = None,
 ) -> MergeList:
-    """The table's merges and compactions, newest first."""
+    """List the table's merges and compactions, newest first."""
     return MergeList.of(list_merges(repository, table, wanted, state, job))
 
 
 @router.get("/{merge_id:id}", operation_id="getMerge")
 def get_merge(table: TableDep, merge_id: str, repository: Reading) -> Merge:
-    """One merge: state, progress, and its outcome or error."""
+    """Return one merge: state, progress, and its outcome or error."""
     return Merge.of(repository.tasks.get(table.id, merge_id))
 
 

@@ -42,7 +42,7 @@ class DamageList(Answer):
 
 @router.get("/damage", operation_id="listDamage")
 def get_damage(table: TableDep, repository: Reading, wanted: WantedPage) -> DamageList:
-    """The files of the table that a merge, a read, a scrub or `keyfold verify` found damaged or missing.
+    """List the files of the table that a merge, a read, a scrub or `keyfold verify` found damaged or missing.
 
     A file leaves the list when it is found well again, within minutes after it was restored.
     """

@@ -13,13 +13,13 @@ router = Router(tags=["health"])
 
 @router.get("/healthz", operation_id="getHealth")
 async def get_health() -> Health:
-    """Always 200: the process serves. It waits for no thread, so that many long requests do not end it."""
+    """Answer 200: the process serves. It waits for no thread, so that many long requests do not end it."""
     return Health(status="ok")
 
 
 @router.get("/readyz", operation_id="getReadiness", responses={503: {"model": Readiness, "description": "Not ready"}})
 async def get_readiness(parts: PartsDep, response: Response) -> Readiness:
-    """200 once the catalog answers and is migrated and a file can be written to the warehouse; 503 until then.
+    """Answer 200 once the catalog answers and is migrated and a file can be written to the warehouse; 503 until then.
 
     While only Spark is missing it is 200 with the reason: uploads and lookups work, and merges wait. It is tried every
     few seconds at most.

@@ -58,13 +58,13 @@ class Renewal(_Lasts):
 # Not in the OpenAPI document: the forms of these requests are Debezium's and RFC 6749's.
 @router.post("/auth/authenticate", operation_id="signIn", include_in_schema=False)
 async def sign_in(body: Login, request: Request, parts: PartsDep) -> JSONResponse:
-    """The token of the password, as a JWT. Times are milliseconds, as Debezium's HTTP sink reads them."""
+    """Return the token of the password, as a JWT. Times are milliseconds, as Debezium's HTTP sink reads them."""
     return await _jwt(request, parts, body, body.password, body.username)
 
 
 @router.post("/auth/refreshToken", operation_id="renewSignIn", include_in_schema=False)
 async def renew(body: Renewal, request: Request, parts: PartsDep) -> JSONResponse:
-    """The same token, while it lives."""
+    """Return the same token, while it lives."""
     return await _jwt(request, parts, body, body.jwt_refresh_token)
 
 
@@ -76,7 +76,7 @@ async def get_access_token(
     body: Annotated[bytes, Depends(whole_body)],
     authorization: Annotated[str | None, Header()] = None,
 ) -> JSONResponse:
-    """The token of the client's secret (RFC 6749 §4.4), which is sent by Basic or in the form."""
+    """Return the token of the client's secret (RFC 6749 §4.4), which is sent by Basic or in the form."""
     form = {name: values[-1] for name, values in parse_qs(body.decode("latin-1")).items()}
     if form.get("grant_type") != _CREDENTIALS:
         return _refused(400, "unsupported_grant_type", f"send grant_type={_CREDENTIALS}")

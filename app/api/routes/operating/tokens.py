@@ -57,7 +57,7 @@ class TokenList(Answer):
 
 @router.post("", operation_id="createToken", responses=problems(409))
 def create_token(body: NewToken, repository: Writing, response: Response, notes: NotesDep) -> MadeToken:
-    """Makes a token; from the first on every request needs one. The name of one that has expired is free."""
+    """Create a token; from the first on every request needs one. The name of one that has expired is free."""
     made = make_token(repository, Wish(body.name, body.role, body.on, body.expires, body.webhook))
     notes.add(**audit_members(made.token))
     response.headers["Cache-Control"] = "no-store"
@@ -66,13 +66,13 @@ def create_token(body: NewToken, repository: Writing, response: Response, notes:
 
 @router.get("", operation_id="listTokens")
 def get_tokens(repository: Reading, wanted: WantedPage) -> TokenList:
-    """The tokens, without their texts, which no one keeps."""
+    """List the tokens, without their texts, which are not kept."""
     return TokenList.of(list_tokens(repository, wanted))
 
 
 @router.delete("/{name}", operation_id="revokeToken", response_class=Response)
 def revoke_token(name: str, repository: Writing, notes: NotesDep) -> Response:
-    """Takes a token back: it opens nothing any more, here at once and on other machines within two seconds."""
+    """Revoke a token: it opens nothing any more, here at once and on other machines within two seconds."""
     notes.add(name=name)
     repository.tokens.revoke(name)
     return Response()

@@ -67,7 +67,7 @@ def get_files(
     spelling: SpellingDep,
     snapshot: Version = None,
 ) -> FileList:
-    """The data files of the current snapshot, or of another one."""
+    """List the data files of the current snapshot, or of another one."""
     response.headers.update(spelling.headers)
     answer = FileList.of(list_files(repository, warehouse, table, snapshot, request))
     if integers_of(table.schema, spelling.integers) is Integers.NUMBER:

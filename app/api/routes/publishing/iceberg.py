@@ -60,7 +60,7 @@ def get_config(warehouse: str | None = None) -> dict[str, Any]:  # noqa: ARG001 
 def list_namespaces(
     repository: Reading, grant: GrantDep, parent: str = "", token: PageToken = None, size: PageSize = None
 ) -> dict[str, Any]:
-    """The databases, each a namespace of one level; none has others inside."""
+    """List the databases, each a namespace of one level; none has others inside."""
     shown = grant.scope.shown_databases if not parent else ()
     listed = _Listed(token, size)
     names = listed.of(lambda request: databases.list_databases(repository, request, among=shown))
@@ -69,7 +69,7 @@ def list_namespaces(
 
 @router.get(_NAMESPACE, operation_id="getIcebergNamespace")
 def get_namespace(database: DatabaseName, repository: Reading) -> dict[str, Any]:
-    """A database."""
+    """Return a database."""
     return {"namespace": [databases.get_database(repository, database).name], "properties": {}}
 
 
@@ -77,7 +77,7 @@ def get_namespace(database: DatabaseName, repository: Reading) -> dict[str, Any]
 def list_tables(
     database: DatabaseName, repository: Reading, grant: GrantDep, token: PageToken = None, size: PageSize = None
 ) -> dict[str, Any]:
-    """The tables that are published."""
+    """List the tables that are published."""
     shown = grant.scope.shown_tables(database)
     listed = _Listed(token, size)
     names = listed.of(lambda request: list_published(repository, database, request, shown))
@@ -87,12 +87,12 @@ def list_tables(
 
 @router.get(_TABLE, operation_id="loadIcebergTable")
 def load(table: TableDep, repository: Reading, warehouse: WarehouseDep, snapshots: Snapshots = "all") -> dict[str, Any]:
-    """The metadata of a table; with ``snapshots=refs`` of its newest snapshot only."""
+    """Return the metadata of a table; with ``snapshots=refs`` of its newest snapshot only."""
     loaded = load_table(repository, warehouse, table, all_snapshots=snapshots != "refs")
     return {"metadata-location": loaded.location, "metadata": loaded.metadata, "config": {}}
 
 
 @router.post(f"{_TABLE}/metrics", operation_id="reportIcebergMetrics", status_code=204)
 def report_metrics(table: TableDep) -> Response:  # noqa: ARG001  # 404 where there is none
-    """What a client says of its scan is not kept."""
+    """Accept what a client says of its scan; it is not kept."""
     return Response(status_code=204)

@@ -114,7 +114,7 @@ async def get_row_by_query(
     spelling: SpellingDep = USUAL,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """One row by primary key: ``?key=`` once per key column, in primary-key order; takes any character."""
+    """Return one row by primary key: ``?key=`` once per key column, in primary-key order; it takes any character."""
     lookup = Lookup(name, key, names_in(columns), consistency, snapshot, after, spelling)
     return (await answer_row(parts, lookup, request.scope, if_none_match)).response()
 
@@ -132,7 +132,7 @@ async def get_row_by_path(
     spelling: SpellingDep = USUAL,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """One row of a table with a single key column; keys that a path cannot carry need ``/rows?key=``."""
+    """Return one row of a table with a single key column; keys that a path cannot carry need ``/rows?key=``."""
     lookup = Lookup(name, [key], names_in(columns), consistency, snapshot, after, spelling)
     return (await answer_row(parts, lookup, request.scope, if_none_match)).response()
 
@@ -159,7 +159,7 @@ async def batch_get_rows(
     spelling: SpellingDep = USUAL,
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """The rows of many keys, answered in request order and never with a gap.
+    """Return the rows of many keys, in request order and never with a gap.
 
     As an Arrow stream to those who accept that: a row for each key, ``_kf_found``, the key columns and the others.
     """

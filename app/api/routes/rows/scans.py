@@ -101,7 +101,7 @@ def scan_rows(
     spelling: SpellingDep = USUAL,
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """All rows of one snapshot, and of what is staged on top of it, as NDJSON, CSV, Parquet or an Arrow stream."""
+    """Return all rows of one snapshot, and of what is staged on top, as NDJSON, CSV, Parquet or an Arrow stream."""
     _check(limit, page_token, consistency is not None or snapshot is not None)
     lookup = Lookup(name, (), names_in(columns), consistency, snapshot, spelling=spelling)
     with ExitStack() as held:
@@ -179,7 +179,7 @@ def count(
     consistency: Wanted = None,
     snapshot: Version = None,
 ) -> Count:
-    """How many rows meet the filters: exact where that is known or cheap, else estimated unless ``exact`` is true."""
+    """Count the rows that meet the filters: exact where known or cheap, else estimated unless ``exact`` is true."""
     with parts_open.scans.place() as place:
         view, _ = scanned(parts_open, Lookup(name, (), None, consistency, snapshot), place)
         scan = read_scan(view, view.table.schema.primary_key, filters)

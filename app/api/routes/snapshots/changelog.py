@@ -139,7 +139,7 @@ async def get_changelog(
     spelling: SpellingDep = USUAL,
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """Changes of rows from ``fromSnapshot`` to ``toSnapshot``, both included: ``_kind``, ``_snapshot`` and the columns.
+    """Return changes of rows from ``fromSnapshot`` to ``toSnapshot``, both included: ``_kind``, ``_snapshot``, columns.
 
     By token and key within a snapshot, -U before +U. As NDJSON or Arrow a page at a time, as events live and without
     end: from behind the current snapshot unless fromSnapshot or Last-Event-ID say otherwise.

@@ -89,8 +89,8 @@ def get_merge_changes(
     columns: Columns = None,
     sample: Sample = 10,
 ) -> RowChanges:
-    """What a merge or compaction did to the rows: how many it added, changed and removed, how often it changed each
-    column, and some of them before and after.
+    """Return what a merge or compaction did to the rows: how many it added, changed and removed, how often it changed
+    each column, and some of them before and after.
 
     As long as its snapshot is kept. Of a merge that wrote many keys a share is looked at: it takes seconds.
     """
@@ -117,7 +117,7 @@ def get_snapshot_changes(
     columns: Columns = None,
     sample: Sample = 10,
 ) -> RowChanges:
-    """What differs between two snapshots, regardless of what was committed between them.
+    """Return what differs between two snapshots, regardless of what was committed between them.
 
     A rollback to a snapshot does what this says of it since LATEST. What an ALTER between them changed is no change of
     a row: both are read as the later one shows them.

@@ -148,13 +148,13 @@ def list_snapshots(
     repository: Reading,
     wanted: WantedPage,
 ) -> SnapshotList:
-    """The table's snapshots, newest first, a page at a time."""
+    """List the table's snapshots, newest first, a page at a time."""
     return SnapshotList.of(service.list_snapshots(repository, table, wanted))
 
 
 @router.get("/snapshots/{version}", operation_id="getVersionSnapshot")
 def get_snapshot(table: TableDep, version: VersionName, repository: Reading) -> SnapshotAnswer:
-    """One snapshot, by number, tag, EARLIEST or LATEST."""
+    """Return one snapshot, by number, tag, EARLIEST or LATEST."""
     chosen = service.find_snapshot(repository, table, version)
     [described] = service.describe(repository, table, [chosen])
     return SnapshotAnswer(snapshot=Snapshot.of(described))
@@ -162,7 +162,7 @@ def get_snapshot(table: TableDep, version: VersionName, repository: Reading) -> 
 
 @router.get("/snapshot", operation_id="getTableSnapshot")
 def get_table_snapshot(table: TableDep, repository: Reading) -> TableSnapshotAnswer:
-    """The current snapshot and its size; 404 before the first merge."""
+    """Return the current snapshot and its size; 404 before the first merge."""
     current = service.current_snapshot(repository, table)
     return TableSnapshotAnswer(snapshot=TableSnapshot.of(current))
 

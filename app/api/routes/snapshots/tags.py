@@ -93,13 +93,13 @@ def list_tags(
     wanted: WantedPage,
     prefix: Prefix = "",
 ) -> TagNames:
-    """The names of the table's tags in order, a page at a time."""
+    """List the names of the table's tags in order, a page at a time."""
     return TagNames.of(service.list_tags(repository, table, wanted, prefix))
 
 
 @router.get("/{tag}", operation_id="getTag")
 def get_tag(table: TableDep, tag: TagName, repository: Reading) -> Tag:
-    """A tag and its snapshot."""
+    """Return a tag and its snapshot."""
     return Tag.of(service.get_tag(repository, table, tag))
 
 

@@ -22,5 +22,5 @@ def get_config(
         str | None, Query(description="Paimon's; there is one warehouse, so it says nothing.")
     ] = None,
 ) -> CatalogConfig:
-    """The settings of Paimon's REST clients."""
+    """Return the settings of Paimon's REST clients."""
     return CatalogConfig(defaults={}, overrides=CONFIG_OVERRIDES, idempotency_key_lifetime=settings.keys_known)

@@ -43,7 +43,7 @@ DatabasePattern = Annotated[str | None, name_pattern("databaseNamePattern")]
 def list_databases(
     repository: Reading, wanted: WantedPage, grant: GrantDep, pattern: DatabasePattern = None
 ) -> DatabaseNames:
-    """The names of the databases that the token is for, or has a table in, in order, a page at a time."""
+    """List the names of the databases that the token is for, or has a table in, in order, a page at a time."""
     shown = grant.scope.shown_databases
     return DatabaseNames.of(service.list_databases(repository, wanted, pattern, shown))
 
@@ -57,7 +57,7 @@ def create_database(
     notes: NotesDep,
     bounds: BoundsDep,
 ) -> DatabaseDetails:
-    """Creates a database."""
+    """Create a database."""
     notes.add(database=body.name, options=sorted(body.options or {}))
     grant.check_database(Role.ADMIN, body.name)
     database = service.create_database(repository, body.name, body.options or {}, grant.name, bounds)
@@ -66,7 +66,7 @@ def create_database(
 
 @router.get("/{database}", operation_id="getDatabase")
 def get_database(database: DatabaseName, repository: Reading, warehouse: WarehouseDep) -> DatabaseDetails:
-    """A database and its options."""
+    """Return a database and its options."""
     return DatabaseDetails.of(service.get_database(repository, database), location=warehouse.uri())
 
 
@@ -74,7 +74,7 @@ def get_database(database: DatabaseName, repository: Reading, warehouse: Warehou
 def alter_database(
     database: DatabaseName, body: DatabaseChanges, repository: Writing, grant: GrantDep, notes: NotesDep
 ) -> ChangedDatabase:
-    """Removes and sets options of a database."""
+    """Remove and set options of a database."""
     notes.add(removed=sorted(body.removals or []), updated=sorted(body.updates or {}))
     change = service.alter_database(repository, database, body.removals or [], body.updates or {}, grant.name)
     return ChangedDatabase.of(change)
@@ -84,7 +84,7 @@ def alter_database(
 async def drop_database(
     database: DatabaseName, parts: PartsDep, notes: NotesDep, paimon: PaimonClient, cascade: Cascade = None
 ) -> Response:
-    """Drops a database; 409 while it has tables, unless ``cascade`` drops them, their rows and their files with it."""
+    """Drop a database; 409 while it has tables, unless ``cascade`` drops them, their rows and their files with it."""
     all_of_it = paimon if cascade is None else cascade
     tables = await in_writers_thread(
         parts, drops.drop_database, parts.database, parts.warehouse, database, cascade=all_of_it

@@ -68,7 +68,7 @@ class TableDdl(Answer):
 async def create_tables_from_ddl(
     database: DatabaseName, body: NewTables, parts: PartsDep, asking: Asking
 ) -> TablesOfDdl | Response:
-    """Creates the tables of CREATE TABLE statements in Flink's or Spark's SQL, all or none; or reports every fault,
+    """Create the tables of CREATE TABLE statements in Flink's or Spark's SQL, all or none; or report every fault,
     each with its line and column.
 
     With `?validateOnly=true` it does what `tables:validateDdl` does.
@@ -81,7 +81,7 @@ async def create_tables_from_ddl(
 
 @router.post(f"{CATALOG_PATH}/databases/{{database}}/tables:validateDdl", operation_id="validateDdl")
 def validate_ddl(database: DatabaseName, body: NewTables, grant: GrantDep, bounds: BoundsDep) -> Validated:
-    """Reports every fault of CREATE TABLE statements, each with its line and column, and what may surprise; stores
+    """Report every fault of CREATE TABLE statements, each with its line and column, and what may surprise; store
     nothing.
     """
     return _valid_ddl(database, body, grant, bounds)
@@ -118,5 +118,5 @@ def _described(parts: Parts, result: FoundTable) -> TableOfDdl:
 def get_table_ddl(
     table: TableDep, dialect: Annotated[Dialect, Query(description="whose SQL")] = Dialect.FLINK
 ) -> TableDdl:
-    """The CREATE TABLE statement that makes a table with this schema; 400 where Spark's SQL has no words for it."""
+    """Return the CREATE TABLE statement that makes a table with this schema; 400 where Spark's SQL cannot say it."""
     return TableDdl.of(None, dialect=dialect, ddl=table_ddl(table.name, table.schema, dialect))

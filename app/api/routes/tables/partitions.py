@@ -79,7 +79,7 @@ def get_partitions(
     spelling: SpellingDep,
     pattern: PartitionPattern = None,
 ) -> PartitionList:
-    """The partitions of the current snapshot; none of a table without ``partitionKeys``."""
+    """List the partitions of the current snapshot; none of a table without ``partitionKeys``."""
     response.headers.update(spelling.headers)
     page = list_partitions(repository, table, wanted, pattern)
     if integers_of(table.schema, spelling.integers) is Integers.TEXT:

@@ -52,5 +52,5 @@ class Rules(Answer):
 
 @router.get("", operation_id="getRules")
 def get_rules(table: TableDep, repository: Reading) -> Rules:
-    """What each column's rule is, which row kinds are taken, and what may surprise."""
+    """Return what each column's rule is, which row kinds are taken, and what may surprise."""
     return Rules.of(table_rules(table.schema, repository.set_aside.count(table.id)))

@@ -45,7 +45,7 @@ def get_table_document(
     request: Request,
     integers: Annotated[Integers | None, Query(description=_WORDS)] = None,
 ) -> JSONResponse:
-    """An OpenAPI document of this table alone: its operations, typed by its columns, keys and row kinds."""
+    """Return an OpenAPI document of this table alone: its operations, typed by its columns, keys and row kinds."""
     return JSONResponse(typed(request.app.openapi(), table, integers))
 
 

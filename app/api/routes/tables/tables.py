@@ -103,7 +103,7 @@ def list_tables(
     pattern: TablePattern = None,
     table_type: TableType = None,
 ) -> TableNames:
-    """The names of the tables that the token is for, in order, a page at a time."""
+    """List the names of the tables that the token is for, in order, a page at a time."""
     shown = grant.scope.shown_tables(database)
     return TableNames.of(service.list_tables(repository, database, wanted, pattern, table_type, shown))
 
@@ -119,7 +119,7 @@ def list_table_details(
     pattern: TablePattern = None,
     table_type: TableType = None,
 ) -> TableDetailsPage:
-    """The tables that the token is for, in name order, a page at a time."""
+    """List the tables that the token is for, in name order, a page at a time."""
     shown = grant.scope.shown_tables(database)
     names = service.list_tables(repository, database, wanted, pattern, table_type, shown)
     page = service.detailed(repository, database, names)
@@ -140,7 +140,7 @@ async def create_table(
     asking: Asking,
     response: Response,
 ) -> StoredTable | Response:
-    """Creates a table, or reports every fault of its name, schema and options.
+    """Create a table, or report every fault of its name, schema and options.
 
     With `?validateOnly=true` it does what `tables:validate` does.
     """
@@ -154,7 +154,7 @@ async def create_table(
 
 @router.post("/databases/{database}/tables:validate", operation_id="validateTable")
 def validate_table(database: DatabaseName, body: NewTable, grant: GrantDep, bounds: BoundsDep) -> Validated:
-    """Reports every fault of a table's name, schema and options, and what may surprise; stores nothing."""
+    """Report every fault of a table's name, schema and options, and what may surprise; store nothing."""
     return _valid_table(database, body, grant, bounds)
 
 
@@ -184,7 +184,7 @@ def _check_same_database(in_path: str, in_body: str) -> None:
 
 @router.get("/databases/{database}/tables/{table}", operation_id="getTable", response_model_exclude_unset=True)
 def get_table(table: TableDep, details: Details, response: Response) -> TableDetails:
-    """A table and its schema. Its ETag is for ``If-Match`` of an alter or a drop."""
+    """Return a table and its schema. Its ETag is for ``If-Match`` of an alter or a drop."""
     response.headers["ETag"] = table_etag(table)
     return details.of(table)
 
@@ -193,7 +193,7 @@ def get_table(table: TableDep, details: Details, response: Response) -> TableDet
 def get_table_by_id(
     table_id: str, repository: Reading, details: Details, grant: GrantDep, response: Response
 ) -> TableDetails:
-    """A table by its id, also after a rename."""
+    """Return a table by its id, also after a rename."""
     table = service.get_table_by_id(repository, table_id)
     grant.check_table(Role.READ, table.database, table.name)
     response.headers["ETag"] = table_etag(table)
@@ -215,7 +215,7 @@ async def alter_table(
     response: Response,
     if_match: IfMatch = None,
 ) -> StoredTable | Response:
-    """Changes a table's columns, options and comments, in order, all or nothing.
+    """Change a table's columns, options and comments, in order, all or nothing.
 
     409 while batches are staged that the new schema would fold differently: merge them first. 412 where the table is
     not the one any more that ``If-Match`` names. With `?validateOnly=true` it does what `changes:validate` does.
@@ -238,7 +238,7 @@ async def alter_table(
 async def validate_changes(
     name: FullName, body: AlterTable, parts: PartsDep, grant: GrantDep, bounds: BoundsDep, if_match: IfMatch = None
 ) -> Validated:
-    """Reports every fault of changes of a table, and what may surprise after them; stores nothing.
+    """Report every fault of changes of a table, and what may surprise after them; store nothing.
 
     409 and 412 as the changes themselves.
     """
@@ -272,14 +272,14 @@ def _what(change: Any) -> dict[str, object]:
     "/databases/{database}/tables/{table}", operation_id="dropTable", response_class=Response, responses=problems(412)
 )
 async def drop_table(name: FullName, parts: PartsDep, if_match: IfMatch = None) -> Response:
-    """Drops a table, its rows and its files; 412 where it is not the one any more that ``If-Match`` names."""
+    """Drop a table, its rows and its files; 412 where it is not the one any more that ``If-Match`` names."""
     await in_writers_thread(parts, drops.drop_table, parts.database, parts.warehouse, name, unchanged(if_match))
     return Response()
 
 
 @router.post("/tables/rename", operation_id="renameTable", response_class=Response, responses=problems(404, 409))
 def rename_table(body: RenameTable, repository: Writing, grant: GrantDep, notes: NotesDep) -> Response:
-    """Renames a table, maybe into another database; the token must be for it under both names."""
+    """Rename a table, maybe into another database; the token must be for it under both names."""
     source, destination = body.source, body.destination
     for identifier in (source, destination):
         grant.check_table(Role.ADMIN, identifier.database, identifier.object)
