@@ -19,7 +19,7 @@ def many(number: int, noun: str) -> str:
 
 
 def sized(size: int) -> str:
-    """Bytes in the largest unit of which there is one."""
+    """Return bytes in the largest unit of which there is one."""
     amount, unit = float(size), 0
     while amount >= 1024 and unit < len(_UNITS) - 1:
         amount, unit = amount / 1024, unit + 1

@@ -73,7 +73,7 @@ class Fold:
         return folded(self, groups, records, 0)
 
     def combined(self, groups: Groups, rows: pa.Table) -> pa.Table:
-        """As the function ``combined``."""
+        """Return the state rows that the function ``combined`` makes of ``rows``."""
         return combined(self, groups, rows)
 
     def lifts(self, form: Named) -> tuple[tuple[Step, ...], tuple[Step, ...]]:

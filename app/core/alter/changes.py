@@ -62,7 +62,7 @@ def read_text_or_null(value: object) -> str | None:
 
 
 def read_option_value(value: object) -> str:
-    """As at creation: JSON's numbers and booleans are written as Paimon spells them."""
+    """Return an option's value as text, as at creation: JSON's numbers and booleans as Paimon spells them."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (str, int, float)):
@@ -71,7 +71,7 @@ def read_option_value(value: object) -> str:
 
 
 def read_truth(value: object) -> bool:
-    """True or false."""
+    """Return ``value`` if it is a JSON boolean; refuse it otherwise."""
     if not isinstance(value, bool):
         raise _Refused(FaultCode.NOT_BOOLEAN, "true or false is expected", "send true or false")
     return value
@@ -230,7 +230,7 @@ def _read_member(raw: Mapping[str, Any], member: Member, action: str, draft: Dra
 def alter_schema(
     schema: TableSchema, changes: Sequence[object], *, highest_id: int, has_rows: bool, deepest_type: int
 ) -> TableSchema:
-    """``schema`` after all ``changes`` (Paimon's JSON), in their order.
+    """Return ``schema`` after all ``changes`` (Paimon's JSON), in their order.
 
     ``highest_id`` is the largest id of any column or field that the table ever had; ``has_rows`` whether a record was
     ever posted; ``deepest_type`` how many types of a new column may stand inside each other. Raise ``Invalid`` with

@@ -119,7 +119,7 @@ class Draft:
         return None
 
     def add(self, name: str, data_type: DataType, description: str | None, move: Move | None) -> None:
-        """A new column, last or where ``move`` says."""
+        """Add a new column, last or where ``move`` says."""
         new = self.numbered(data_type)
         if new is None:
             return

@@ -68,7 +68,7 @@ def rename_in_key(key: str, old: str, new: str) -> str:
 
 
 def renamed_options(options: Options, old: str, new: str) -> dict[str, str]:
-    """``options`` with every key and value that names the column ``old`` rewritten (docs/semantics.md, Q19)."""
+    """Return ``options`` with every key and value that names the column ``old`` rewritten (docs/semantics.md, Q19)."""
     # Most options do not hold the name at all, which is found out a hundred times faster than what they name.
     return {
         (rename_in_key(key, old, new) if old in key else key): _rename_in_value(key, text, old, new)
@@ -98,7 +98,7 @@ def options_naming_field(options: Options, path: Sequence[str]) -> list[str]:
 
 
 def with_field_renamed(options: Options, column: str, old: str, new: str) -> dict[str, str]:
-    """``options`` with the field ``old`` of the ROW in ``column`` called ``new`` (docs/semantics.md, Q19)."""
+    """Return ``options`` with the field ``old`` of the ROW in ``column`` called ``new`` (docs/semantics.md, Q19)."""
     naming = _naming_fields(options, column)
     return {**options, **{key: _rename_in_value(key, text, old, new) for key, text in naming}}
 

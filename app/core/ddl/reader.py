@@ -55,7 +55,7 @@ class TableStatement:
         return self.path[-1]
 
     def in_source(self, faults: Iterable[Violation]) -> list[Violation]:
-        """Faults of ``{identifier, schema}`` as faults of the statement, each at the part that it is about."""
+        """Return faults of ``{identifier, schema}`` as faults of the statement, each at the part that it is about."""
         return [self._placed(fault) for fault in faults]
 
     def _placed(self, fault: Violation) -> Violation:

@@ -77,7 +77,7 @@ class _DistinctElements(Fold):
 
 
 def collect(column: DataType, distinct: bool) -> StepFunction:
-    """Arrays one behind the other; with ``distinct`` equal elements once, in the order they came."""
+    """Return a fold that joins arrays; with ``distinct`` equal elements come once, in the order they came."""
     key = key_of(column.element_type)
     return StepFunction((lambda: _DistinctElements(key)) if distinct else (lambda: Elements(key)))
 

@@ -70,7 +70,7 @@ class _Unkeyed(Elements):
 
 
 def nested_update_unkeyed(column: DataType, limit: int | None) -> StepFunction:
-    """Elements appended up to ``limit``; a retract removes all equal ones."""
+    """Return a fold that appends elements up to ``limit``; a retract removes all equal ones."""
     key = key_of(column.element_type)
     return StepFunction(lambda: _Unkeyed(key, limit))
 
@@ -109,7 +109,9 @@ class _Keyed(Fold):
 
 
 def nested_update(column: DataType, nested: NestedKey, limit: int | None) -> StepFunction:
-    """Elements by key, later ones (or those of the larger sequence) replacing; new keys up to ``limit``."""
+    """Return a fold of elements by key, later ones (or those of the larger sequence) replacing; new keys up to
+    ``limit``.
+    """
     return StepFunction(lambda: _Keyed(column, nested, limit), associative=limit is None, fault=nested.fault)
 
 
@@ -135,6 +137,6 @@ class _Filled(Fold):
 
 
 def nested_partial_update(column: DataType, nested: NestedKey) -> StepFunction:
-    """Elements by key, each nested field taking its latest value that is not null."""
+    """Return a fold of elements by key, each nested field taking its latest value that is not null."""
     fields = [field.name for field in column.element_type.fields]
     return StepFunction(lambda: _Filled(nested, fields), fault=nested.fault)

@@ -200,7 +200,7 @@ def read_roaring32(data: bytes) -> BitMap:
 
 
 def write_roaring32(bitmap: BitMap) -> bytes:
-    """``bitmap`` in the portable format, run-optimised as Java does it."""
+    """Return ``bitmap`` in the portable format, run-optimised as Java does it."""
     copy = BitMap(bitmap)
     copy.run_optimize()
     return _write_portable([_as_java_chooses(c) for c in _read_portable(_Reader(copy.serialize()))])

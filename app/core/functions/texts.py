@@ -22,7 +22,7 @@ def is_blank(text: str | None) -> bool:
 
 
 def listagg(delimiter: str, distinct: bool) -> StepFunction:
-    """Texts joined by ``delimiter``; with ``distinct`` only tokens that are not there yet."""
+    """Return a fold that joins texts by ``delimiter``; with ``distinct`` only tokens that are not there yet."""
     if not distinct:
         return StepFunction(lambda: _Joined(delimiter))
     split = _splitting(delimiter)

@@ -53,7 +53,7 @@ class LogRecords:
         return kinds
 
     def named(self, column: Column) -> list[bool]:
-        """Of each record whether it names the column."""
+        """Return for each record whether it names the column."""
         word, bit = word_of(column), bit_of(column)
         return [bool((entry.get(word) or 0) & bit) for entry in self.entries]
 

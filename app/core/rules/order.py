@@ -63,7 +63,7 @@ class OrderField:
         return (1, _Reversed(ranked) if self.descending else ranked)
 
     def ranks(self, values: Sequence[Any], places: Sequence[int]) -> list[Any]:
-        """As ``rank``, of the values at ``places``: without the null's where there is none."""
+        """Return ``rank`` of the values at ``places``: without the null's where there is none."""
         plain = not (self.floor or self.integral or self.descending) and self.column.type.entry.rank is as_it_is
         chosen = [values[place] for place in places]
         if None in chosen:
@@ -105,7 +105,7 @@ class Order:
     def ranks(
         self, column: Callable[[str], Sequence[Any]], adds: Callable[[int], bool], places: Sequence[int]
     ) -> list[Any]:
-        """As ``rank``, of many records at once; ``column`` gives the values of one, ``adds`` says of a place whether
+        """Return ``rank`` of many records at once; ``column`` gives the values of one, ``adds`` says of a place whether
         its record adds. Not where arrival alone decides.
         """
         ranks = [field.ranks(column(field.column.name), places) for field in self.fields]

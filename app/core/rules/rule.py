@@ -121,7 +121,7 @@ class Rule(ABC):
         return self.combine_all([self.empty, *(self.lift(records.record(place)) for place in range(len(records)))])
 
     def refolded(self, state: Mapping[str, Any]) -> State:
-        """``state`` after its values were widened: a total that left the old type may be inside the new one."""
+        """Return ``state`` after its values were widened: a total that left the old type may be inside the new one."""
         return self.combine_all([state])
 
     def settled(self, state: Mapping[str, Any]) -> State:

@@ -23,7 +23,7 @@ class Fold(ABC):
         """Fold one value in; never null."""
 
     def add_all(self, values: Sequence[Any]) -> None:
-        """As ``add`` of each."""
+        """Add each."""
         for value in values:
             self.add(value)
 

@@ -86,8 +86,9 @@ class CompactionPolicy:
 
 
 def stop_trigger(options: TableOptions) -> int | None:
-    """Runs of one partition at which merges wait for a compaction; never fewer than start one (as in Paimon). None
-    where they never wait, which is what Keyfold does unless a table says it (docs/merges.md).
+    """Return at how many runs of one partition merges wait for a compaction; None where they never wait, the default.
+
+    As in Paimon, never fewer than start a compaction (docs/merges.md).
     """
     stop: int | None = options[STOP_TRIGGER]
     return None if stop is None else max(options["num-sorted-run.compaction-trigger"], stop)

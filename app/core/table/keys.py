@@ -28,7 +28,7 @@ def token_of(schema: TableSchema, key: Key) -> int:
 
 
 def tokens_of(schema: TableSchema, keys: Sequence[Key]) -> list[int]:
-    """As ``token_of``, of each of ``keys``."""
+    """Return ``token_of`` of each of ``keys``."""
     tokens = []
     for key in keys:
         token = SEED
@@ -92,7 +92,7 @@ def key_from_json(schema: TableSchema, body: object, pointer: str) -> Key:
 
 
 def keys_from_json(schema: TableSchema, bodies: Sequence[object], pointer: str) -> list[Key]:
-    """As ``key_from_json``, of a list of objects at ``pointer``. Raise ``Invalid`` with the faults of all of them."""
+    """Return the keys of a list of objects at ``pointer``. Raise ``Invalid`` with the faults of all of them."""
     read = [(column.name, _key_decoder(column)) for column in schema.key_columns]
     keys: list[Key] = []
     faults: list[Violation] = []

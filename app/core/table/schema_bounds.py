@@ -71,7 +71,7 @@ class SchemaBounds:
         return Violation("/fields", FaultCode.TOO_MANY, message, _FEWER)
 
     def faults(self, schema: TableSchema, before: TableSchema | None = None) -> Iterator[Violation]:
-        """What of a schema that could be read is beyond the bounds. A table that was beyond them ``before`` may
+        """Yield what of a schema that could be read is beyond the bounds. A table that was beyond them ``before`` may
         be altered, as long as it does not grow.
         """
         count = len(schema.declared_names)
@@ -207,7 +207,7 @@ def _too_many_options(options: object) -> Iterator[Violation]:
 
 
 def options_faults(options: Mapping[str, str], pointer: str) -> Iterator[Violation]:
-    """What of a database's options, as a whole, is beyond the bounds."""
+    """Yield what of a database's options, as a whole, is beyond the bounds."""
     if len(options) > MOST_OPTIONS:
         message = f"the database would have {len(options)} options, at most {MOST_OPTIONS} are possible"
         yield Violation(pointer, FaultCode.TOO_MANY, message, "set fewer options, or remove some")
@@ -218,7 +218,7 @@ def options_faults(options: Mapping[str, str], pointer: str) -> Iterator[Violati
 
 
 def long_option(key: str, text: object, pointer: str) -> Iterator[Violation]:
-    """The fault of an option whose key or value is too long; ``pointer`` is that of the options."""
+    """Yield the fault of an option whose key or value is too long; ``pointer`` is that of the options."""
     where, about = f"{pointer}/{escape_pointer(cut(key))}", About(option=key)
     if len(key) > LONGEST_OPTION_KEY:
         message = f"the option {cut(key)!r} has a key of {len(key)} characters, {LONGEST_OPTION_KEY} are possible"

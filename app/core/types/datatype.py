@@ -160,7 +160,7 @@ def _encoder(data_type: DataType) -> Encode:
 
 
 def walk_types(data_type: DataType) -> Iterator[DataType]:
-    """``data_type`` and every type inside it."""
+    """Yield ``data_type`` and every type inside it."""
     yield data_type
     for inner in data_type.nested:
         yield from walk_types(inner)

@@ -91,11 +91,11 @@ class OfColumn:
         return _INNER_IDS - place if self.path[-1] == "key" else _INNER_IDS + place
 
     def member(self, field: Field) -> OfColumn:
-        """As ``Place``."""
+        """Return the place of a field of the ROW."""
         return OfColumn(field.id)
 
     def inside(self, what: str) -> OfColumn:
-        """As ``Place``."""
+        """Return the place of an ``element``, ``key`` or ``value``."""
         return OfColumn(self.own_id, (*self.path, what))
 
 
@@ -116,12 +116,12 @@ class OfHidden:
         return _hashed_id(self.path)
 
     def member(self, field: Field) -> OfHidden:
-        """As ``Place``."""
+        """Return the place of a field of the ROW."""
         what = field.id if self.in_row and field.id >= 0 else field.name
         return OfHidden(f"{self.path}.{what}", in_row=True)
 
     def inside(self, what: str) -> OfHidden:
-        """As ``Place``."""
+        """Return the place of an ``element``, ``key`` or ``value``."""
         return OfHidden(f"{self.path}.{what}", self.in_row)
 
 

@@ -33,7 +33,7 @@ def fits(data_type: DataType, value: Any) -> bool:
 
 
 def as_float32(value: float) -> float:
-    """``value`` rounded to FLOAT's 32 bits; out of range becomes infinite."""
+    """Return ``value`` rounded to FLOAT's 32 bits; out of range becomes infinite."""
     try:
         rounded: float = struct.unpack("f", struct.pack("f", value))[0]
     except OverflowError:

@@ -353,7 +353,7 @@ def _check_nested(data_type: DataType) -> None:
 
 
 def type_to_json(data_type: DataType) -> str | dict[str, Any]:
-    """Paimon's JSON of the type: text for scalars, an object for ARRAY, MULTISET, MAP and ROW."""
+    """Return Paimon's JSON of the type: text for scalars, an object for ARRAY, MULTISET, MAP and ROW."""
     if not data_type.entry.inside:
         return data_type.sql
     inside = {name: _part_to_json(getattr(data_type, part)) for name, part in data_type.entry.inside.items()}

@@ -54,7 +54,7 @@ class _Short(reprlib.Repr):
         self.maxlist = self.maxdict = self.maxtuple = self.maxlong = self.maxother = 60
 
     def repr_str(self, text: str, _level: int) -> str:
-        """Of a text what comes first, not what comes first and last."""
+        """Return the beginning of a text, without its end."""
         return repr(text[:61])
 
     def repr_int(self, number: int, _level: int) -> str:

@@ -51,7 +51,7 @@ def begin_provided_session(database: CatalogDatabase, grant: Grant) -> Session:
 
 
 def end_session(database: CatalogDatabase, secret: str) -> None:
-    """The session with this text opens nothing any more, in any process."""
+    """End the session with this text: it opens nothing any more, in any process."""
     with database.transaction() as repository:
         repository.tokens.end_session(token_digest(secret))
 

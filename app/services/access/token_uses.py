@@ -30,7 +30,7 @@ class TokenUses(Repeated):
         self.write()
 
     def note(self, name: str, at: float) -> None:
-        """The token ``name`` was used ``at`` seconds after 1970-01-01 UTC."""
+        """Note that the token ``name`` was used ``at`` seconds after 1970-01-01 UTC."""
         self._times[name] = at
 
     def write(self) -> None:

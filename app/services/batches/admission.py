@@ -102,7 +102,7 @@ class Admission(Repeated):
 
     @contextmanager
     def admitted(self, table: Table, size: int) -> Iterator[None]:
-        """In the body a batch of ``size`` bytes is read and stored.
+        """Admit the body, in which a batch of ``size`` bytes is read and stored.
 
         Raise ``StagingFull`` at a bound of the staging areas; ``NotStored`` where the warehouse is not there, a disk
         has too little room, or others wait for a catalog that stands still.

@@ -19,8 +19,9 @@ _SIP = 256  # bytes of zstd: a block of four can become 128 KiB
 
 
 def decoded(body: Content, encoding: str, bounds: Bounds, room: Room) -> Content:
-    """``body`` without the codings that ``Content-Encoding`` lists, in the order in which they were applied; in a file
-    of the ``room`` if it is too large for the memory.
+    """Return ``body`` without the codings that ``Content-Encoding`` lists, in the order in which they were applied.
+
+    It is in a file of the ``room`` if it is too large for the memory.
 
     Raise ``UnsupportedMediaType`` for another coding, ``TooLarge`` as soon as more has come out than the bounds say,
     and ``Invalid`` for what is no whole stream.

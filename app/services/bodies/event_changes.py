@@ -60,7 +60,7 @@ class Changes:
     said: Said = ()
 
     def add(self, kind: RowKind, row: Row) -> None:
-        """One record of the event that is being read."""
+        """Add one record of the event that is being read."""
         record = dict(row)
         for name in self._adapted:
             if name in record:
@@ -72,7 +72,7 @@ class Changes:
         self.events.append(self.event)
 
     def update(self, before: Row | None, after: Row) -> None:
-        """An update: of what it was only where something is taken back, or the key is another one."""
+        """Add an update: what the row was only where something is taken back, or the key is another one."""
         if before is not None and self._moves(before, after):
             self.add(RowKind.DELETE, before)
             self.add(RowKind.INSERT, after)

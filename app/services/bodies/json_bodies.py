@@ -202,7 +202,7 @@ def count_of(content: Content, byte: bytes) -> int:
 
 
 def groups_of(raws: Sequence[bytes | msgspec.Raw], bounds: Bounds) -> Iterator[tuple[int, int]]:
-    """From where to where the records of a piece are. Raise ``TooLarge`` for one that alone is too large."""
+    """Yield from where to where the records of a piece are. Raise ``TooLarge`` for one that alone is too large."""
     sizes = [len(raw) for raw in raws]
     bounds.check_record(max(sizes, default=0))
     return _groups(sizes, bounds.piece_bytes, bounds.piece_records)

@@ -71,7 +71,7 @@ class _Reading:
     unwanted: int = 0  # brackets that are open inside an unwanted value
 
     def take(self, lexeme: str, offset: int) -> None:
-        """One lexeme. Raise ``ValueError`` or ``IndexError`` for what is no JSON."""
+        """Take one lexeme. Raise ``ValueError`` or ``IndexError`` for what is no JSON."""
         if self.unwanted:
             self.unwanted += 1 if lexeme in "{[" else -1 if lexeme in "}]" else 0
             return

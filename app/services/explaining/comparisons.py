@@ -206,7 +206,7 @@ def compare_named(
     integers: Integers | None = None,
     bounds: Bounds = BOUNDS,
 ) -> Comparison:
-    """``compare`` of what ``find`` says of the table ``name`` (database, table), in a place of the ``room``.
+    """Return ``compare`` of what ``find`` says of the table ``name`` (database, table), in a place of the ``room``.
 
     Raise as ``find`` and ``compare`` do, and ``Unavailable`` where there is no place.
     """

@@ -133,7 +133,7 @@ class StepPage:
     dropped: int = 0
 
     def add(self, steps: list[ExplainedStep]) -> None:
-        """One more record, and what came before it; those that are too old for an answer of this size go."""
+        """Add one more record, and what came before it. Drop records that are too old for an answer of this size."""
         size = sum(_size(step) for step in steps)
         self.groups.append((size, steps))
         self.size += size

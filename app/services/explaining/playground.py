@@ -51,7 +51,7 @@ class Played:
 
 
 def play(schema_text: str, records: str, posted: str, bounds: CatalogBounds = DEFAULT_BOUNDS) -> Played:
-    """``records`` are JSON objects, one a line, an empty line ends a batch; ``posted`` are the same in another order.
+    """Fold ``records``: JSON objects, one a line, an empty line ends a batch. ``posted`` are the same in another order.
 
     Raise ``Invalid`` for a schema or records that a table could not have, ``TooLarge``.
     """

@@ -83,7 +83,7 @@ def view_row(
 def view_no_row(
     database: CatalogDatabase, images: Images, table: Table, texts: Sequence[str], tried: Sequence[Mapping[str, Any]]
 ) -> NoRow:
-    """As ``view_row``, of a key that no record is known of. Raise ``Invalid`` for texts that are no key."""
+    """Return the view of a key of which no record is known. Raise ``Invalid`` for texts that are no key."""
     key = key_to_json(table.schema, key_from_text(table.schema, texts))
     with database.reading() as repository:
         trial = try_records(repository, images, table, key, tried)

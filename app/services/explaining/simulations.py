@@ -77,7 +77,7 @@ def simulate_rows(
 def simulate_on_rows(
     repository: Repository, images: Images, table: Table, records: Sequence[Any], integers: Integers | None = None
 ) -> list[SimulatedRow]:
-    """``records``, as ``parse_json`` gives them, folded on the live rows of ``table``, staged batches included.
+    """Fold ``records``, as ``parse_json`` gives them, on the live rows of ``table``, staged batches included.
 
     Raise ``Invalid`` for records that a batch could not hold either, ``TooLarge``.
     """
@@ -105,7 +105,7 @@ def simulate_merge(
 def simulate_on_nothing(
     plan: MergePlan, records: Sequence[Any], integers: Integers | None = None
 ) -> list[SimulatedRow]:
-    """``records``, as ``parse_json`` gives them, folded under ``plan``.
+    """Fold ``records``, as ``parse_json`` gives them, under ``plan``.
 
     Raise ``Invalid`` for records that a batch could not hold, ``TooLarge``.
     """

@@ -67,7 +67,7 @@ def request_due_compaction(repository: Repository, table: Table, snapshot: Snaps
 
 
 def request_due_compactions(repository: Repository, commits: Sequence[tuple[Table, Snapshot]]) -> None:
-    """As ``request_due_compaction``, of several tables; the caller holds their locks."""
+    """Request the compactions that are due of several tables; the caller holds their locks."""
     due = {}
     for table, snapshot in commits:
         full, other = _wants_full(repository, table), other_meanings(repository, table, snapshot)
@@ -293,7 +293,7 @@ def _commit(
 
 
 def replaced(runs: Sequence[Run], picked: Sequence[Sequence[str]], compacted: Sequence[Run]) -> list[Run]:
-    """``runs`` in which each ``picked`` list of neighbours (by id) gave way to the compacted run of its partition.
+    """Return ``runs`` with each ``picked`` list of neighbours (by id) replaced by the compacted run of its partition.
 
     Raise ``Conflict`` when some are gone, or have others between them now.
     """

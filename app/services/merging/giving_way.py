@@ -44,7 +44,7 @@ class GivingWay:
 
     @contextmanager
     def compacting(self) -> Iterator[None]:
-        """Around a compaction."""
+        """Measure the compaction in the body."""
         began = self._clock()
         try:
             yield

@@ -38,7 +38,7 @@ class AuditLog:
             raise Unavailable(message) from error
 
     def write(self, **members: object) -> None:
-        """One line: the time, and ``members`` that are not None. Never a token's text, never a value of a row."""
+        """Write one line: the time, and ``members`` that are not None. Never a token's text, never a value of a row."""
         time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = {"time": time, **{name: value for name, value in members.items() if value is not None}}
         # Escaped: half a surrogate pair, which a path may hold, has no UTF-8.

@@ -79,17 +79,17 @@ def by_partition(snapshot: Snapshot | None) -> list[list[Run]]:
 
 
 def read_amplification(snapshot: Snapshot | None) -> int:
-    """Runs of the partition that has most of them: what one lookup may read."""
+    """Return how many runs the partition with most of them has: what one lookup may read."""
     return max((len(runs) for runs in by_partition(snapshot)), default=0)
 
 
 def write_amplification(merged: int, compacted: int) -> float | None:
-    """Bytes that merges and compactions wrote, per byte that merges wrote."""
+    """Return the bytes that merges and compactions wrote, per byte that merges wrote."""
     return (merged + compacted) / merged if merged else None
 
 
 def space_amplification(snapshot: Snapshot | None) -> float | None:
-    """Bytes of a snapshot per byte of its oldest runs, which are about what a compacted table takes."""
+    """Return the bytes of a snapshot per byte of its oldest runs, which are about what a compacted table takes."""
     compacted = sum(runs[0].size_bytes for runs in by_partition(snapshot))
     return snapshot.size_bytes / compacted if snapshot and compacted else None
 

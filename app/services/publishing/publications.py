@@ -174,7 +174,7 @@ def _kept(repository: Repository, table_id: str, form: Format, now: datetime) ->
 
 
 def keep_published(database: CatalogDatabase, warehouse: Warehouse, tables: Sequence[Table]) -> int:
-    """As ``keep_versions``, of all ``tables`` in all formats; what cannot be done now is done by a later sweep."""
+    """Run ``keep_versions`` for all ``tables`` in all formats; what fails now is done by a later sweep."""
     forgotten = 0
     for table in tables:
         for form in Format:
@@ -191,7 +191,7 @@ def _log_failure(place: _Place, error: Exception) -> None:
 
 
 def follow_alter(repository: Repository, before: Table, table: Table) -> None:
-    """What an ALTER publishes, in its transaction: the current snapshot under the new columns, where that can be read
+    """Publish after an ALTER, in its transaction: the current snapshot under the new columns, where that can be read
     so. A table that begins to publish is compacted for it otherwise.
     """
     snapshot, formats = repository.snapshots.current(table.id), formats_of(table.schema)

@@ -79,7 +79,7 @@ def get_row(
     columns: Sequence[str] | None = None,
     version: str | None = None,
 ) -> FoundRow:
-    """As ``row_of``, of what the transaction sees in which ``table`` was read.
+    """Return the row as ``row_of`` does, of what the transaction sees in which ``table`` was read.
 
     ``version`` is a snapshot's number or a tag: the row as it was then, under the schema of then; raises ``NotFound``
     for one that does not exist.
@@ -103,7 +103,7 @@ def row_of(
 def imaged_row(
     view: View, images: Images, texts: Sequence[str], columns: Sequence[str] | None = None, version: str | None = None
 ) -> FoundRow | None:
-    """As ``row_of``, where mapped images alone answer; None where state rows or staged records must be read."""
+    """Return the row as ``row_of`` does; None where mapped images alone do not answer."""
     wanted = wanted_columns(view, columns)
     key = key_from_text(view.table.schema, texts)
     answer = _imaged(view, images, key)
@@ -282,7 +282,8 @@ def stored_state(view: View, images: Images, key: Key) -> StoredState | None:
 def states_of(
     view: View, images: Images, keys: Sequence[Key], read: ReadBytes | None = None
 ) -> Iterator[Mapping[str, Any] | None]:
-    """As ``_state``, of each key: what is stored is read at once, what is staged as the states are taken.
+    """Return the state row of each key, as ``_state`` does. Read what is stored at once, what is staged as states are
+    taken.
 
     Raise ``TooMuchAtOnce`` at once for more than may be ``read``.
     """
@@ -319,7 +320,7 @@ def _stored_states(view: View, images: Images, keys: Sequence[Key], read: ReadBy
 
 
 def runs_of(view: View, keys: Sequence[Key], runs: Sequence[Run]) -> Iterator[tuple[Run, Sequence[int]]]:
-    """``runs`` of the snapshot, each with the places of the keys whose partition it is of."""
+    """Yield the ``runs`` of the snapshot, each with the places of the keys whose partition it is of."""
     schema = view.table.schema
     if not schema.partition_keys:
         yield from ((run, range(len(keys))) for run in runs)

@@ -175,7 +175,7 @@ def _of_both(plan: MergePlan, older: ImageAnswer, newer: ImageAnswer | None) -> 
 
 
 def rows_exist(view: View, images: Images, keys: Sequence[Key]) -> list[bool]:
-    """Of each key whether it has a row."""
+    """Return for each key whether it has a row."""
 
     def is_live(state: Mapping[str, Any] | None) -> bool:
         return state is not None and view.plan.row.is_live(state)

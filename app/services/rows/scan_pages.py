@@ -39,7 +39,7 @@ class ScanRoom:
 
     @contextmanager
     def place(self) -> Iterator[ScanPlace]:
-        """A place for one scan, until its answer has gone out. Raise ``Unavailable`` where there is none."""
+        """Yield a place for one scan, until its answer has gone out. Raise ``Unavailable`` where there is none."""
         with self._lock:
             if self._scans >= self._most_scans:
                 raise _no_place(self._scans)
@@ -78,12 +78,12 @@ class ScanPlace:
         self.staged_bytes = self.columns = 0
 
     def take_staged(self, size: int) -> None:
-        """As ``ScanRoom.take_staged``; given back with the place."""
+        """Take room as ``ScanRoom.take_staged`` does; it is given back with the place."""
         self._room.take_staged(size)
         self.staged_bytes += size
 
     def take_columns(self, count: int) -> None:
-        """As ``ScanRoom.take_columns``; given back with the place."""
+        """Take room as ``ScanRoom.take_columns`` does; it is given back with the place."""
         self._room.take_columns(count)
         self.columns += count
 
@@ -229,7 +229,7 @@ class ScanPage:
 def read_page(
     warehouse: Warehouse, scan: Scan, filters: Sequence[str], limit: int, start: Place = BEGINNING
 ) -> ScanPage:
-    """At most ``limit`` rows from ``start`` on; fewer, but one, where they would take more than ``MOST_BYTES``."""
+    """Return at most ``limit`` rows from ``start`` on; fewer, but one, where they take more than ``MOST_BYTES``."""
     taken: list[tuple[int, Part]] = []
     rows = size = 0
     for number, part in parts(warehouse, scan, start):

@@ -39,7 +39,7 @@ class Heads:
 
     @contextmanager
     def following(self, table_id: str) -> Iterator[None]:
-        """In the body the table's head is watched."""
+        """Watch the table's head in the body."""
         self._followed[table_id] += 1
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._poll())

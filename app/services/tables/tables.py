@@ -48,7 +48,7 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def no_check(_: Table) -> None:
-    """What the table is by now."""
+    """Accept what the table is by now."""
 
 
 def list_tables(

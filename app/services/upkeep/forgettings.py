@@ -37,7 +37,7 @@ def ask_to_forget(
     requested_by: str,
     reference: str | None = None,
 ) -> Forgetting:
-    """Keys (JSON objects) are to be forgotten, of all records that were accepted until now.
+    """Request that keys (JSON objects) are forgotten, of all records that were accepted until now.
 
     ``reference`` is a name of the caller's own for the request: the keys are stored nowhere. Raise ``Invalid`` with
     the faults of all keys, and ``Conflict`` where a publication that was turned off keeps what it has.

@@ -37,7 +37,7 @@ def _lateness(order: Order, horizon: Horizon) -> Lateness | None:
 
 
 def check_horizon(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """The horizon is measured along the first sequence field, upwards, as it is written."""
+    """Yield a violation unless the horizon can be measured along the first sequence field, upwards, as written."""
     horizon = options[KEY]
     if horizon is None or options.engine is MergeEngine.FIRST_ROW:
         return
@@ -59,7 +59,7 @@ def _contradiction(message: str, fix: str) -> Violation:
 
 
 def horizon_warnings(rules: Sequence[Rule], horizon: Horizon | None) -> Iterator[Violation]:
-    """What the horizon does not bound; ``rules`` are those of a compiled plan."""
+    """Yield a warning for what the horizon does not bound; ``rules`` are those of a compiled plan."""
     if horizon is None:
         return
     if all(rule.late is None for rule in rules if isinstance(rule, (Replay, Stepwise))):

@@ -69,7 +69,7 @@ class Shown:
         return {column.name: encoder_of(column.type, self.integers)(value) for column, value in columns}
 
     def names_of(self, written: TableSchema) -> Mapping[str, str]:
-        """Per column under ``written`` that is shown what it is called there."""
+        """Return, per column under ``written`` that is shown, its name there."""
         called = {column.id: column.name for column in self.schema.columns if column.name in self.encoders}
         return {column.name: called[column.id] for column in written.columns if column.id in called}
 
@@ -149,7 +149,7 @@ def _column(name: str, before: Row | None, after: Row | None, why: Reason) -> Co
 
 
 def size_of(value: Any) -> int:
-    """About how many bytes a JSON value takes."""
+    """Return about how many bytes a JSON value takes."""
     if isinstance(value, dict):
         return sum(len(name) + size_of(inner) for name, inner in value.items())
     if isinstance(value, list):

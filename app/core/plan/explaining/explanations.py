@@ -277,7 +277,7 @@ def _in_its_place(replay: Replay, before: Mapping[str, Any] | None, record: Reco
 
 
 def reasons(plan: MergePlan, before: Mapping[str, Any] | None, record: Record) -> dict[str, Reason]:
-    """Per value column why the record changes it or not, given the state row before it."""
+    """Return per value column why the record changes it or not, given the state row before it."""
     if plan.row.removes(record):
         return dict.fromkeys((column.name for column in plan.schema.value_columns), _REMOVED)
     replay = plan.replay

@@ -38,7 +38,7 @@ class RowStory(ShownFold):
         return self.state is not None and not self.plan.row.is_live(self.state)
 
     def fold(self, record: Record) -> None:
-        """As ``fold_all``, of one record."""
+        """Fold one record, without an explanation."""
         self.fold_all([record])
 
     def fold_all(self, records: Sequence[Record]) -> None:

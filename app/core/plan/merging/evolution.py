@@ -240,7 +240,9 @@ def converted(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> State
 
 
 def sources_of(old: MergePlan, new: MergePlan) -> dict[str, tuple[str, DataType]]:
-    """Per state column of ``new`` the name and type of what holds it under ``old``; hidden ones are named by id."""
+    """Return per state column of ``new`` the name and type of what holds it under ``old``; hidden ones are named by
+    id.
+    """
     before = {column.id: (column.name, column.type) for column in old.schema.columns}
     hidden = {column.name: (column.name, column.type) for column in old.hidden}
     names = {column.name: before[column.id] for column in new.schema.columns if column.id in before}

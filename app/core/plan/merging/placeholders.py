@@ -322,8 +322,9 @@ def row_lift_step(plan: MergePlan, kind: RowKind, now: int) -> Step:
 
 
 def combine_steps(plan: MergePlan, rules: Sequence[Rule] | None = None) -> tuple[Step, ...]:
-    """``fold.combine`` of two state rows of a key, of everything but the key: a part for each of ``rules`` (None: all),
-    so that each asks little, and one for the row itself.
+    """Return the steps of ``fold.combine`` for two state rows of a key, without the key.
+
+    Each of ``rules`` (None: all) has a step, so that each asks little, and the row itself has one.
     """
     chosen = plan.rules if rules is None else rules
     parts = [step for rule in chosen for step in _combine_steps_of(plan, rule)]

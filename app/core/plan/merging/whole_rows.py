@@ -50,7 +50,7 @@ class WholeRow:
         return not self.rule.order.by_arrival
 
     def newer_wins(self, older: Standing, newer: Standing) -> bool:
-        """As ``Register.newer_wins``, of two state rows of which this much is known."""
+        """Return what ``Register.newer_wins`` does, for two state rows of which this much is known."""
         if not self.compares:
             return self.latest
         later = bool(self._rank(newer) >= self._rank(older))

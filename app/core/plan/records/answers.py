@@ -26,7 +26,7 @@ def row_json(schema: TableSchema, row: Mapping[str, Any]) -> bytes:
 
 
 def weight(value: Any) -> int:
-    """About how many bytes a value of a row, or a row, takes in an answer."""
+    """Return about how many bytes a value of a row, or a row, takes in an answer."""
     if isinstance(value, (str, bytes)):
         return len(value) + _CELL
     if isinstance(value, (list, tuple)):
@@ -42,7 +42,7 @@ def tag_of(body: bytes) -> str:
 
 
 def key_texts(schema: TableSchema, keys: Sequence[Key]) -> list[list[bytes]]:
-    """For each column of the primary key the JSON texts of the values that ``keys`` have there."""
+    """Return for each column of the primary key the JSON texts of the values that ``keys`` have there."""
     columns = zip(*keys, strict=True) if keys else ((),) * len(schema.primary_key)
     return [
         [b"%d" % value for value in values]
@@ -60,7 +60,7 @@ def joined_keys(texts: Sequence[Sequence[bytes]]) -> list[bytes]:
 
 
 def key_json(schema: TableSchema, key: Key) -> bytes:
-    """As ``joined_keys``, of one key."""
+    """Return what ``joined_keys`` does, for one key."""
     parts = [
         b"%d" % value if entry.bits and value is not None else to_json(encode(value))
         for (_, entry, encode), value in zip(schema.key_types, key, strict=True)

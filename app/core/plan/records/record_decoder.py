@@ -100,7 +100,7 @@ Check = Callable[[DecodedRecords], None]
 
 
 def no_check(_: DecodedRecords) -> None:
-    """Where what is legal by itself is legal."""
+    """Accept all records: those that are legal by themselves are legal here."""
 
 
 class RecordDecoder:

@@ -11,7 +11,7 @@ from typing import Final
 
 
 def boolean(text: str) -> bool:
-    """``true`` or ``false``."""
+    """Return the boolean that ``true`` or ``false`` says."""
     if text.strip().lower() not in ("true", "false"):
         raise ValueError("write true or false")
     return text.strip().lower() == "true"
@@ -86,7 +86,7 @@ _BYTES: Mapping[str, int] = {
 
 
 def size(text: str) -> int:
-    """Bytes, written as Paimon's MemorySize."""
+    """Return the bytes of a text that is written as Paimon's MemorySize."""
     match = re.fullmatch(r"([0-9]+)\s*([a-z]*)", text.strip().lower())
     if match is None or match[2] not in _BYTES or not int(match[1]):
         raise ValueError("write a number and a unit: 512 kb, 128 mb, 1 gb")
@@ -141,7 +141,7 @@ def spelled_duration(time: timedelta) -> str:
 
 
 def spelled_size(number: int) -> str:
-    """Bytes as ``size`` reads them, in the largest unit of which they are a whole number."""
+    """Return bytes as ``size`` reads them, in the largest unit of which they are a whole number."""
     units = ((1024**3, "gb"), (1024**2, "mb"), (1024, "kb"))
     return next((f"{number // by} {unit}" for by, unit in units if number % by == 0), f"{number} b")
 

@@ -53,7 +53,7 @@ class LateRecords:
         return self.in_merge + self.against_older
 
     def to_json(self) -> dict[str, Any]:
-        """As the catalog keeps it."""
+        """Return it as the catalog keeps it."""
         return asdict(self)
 
     @classmethod
