@@ -79,10 +79,9 @@ class CatalogDatabase:
 
     @contextmanager
     def transaction(self, *, wakes: bool = True) -> Iterator[Repository]:
-        """A repository that may write. Commits when the block ends, rolls back when it raises.
+        """Yield a repository that may write. Commit when the block ends, roll back when it raises.
 
-        Without ``wakes`` no one who waits for commits hears of it: for what brings no work and no news, as a renewed
-        lease does not.
+        Without ``wakes`` no waiter for commits is woken: for what brings no work and no news, such as a renewed lease.
         """
         touched = Touched()
         try:
@@ -142,8 +141,8 @@ class CatalogDatabase:
 
     @contextmanager
     def reading(self, *, afresh: bool = False) -> Iterator[Repository]:
-        """A repository whose queries all see the same moment; it must not write. ``afresh``: it loads what the process
-        has loaded before, too.
+        """Yield a repository whose queries all see the same moment; it must not write. ``afresh``: it loads again what
+        the process has loaded before.
         """
         with translated(), self._reading() as connection:
             loaded = SnapshotCache() if afresh else self._loaded

@@ -17,7 +17,7 @@ _ROWS_AT_ONCE = 1000
 
 
 def dump(transaction: Transaction) -> Iterator[str]:
-    """For each table a line with its name and columns, then one for each row, parents before what names them.
+    """Yield for each table a line with its name and columns, then one for each row, parents before what names them.
 
     As the database has them, not as this version's models do: a dump is of the revision that the catalog is at.
     """

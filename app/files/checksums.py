@@ -62,7 +62,7 @@ class SummedSink(io.RawIOBase):
         self._file = file
 
     def writable(self) -> bool:
-        """It takes bytes."""
+        """Return True: it takes bytes."""
         return True
 
     def write(self, piece: Any) -> int:

@@ -50,7 +50,7 @@ def remove(warehouse: Warehouse, path: str) -> bool:
 
 
 def remove_file(warehouse: Warehouse, path: str) -> bool:
-    """As ``remove``, of what is known to be a file."""
+    """Remove a file; return whether it existed."""
     try:
         warehouse.filesystem.delete_file(path)
     except FileNotFoundError:

@@ -127,15 +127,15 @@ def read_whole(warehouse: Warehouse, file: NamedFile) -> pa.Buffer:
 
 @contextmanager
 def decoding(warehouse: Warehouse, file: NamedFile) -> Iterator[None]:
-    """What is decoded of a file that has no known digest may mean nothing: that is ``DamagedFile``, too."""
+    """Raise ``DamagedFile`` where the body cannot decode the file, and its digest is unknown or wrong."""
     with _failures_as_damage(warehouse, file):
         yield
 
 
 @contextmanager
 def opened_parquet(warehouse: Warehouse, file: NamedFile, dictionaries: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
-    """The file, to be read in part: a block is checked when the process first reads it since the file last changed, a
-    page whenever it is read. The columns ``dictionaries`` are given as they are stored: each value once.
+    """Yield the file, to be read in part: a block is checked when the process first reads it since the file last
+    changed, a page whenever it is read. The columns ``dictionaries`` are given as they are stored: each value once.
 
     Raise ``DamagedFile``, also while it is read, and ``Unavailable`` when another file system than this machine's does
     not answer.
@@ -203,11 +203,11 @@ class _CheckedSource(io.RawIOBase):
         self._place = 0
 
     def readable(self) -> bool:
-        """It gives bytes."""
+        """Return True: it gives bytes."""
         return True
 
     def seekable(self) -> bool:
-        """From any place."""
+        """Return True: it is read from any place."""
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:

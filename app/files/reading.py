@@ -107,8 +107,8 @@ Window = tuple[int | None, Sequence[Rows | None]]
 
 
 def windows(runs: Sequence[RunRows]) -> Iterator[Window]:
-    """Windows of tokens over all ``runs``, in ascending order: the token that ends the window (None for the last one),
-    and what each run has in it. All rows of a token are in one window.
+    """Yield windows of tokens over all ``runs``, in ascending order: the token that ends the window (None for the last
+    one), and what each run has in it. All rows of a token are in one window.
     """
     while True:
         for run in runs:
@@ -156,7 +156,7 @@ def rows_at_once(
     names: Sequence[str] | None,
     most_bytes: int,
 ) -> int:
-    """As ``fitting_rows``, of a row group of a file."""
+    """Return ``fitting_rows`` of a row group of a file."""
     longest = partial(_longest, warehouse, file, group)
     return fitting_rows(metadata.row_group(group), names, most_bytes, longest)
 

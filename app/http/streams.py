@@ -28,7 +28,7 @@ class _Stream(StreamingResponse):
         self._held = held
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends it."""
+        """Send it."""
         with self._held:
             await super().__call__(scope, receive, send)
 
@@ -36,9 +36,10 @@ class _Stream(StreamingResponse):
 def whole_or_streamed(
     stream: Generator[bytes], media_type: str, headers: dict[str, str], held: ExitStack, clock: Clock = time.monotonic
 ) -> Response:
-    """The body, streamed if it is long or takes long; then it continues with what is ``held``, and is closed when the
-    client goes: not whenever its memory is collected. What is wrong before ``_WHOLE_BYTES`` are made is an error with
+    """Return the body, streamed if it is long or takes long. A fault before ``_WHOLE_BYTES`` are made is an error with
     a status.
+
+    A stream continues with what is ``held``, and is closed when the client goes: not whenever its memory is collected.
     """
     begun: list[bytes] = []
     until = clock() + _WHOLE_SECONDS

@@ -49,7 +49,7 @@ class Connections:
         self._others: OrderedDict[StrictHttp, None] = OrderedDict()
 
     def enter(self, connection: StrictHttp) -> bool:
-        """Return a new one; whether there is room for it. If not, it may ask how the service is, and is closed."""
+        """Enter a connection; return whether there is room. If not, it may ask how the service is, and is closed."""
         if len(self._admitted) >= self.most and self._waiting:
             self._let_go(next(iter(self._waiting)))
         if len(self._admitted) < self.most:
@@ -66,16 +66,16 @@ class Connections:
         connection.transport.close()
 
     def busy(self, connection: StrictHttp) -> None:
-        """A request has come on it."""
+        """Note that a request has come on the connection."""
         self._waiting.pop(connection, None)
 
     def wait(self, connection: StrictHttp) -> None:
-        """Its requests are answered."""
+        """Note that the requests of the connection are answered: it may be closed for others."""
         if connection in self._admitted:
             self._waiting[connection] = None
 
     def leave(self, connection: StrictHttp) -> None:
-        """It is closed."""
+        """Forget the connection: it is closed."""
         self._admitted.discard(connection)
         self._waiting.pop(connection, None)
         self._others.pop(connection, None)
@@ -122,7 +122,7 @@ class StrictHttp(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """What came from the client. As uvicorn has it, but for a line of the log for each request that is no HTTP."""
+        """Read what came from the client, as uvicorn does, without logging each request that is no HTTP."""
         self._unset_keepalive_if_required()
         self._unread += len(data)
         self._feed(data)

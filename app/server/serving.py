@@ -79,7 +79,7 @@ class StoppingServer(uvicorn.Server):
         super().__init__(config)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Starts; what the application is made of stays until the end, so that the collector of garbage passes it by:
+        """Start; what the application is made of stays until the end, so that the collector of garbage passes it by:
         while it looks through all of that no one is answered.
         """
         await super().startup(sockets)

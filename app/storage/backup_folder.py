@@ -79,7 +79,7 @@ class BackupFolder:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:
-        """Where the dump of a new backup is written; it is one of ``names`` once the block ends."""
+        """Yield where to write the dump of a new backup; it is one of ``names`` once the block ends."""
         folder = self.path / _DUMPS
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.chmod(self.path, 0o700)
@@ -145,14 +145,14 @@ class BackupFolder:
 
 
 def write_dump(path: Path, head: BackupHead, dumped: Iterable[str]) -> None:
-    """A dump of the catalog with what the backup says of itself before it."""
+    """Write a dump of the catalog with what the backup says of itself before it."""
     with gzip.open(path, "wt", encoding="utf-8", compresslevel=6) as target:
         target.write(f"{json.dumps({'backup': asdict(head)})}\n")
         target.writelines(f"{line}\n" for line in dumped)
 
 
 def add_files(path: Path, files: Iterable[NamedFile]) -> None:
-    """The files that the backup has, behind its dump."""
+    """Write the names of the files that the backup has, behind its dump."""
     with gzip.open(path, "at", encoding="utf-8", compresslevel=6) as target:
         target.writelines(f"{json.dumps({'file': _said(file)})}\n" for file in files)
 

@@ -46,7 +46,7 @@ class LogFormat(StrEnum):
 
 @contextmanager
 def about(**ids: str) -> Iterator[None]:
-    """What is logged in the body, also by threads that are started for it with its context, carries ``ids``."""
+    """Add ``ids`` to what is logged in the body, also by threads that are started for it with its context."""
     before = _about.set({**_about.get(), **ids})
     try:
         yield

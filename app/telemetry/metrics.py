@@ -66,7 +66,7 @@ class Metrics:
         return self._own_place == 0
 
     def take(self, process: str) -> None:
-        """From here on this process counts as ``process``; what its predecessor measured of the moment is forgotten."""
+        """Count as ``process`` from here on; what its predecessor measured of the moment is forgotten."""
         place = self._processes.index(process)
         own = self._all[place * self._width : (place + 1) * self._width]
         for (metric, _), first in self._places.items():

@@ -31,8 +31,9 @@ class _Quiet(WSGIRequestHandler):
 
 @contextmanager
 def metrics_port(port: int, exposed: Exposed) -> Iterator[int]:
-    """``GET /metrics`` on 127.0.0.1 while the block runs; gives the port, a free one for 0. ``exposed`` makes the text
-    for an Accept header, and its media type. Raise ``OSError`` where the port is taken.
+    """Serve ``GET /metrics`` on 127.0.0.1 while the block runs; yield the port, a free one for 0.
+
+    ``exposed`` makes the text for an Accept header, and its media type. Raise ``OSError`` where the port is taken.
 
     It needs no token, so only this machine can reach it, and only by its own name: a page whose name was made to
     resolve to 127.0.0.1 is refused.

@@ -111,7 +111,7 @@ class History:
         return [Base(*row) for row in self.transaction.execute(mine)]
 
     def size_after(self, table_id: str, snapshot_id: int) -> int:
-        """Bytes of the files that have records of later snapshots, of history and of staging."""
+        """Return the bytes of the files that have records of later snapshots, of history and of staging."""
         filed = sa.select(sa.func.coalesce(sa.func.sum(history_files.c.size_bytes), 0)).where(
             history_files.c.table_id == table_id, history_files.c.last_snapshot > snapshot_id
         )

@@ -68,7 +68,7 @@ class SetAside:
         return False
 
     def count(self, table_id: str) -> int:
-        """Batches that are set aside."""
+        """Return how many batches are set aside."""
         mine = (batches.c.table_id == table_id) & batches.c.state.in_(SET_ASIDE)
         return int(self.transaction.execute(sa.select(sa.func.count()).where(mine)).scalar_one())
 

@@ -21,12 +21,12 @@ class _OneFile:
         self._opened: tuple[int, int] | None = None
 
     def opened(self) -> None:
-        """Some connection has opened the file."""
+        """Note that some connection has opened the file."""
         if self._opened is None:
             self._opened = self._named()
 
     def closed(self) -> None:
-        """All connections are closed: the next one may open what is there then."""
+        """Note that all connections are closed: the next one may open another file."""
         self._opened = None
 
     def check(self) -> None:

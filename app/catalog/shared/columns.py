@@ -32,7 +32,7 @@ def table_id(*, primary_key: bool = False) -> sa.Column[str]:
 
 
 def checksum() -> sa.Column[str]:
-    """``app.catalog.shared.checksums``; null in rows of before migration 0015."""
+    """Return the column of ``app.catalog.shared.checksums``; null in rows of before migration 0015."""
     return sa.Column("checksum", sa.String)
 
 
@@ -69,7 +69,7 @@ class UtcTime(_Checked[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """``value`` in UTC; a naive time is a mistake of the program, because it is unknown which instant it means."""
+        """Return ``value`` in UTC; a naive time is a mistake of the program: it is unknown which instant it means."""
         if value is None:
             return None
         if value.tzinfo is None:
@@ -91,7 +91,7 @@ class JsonText(_Checked[Any]):
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
-        """``value`` written with ASCII escapes, or null."""
+        """Return ``value`` written with ASCII escapes, or null."""
         return None if value is None else json.dumps(value, separators=(",", ":"))
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:

@@ -109,7 +109,7 @@ class PublishedVersions:
             self._add(snapshot, snapshot.id, runs, schema_id)
 
     def follow_compaction(self, base: Snapshot, last: Snapshot, left: set[str]) -> None:
-        """As ``follow``, of a full compaction of ``base`` whose last commit was ``last``, also where merges were
+        """Follow a full compaction of ``base`` whose last commit was ``last``, also where merges were
         committed meanwhile. ``left`` are the ids of the runs that hold the rows of ``base`` now.
         """
         row = self.tables.lock(base.table_id)
@@ -264,7 +264,7 @@ class PublishedVersions:
         return [_version(row) for row in self.transaction.execute(ordered)]
 
     def note_written(self, version: PublishedVersion) -> None:
-        """The files of the version are there now."""
+        """Note that the files of the version are written."""
         mine = _of(version.table_id, version.format) & (published_versions.c.version == version.version)
         self.transaction.execute(
             published_versions.update().where(mine, _PENDING).values(written_at=self.transaction.now())

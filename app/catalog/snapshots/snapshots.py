@@ -188,7 +188,7 @@ class Snapshots:
         return self._files(table_id, _named_by(snapshots.c.table_id == table_id))
 
     def live_run_ids(self, table_id: str | None = None) -> set[tuple[str, str]]:
-        """``(table id, run id)`` of every run (of one table) that some snapshot names; any other run's files are
+        """Return ``(table id, run id)`` of every run (of one table) that a snapshot names; files of other runs are
         garbage.
         """
         query = sa.select(snapshot_runs.c.table_id, snapshot_runs.c.run_id).distinct()

@@ -21,7 +21,7 @@ def _database(row: AnyRow) -> Database:
 
 
 def matching(column: sa.ColumnElement[str], pattern: str) -> sa.ColumnElement[bool]:
-    """SQL's LIKE, with a backslash as escape on both databases."""
+    """Return SQL's LIKE, with a backslash as escape on both databases."""
     return column.like(pattern, escape="\\")
 
 

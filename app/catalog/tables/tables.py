@@ -230,7 +230,7 @@ class Tables:
         return [*self.transaction.execute(query).scalars()]
 
     def schema_sizes(self, database: str, names: Collection[str]) -> list[int]:
-        """About how many bytes the schemas of the tables ``names`` take, in name order. Raise as ``page``."""
+        """Return about how many bytes the schemas of the tables ``names`` take, in name order. Raise as ``page``."""
         size = sa.func.length(table_schemas.c.body)
         query = TABLES.with_only_columns(size).where(tables.c.database_id == self.databases.row(database).id)
         query = query.where(tables.c.name.in_(names)).order_by(tables.c.name)
@@ -300,7 +300,7 @@ class Tables:
         return current
 
     def written(self, table_id: str) -> Written:
-        """Bytes that the table's commits have written. Raise ``NotFound`` when the table is gone."""
+        """Return the bytes that the table's commits have written. Raise ``NotFound`` when the table is gone."""
         query = sa.select(tables.c.merged_bytes, tables.c.compacted_bytes, tables.c.changelog_bytes)
         row = self.transaction.execute(query.where(tables.c.id == table_id)).first()
         if row is None:
@@ -308,7 +308,7 @@ class Tables:
         return Written(*row)
 
     def merges_since_full(self, table_id: str) -> int:
-        """Merges committed since the table's last full compaction; 0 for a table that is gone."""
+        """Return how many merges were committed since the table's last full compaction; 0 for a table that is gone."""
         query = sa.select(tables.c.merges_since_full).where(tables.c.id == table_id)
         return int(self.transaction.execute(query).scalar_one_or_none() or 0)
 

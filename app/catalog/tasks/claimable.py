@@ -24,10 +24,10 @@ WAITS = (merges.c.state == TaskState.PENDING) & ~_RUNS & ~_FORGETS
 
 
 def claimable(now: datetime) -> sa.ColumnElement[bool]:
-    """Tasks that wait while none of their table and kind runs and no keys are to be forgotten, and those whose worker
-    let the lease expire.
+    """Return the condition of tasks that may be claimed: they wait while none of their table and kind runs and no keys
+    are to be forgotten, or their worker let the lease expire.
 
-    Anyone who still works on one whose lease only seems over, because the clock was set, cannot commit any more.
+    A worker whose lease only seems over, because the clock was set, cannot commit any more.
     """
     over = (merges.c.lease_expires_at <= now) | (merges.c.leased_at > now + _CLOCK_STEP)
     return WAITS | (merges.c.state == TaskState.RUNNING) & over

@@ -183,7 +183,7 @@ class Forgettings:
         self.transaction.execute(runs.delete().where(gone))
 
     def note_rewritten(self, table_id: str, numbers: Collection[int]) -> None:
-        """These snapshots are not what they were: anyone who has loaded them loads them again."""
+        """Mark these snapshots as changed: processes that have loaded them load them again."""
         changed = (snapshots.c.table_id == table_id) & snapshots.c.id.in_(numbers)
         self.transaction.execute(snapshots.update().where(changed).values(rewritten=snapshots.c.rewritten + 1))
         named = sa.select(snapshot_runs.c.run_id).where(
@@ -235,7 +235,7 @@ class Forgettings:
     def note_forgotten(
         self, forgetting: Forgetting, snapshot_id: int | None, rows: int, records: int, held: Collection[int]
     ) -> None:
-        """No one who reads the table from now on finds its keys."""
+        """Note that no reader of the table finds its keys from now on."""
         self._change(
             forgetting.id,
             forgotten_at=self.transaction.now(),
@@ -247,15 +247,15 @@ class Forgettings:
         )
 
     def note_remnants(self, forgetting: Forgetting, remnants: Sequence[Remnant]) -> None:
-        """What may still hold its keys."""
+        """Note what may still hold its keys."""
         self._change(forgetting.id, remnants=_stored(remnants))
 
     def note_held(self, forgetting: Forgetting, held: Collection[int]) -> None:
-        """The older snapshots that still hold its keys."""
+        """Note the older snapshots that still hold its keys."""
         self._change(forgetting.id, held=sorted(held))
 
     def end(self, forgetting: Forgetting) -> None:
-        """Nothing holds its keys any more: neither what they are known by."""
+        """End the forgetting: nothing holds its keys any more. Blank what they are known by."""
         self.transaction.erase()
         now = self.transaction.now()
         self._change(forgetting.id, gone_at=now, salt="", prints=[], held=[], remnants=[])

@@ -165,7 +165,7 @@ class Identities:
         return cache is not None and cache.get() is not None
 
     def _may_ask(self) -> bool:
-        """Whether keys may be asked for again, because of one that is not known: anybody may name any."""
+        """Return whether keys may be asked for again, because of one that is not known: anybody may name any."""
         now = self._clock()
         may = now - self._fetched_at >= _UNKNOWN_KEY_SECONDS
         self._fetched_at = now if may else self._fetched_at

@@ -69,7 +69,7 @@ def explain_row(database: CatalogDatabase, images: Images, name: tuple[str, str]
 def _explained(
     database: CatalogDatabase, images: Images, view: View, version: str | None, known: Known, question: Question
 ) -> ExplainedRow:
-    """The files are read while no transaction is open: it would keep PostgreSQL from cleaning up."""
+    """Return the row explained. Read files while no transaction is open: it would keep PostgreSQL from cleaning up."""
     key = key_from_text(view.table.schema, question.texts)
     names = wanted_columns(view, question.columns, "/column")
     lookup = find(view, images, key, view.columns)

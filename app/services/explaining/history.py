@@ -265,7 +265,7 @@ def _check_files(warehouse: Warehouse, table: Table, files: Sequence[HistoryFile
 
 
 def _give_up(database: CatalogDatabase, table: Table, error: DamagedFile) -> None:
-    """What cannot be read is not promised any more."""
+    """Report a damaged history file, or let history begin after a damaged staging file."""
     if error.file.batch_id is None:
         noted(database, error)  # requests that need the file report it, until history begins after it
         return

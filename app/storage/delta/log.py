@@ -37,8 +37,8 @@ def version_name(version: int) -> str:
 
 
 def protocol_of(added: Added) -> dict[str, Any]:
-    """Delta's ``protocol`` of a version with these files. Deletion vectors are asked for only where rows are hidden:
-    some readers do without them.
+    """Return Delta's ``protocol`` of a version with these files. Deletion vectors are required only where rows are
+    hidden: some readers do without them.
     """
     features = ["timestampNtz", *([_VECTORS] if _hides(added) else [])]
     return {
@@ -54,8 +54,8 @@ def _hides(added: Added) -> bool:
 
 
 def metadata_of(published: Published, added: Added) -> dict[str, Any]:
-    """Delta's ``metaData`` of a version with these files: the visible columns; the same table for as long as there is
-    one.
+    """Return Delta's ``metaData`` of a version with these files: the visible columns; the same table for as long as
+    there is one.
     """
     vectors = {"delta.enableDeletionVectors": "true"} if _hides(added) else {}
     return {

@@ -20,7 +20,7 @@ _PLACES = len(_ALPHABET) ** np.arange(4, -1, -1)
 
 
 def z85(content: bytes) -> str:
-    """ZeroMQ's Base85 of ``content``, filled up with zero bytes to a multiple of four."""
+    """Return ZeroMQ's Base85 of ``content``, filled up with zero bytes to a multiple of four."""
     words = np.frombuffer(content + bytes(-len(content) % 4), ">u4").astype(np.int64)
     digits = words[:, None] // _PLACES % len(_ALPHABET)
     return bytes(_DIGITS[digits]).decode()

@@ -99,8 +99,8 @@ def join_history(
 
 
 def unpacked_bytes(warehouse: Warehouse, table_id: str, file: HistoryFile) -> int:
-    """About what the records of a file take in memory: what they take in it before they are packed, and eight bytes for
-    each value, for nulls take none there. Raise ``DamagedFile``.
+    """Return about what the records of a file take in memory: what they take in it before they are packed, and eight
+    bytes for each value, for nulls take none there. Raise ``DamagedFile``.
     """
     with opened_parquet(warehouse, file_of_history(table_id, file)) as parquet:
         footer = parquet.metadata

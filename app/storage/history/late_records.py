@@ -82,8 +82,8 @@ class _Ordered:
     values: Amounts
 
     def before(self, keys: Numbers, places: Numbers) -> tuple[Numbers, Numbers]:
-        """Of the records at ``places``, those of a key in arrival order: the highest rank that an earlier one of
-        the same key has, and that older runs have; 0 for none.
+        """Return for the records at ``places``, those of a key in arrival order, the highest rank that an earlier one
+        of the same key has, and that older runs have; 0 for none.
         """
         order = np.argsort(keys[places], kind="stable")
         own, ranks = keys[places][order], self.ranks[places][order]

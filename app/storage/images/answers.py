@@ -54,9 +54,10 @@ def entries(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> pa.A
 
 
 def entries_but_odd(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan, most_odd: int) -> tuple[pa.Array, int]:
-    """As ``entries``; a row that has no answer in bytes (a time that Python does not have) is left to its state row.
-    Also how many of ``most_odd`` such rows are then left over: each takes two dozen tries. Where there are more, the
-    last one's error is raised.
+    """Return ``entries``, and how many of ``most_odd`` odd rows are left over. Raise the last one's error for more.
+
+    An odd row has no answer in bytes (a time that Python does not have). It is left to its state row, and takes two
+    dozen tries.
     """
     try:
         return entries(batch, written, shown), most_odd

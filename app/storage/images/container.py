@@ -153,7 +153,7 @@ class Container:
         return spans(firsts, lasts)
 
     def first_rows(self, tokens: Int64s) -> Int64s:
-        """For each token the first row that has it, or -1."""
+        """Return for each token the first row that has it, or -1."""
         if not self.rows:
             return np.full(len(tokens), -1, dtype=np.int64)
         rows = np.searchsorted(self.tokens, tokens)
@@ -169,7 +169,7 @@ class Container:
         return self._unpack(self._mapped[self._places[place] : self._places[place + 1]])
 
     def mapped_entry(self, place: int) -> memoryview:
-        """As ``entry``, of an entry by its place, where it lies: nothing is copied, and none is compressed."""
+        """Return the entry at a place where it lies: nothing is copied, and none is compressed."""
         block = place * self.rows_per_entry // self._block_rows
         if not self._checked[block]:
             self._check(block)

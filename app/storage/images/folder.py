@@ -92,8 +92,8 @@ class Images:
         self.asking.close()
 
     def start_sweeping(self, live_runs: Callable[[], set[tuple[str, str]]]) -> None:
-        """Every minute, say which images were used; every few, drop those of runs that no snapshot names: ``live_runs``
-        gives (table, run) ids.
+        """Start a thread: every minute it notes which images were used, every few it drops those of runs that no
+        snapshot names. ``live_runs`` gives (table, run) ids.
         """
 
         def sweep() -> None:
@@ -168,7 +168,7 @@ class Images:
         keys: Sequence[bytes],
         read: ReadBytes | None = None,
     ) -> list[Answer | bytes | None]:
-        """As ``answer``, of many keys and their tokens; of a row the JSON alone, where nothing else decides.
+        """Return ``answer`` of many keys and their tokens; of a row the JSON alone, where nothing else decides.
 
         Raise ``TooMuchAtOnce`` for more than may be ``read``.
         """
@@ -223,7 +223,7 @@ class Images:
         keys: Sequence[Key],
         read: ReadBytes | None = None,
     ) -> list[StateRow | None]:
-        """As ``find``, of many keys and their tokens: what of a file is needed is read once. Raise ``DamagedFile``,
+        """Return ``find`` of many keys and their tokens: what of a file is needed is read once. Raise ``DamagedFile``,
         and ``TooMuchAtOnce`` for more than may be ``read``.
         """
         states: list[StateRow | None] = [None] * len(keys)
@@ -316,7 +316,7 @@ class Images:
             self._answers(table_id, run, file, written, plan)
 
     def want_states(self, table_id: str, run: Run) -> None:
-        """As ``want``, of state rows."""
+        """Request the image of state rows, as ``want`` does."""
         for file in run.files:
             self._wanted_states(ImageName(table_id, run.id, file.name, STATES), file)
 

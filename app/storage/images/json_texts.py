@@ -54,7 +54,7 @@ def json_texts(values: pa.Array, data_type: DataType, missing: str = "null") -> 
 def json_pieces(
     values: pa.Array, data_type: DataType, missing: str = "null", integers: Integers = Integers.NUMBER
 ) -> Texts:
-    """As ``json_texts``: what stands around every text is copied but once, when rows are made of columns."""
+    """Return ``json_texts`` in parts: what stands around every text is copied once, when rows are made of columns."""
     if integers is Integers.TEXT and as_text(data_type) is not None:
         return _with_integers_as_text(values, data_type, missing)
     texts = JSON_TEXTS[data_type.kind](values, data_type)
@@ -77,13 +77,13 @@ def _with_integers_as_text(values: pa.Array, data_type: DataType, missing: str) 
 
 
 def each(values: pa.Array, encode: Callable[[Any], Any]) -> pa.Array:
-    """As ``json_texts``, one value after the other; null where there is none."""
+    """Return the JSON texts, made one value after the other; null where there is none."""
     encoded = [None if value is None else encode(value) for value in values.to_pylist()]
     return pa.array([None if one is None else to_json(one).decode() for one in encoded], TEXT)
 
 
 def join(*parts: pa.Array | str) -> pa.Array:
-    """Texts, one behind the other; null where one is null."""
+    """Return texts, one behind the other; null where one is null."""
     typed = (pa.scalar(part, TEXT) if isinstance(part, str) else part for part in parts)
     return pc.binary_join_element_wise(*typed, pa.scalar("", TEXT))
 

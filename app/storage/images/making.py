@@ -23,7 +23,7 @@ _NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 def write_answers(source: pq.ParquetFile, path: Path, written: MergePlan, shown: MergePlan) -> None:
-    """The image of what lookups answer of the rows of a data file. Raise ``Damaged`` where they are not in order."""
+    """Write the image of what lookups answer of the rows of a data file. Raise ``Damaged`` if they are not in order."""
     tokens, sizes, most_odd = [_NO_ROWS], [np.zeros(1, dtype=np.int64)], _MOST_ODD
     dictionary: bytes | None = None
     with open(path, "wb") as file:
@@ -42,7 +42,7 @@ def write_answers(source: pq.ParquetFile, path: Path, written: MergePlan, shown:
 
 
 def write_states(source: pq.ParquetFile, path: Path) -> None:
-    """The image of the state rows of a data file. Raise ``Damaged`` where they are not in order."""
+    """Write the image of the state rows of a data file. Raise ``Damaged`` where they are not in order."""
     tokens, places = [_NO_ROWS], [0]
     rows = _rows_per_block(source)
     with open(path, "wb") as file:

@@ -53,7 +53,7 @@ class Room:
         return needed <= self._free
 
     def take(self, size_bytes: int) -> None:
-        """An image of so many bytes was made."""
+        """Note that an image of so many bytes was made."""
         self._free -= size_bytes
 
     def _make(self, needed: int) -> int:

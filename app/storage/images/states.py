@@ -54,7 +54,7 @@ def columns_in_image(image: Container, tokens: Tokens, read: ReadBytes | None = 
 def columns_in_parquet(
     warehouse: Warehouse, file: NamedFile, tokens: Tokens, read: ReadBytes | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """As ``columns_in_image``, of a data file; each row group is read once. Raise as ``rows_in_parquet``."""
+    """Yield what ``columns_in_image`` does, of a data file. Read each row group once. Raise as ``rows_in_parquet``."""
     with opened_parquet(warehouse, file) as parquet:
         for group in range(parquet.num_row_groups):
             low, high = _range(parquet, group)

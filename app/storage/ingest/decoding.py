@@ -61,7 +61,7 @@ class Sent(Protocol):
         """Return which of ``columns``, all those of the table, each record names."""
 
     def kind_texts(self) -> pa.Array | None:
-        """``_kind`` of each record, null where it is no text; None where no record has any."""
+        """Return ``_kind`` of each record, null where it is no text; None where no record has any."""
 
     def record(self, row: int) -> object:
         """Return one record, as ``RecordDecoder`` reads it."""
@@ -132,7 +132,7 @@ class _Unsent:
         self._nulls: dict[pa.DataType, pa.Array] = {}
 
     def settled(self, column: Column, decode: Callable[[Any], Any]) -> tuple[pa.Array, Places, Places]:
-        """As ``_settled``."""
+        """Return what ``_settled`` does, for a column that was not sent."""
         of = arrow_type(column.type)
         if of not in self._nulls:
             self._nulls[of] = pa.nulls(self._rows, of)

@@ -88,7 +88,7 @@ class SentObjects:
         return words_of_members(columns, self._objects)
 
     def kind_texts(self) -> pa.Array | None:
-        """``_kind`` of each record; +I where it has none."""
+        """Return ``_kind`` of each record; +I where it has none."""
         kinds = [record.get(KIND_MEMBER, "+I") for record in self._objects]
         if kinds.count("+I") == len(kinds):
             return None

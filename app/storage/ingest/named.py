@@ -29,12 +29,12 @@ def words_of_members(columns: Sequence[Column], records: Iterable[Collection[str
 
 
 def words_of_columns(columns: Sequence[Column], names: Collection[str], rows: int) -> Words:
-    """Of records that all name the same columns."""
+    """Return the words of records that all name the same columns."""
     return {word: np.full(rows, bits, np.int64) for word, bits in words_naming(columns, names).items()}
 
 
 def without_nulls(columns: Sequence[Column], words: Words, present: Mapping[str, Mask]) -> Words:
-    """``words``, of which a record names only what it has a value for: ``present`` by column."""
+    """Return ``words``, of which a record names only what it has a value for: ``present`` by column."""
     kept = dict(words)
     for column in columns:
         if column.name in present:
@@ -44,6 +44,6 @@ def without_nulls(columns: Sequence[Column], words: Words, present: Mapping[str,
 
 
 def naming(words: Words, column: Column) -> Mask:
-    """Of each record whether it names the column."""
+    """Return for each record whether it names the column."""
     named: Mask = (words[word_of(column)] & np.int64(bit_of(column))) != 0
     return named

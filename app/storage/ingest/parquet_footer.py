@@ -116,7 +116,7 @@ class _Budget:
     left: int = MOST_MEMBERS
 
     def spend(self) -> None:
-        """One more is read."""
+        """Count one more member. Raise ``ValueError`` beyond the most."""
         self.left -= 1
         if self.left < 0:
             raise ValueError(f"it has more than {MOST_MEMBERS} members in its footer or pages; write larger row groups")

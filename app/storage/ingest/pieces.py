@@ -31,7 +31,7 @@ _turns = threading.BoundedSemaphore(DECODED_AT_ONCE)
 
 @contextmanager
 def decoding() -> Iterator[None]:
-    """A turn to decode what a client sent; few have one at a time."""
+    """Wait for a turn to decode what a client sent; few have one at a time."""
     with _turns:
         yield
 

@@ -12,7 +12,7 @@ from app.core.plan.records.record_decoder import REPORTED_VIOLATIONS, RecordDeco
 
 
 def unreadable(what: str, error: object, fix: str) -> Invalid:
-    """The body is not what its media type says."""
+    """Return the error: the body is not what its media type says."""
     message = f"the body is not {what}: {error}"[:500]
     return Invalid(message, violations=[Violation("", FaultCode.UNREADABLE_BODY, message, fix)])
 

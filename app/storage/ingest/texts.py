@@ -46,7 +46,7 @@ def floating_text(of: DataType, texts: pa.Array) -> Vector:
 
 
 def finite(of: DataType, doubles: Vector) -> Vector:
-    """Doubles as ``of``; those that have become infinite are suspects."""
+    """Return doubles as ``of`` does; those that have become infinite are suspects."""
     array = doubles.array.cast(arrow_type(of), safe=False)
     endless = pc.invert(pc.is_finite(array))
     if not len(doubles.suspects) and not pc.any(endless).as_py():

@@ -37,8 +37,8 @@ def _is_view(source: pa.DataType) -> bool:
 
 
 def weight_of(array: pa.Array) -> int:
-    """About how many bytes a column of a ``decoded_type`` that some column takes has once it is read; values that take
-    no bytes, such as nulls in lists, count as one.
+    """Return about how many bytes a column has once it is read, of a ``decoded_type`` that some column takes. Values
+    that take no bytes, such as nulls in lists, count as one.
     """
     if types.is_dictionary(array.type):
         return _of_dictionary(array)

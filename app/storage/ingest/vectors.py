@@ -46,7 +46,7 @@ def nothing_known(of: DataType, array: pa.Array) -> Vector:
 
 
 def replaced(vector: pa.Array, at: Places, values: list[Any]) -> pa.Array:
-    """``vector`` with ``values`` at the places ``at``."""
+    """Return ``vector`` with ``values`` at the places ``at``."""
     if not len(at):
         return vector
     new = pa.array(values, vector.type)

@@ -43,7 +43,7 @@ class _WantedFacts:
 
     @classmethod
     def of(cls, written: TableSchema, run: Run) -> _WantedFacts:
-        """Of a file of a run that was written under this schema."""
+        """Return what is wanted of a file of a run that was written under this schema."""
         plan = compile_plan(written)
         return cls(
             plan.row.liveness is not Liveness.ALWAYS and run.live_rows != run.rows,
@@ -53,7 +53,7 @@ class _WantedFacts:
 
     @classmethod
     def of_changes(cls, written: TableSchema) -> _WantedFacts:
-        """Of a file of changes, which has no states: what the columns of its rows say."""
+        """Return what is wanted of a file of changes, which has no states: what the columns of its rows say."""
         return cls(may_hide=False, carries=(), columns=_bounded(written))
 
 

@@ -50,7 +50,7 @@ class KeyRows:
     places: Places
 
     def size_bytes(self, times: Sequence[int]) -> int:
-        """About how many bytes they take in an answer that has each key so often."""
+        """Return about how many bytes they take in an answer that has each key so often."""
         more = ((count - 1, place) for count, place in zip(times, self.places.tolist(), strict=True) if count > 1)
         return int(
             self.rows.nbytes + sum(count * self.rows.slice(place, 1).nbytes for count, place in more if place >= 0)

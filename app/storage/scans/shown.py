@@ -35,7 +35,7 @@ def shown_batch(
 
 
 def rows_batch(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> pa.RecordBatch:
-    """``columns`` of finished rows."""
+    """Return ``columns`` of finished rows."""
     arrays = [pa.array([row[one.name] for row in rows], arrow_type(one.type)) for one in columns]
     return _batch(arrays, columns)
 

@@ -47,7 +47,7 @@ class StagedKeys:
 
     @classmethod
     def none(cls) -> StagedKeys:
-        """No records."""
+        """Return no records."""
         return cls(_NONE, _NONE, _NONE, {})
 
     def within(self, first: int, last: int) -> StagedKeys:
@@ -61,7 +61,7 @@ class StagedKeys:
         return self._slice(0, count), self._slice(count, len(self.tokens))
 
     def pieces(self, most_bytes: int) -> Iterator[int]:
-        """Tokens before which to cut, so that the records between two of them take about ``most_bytes``."""
+        """Yield the tokens before which to cut, so that the records between two of them take about ``most_bytes``."""
         if not len(self.tokens):
             return
         means = {number: batch.size_bytes / max(1, batch.rows.num_rows) for number, batch in self.batches.items()}

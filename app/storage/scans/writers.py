@@ -37,7 +37,7 @@ class Writer:
 
 
 def text_bytes(batch: pa.RecordBatch) -> int:
-    """About how many bytes the rows take as JSON: names stand in every row, and in every ROW inside."""
+    """Return about how many bytes the rows take as JSON: names stand in every row, and in every ROW inside."""
     names = sum(len(to_json(name)) + 2 for name in batch.schema.names)
     return len(batch) * names + sum(map(_text_bytes, batch.columns))
 

@@ -129,7 +129,7 @@ class StagedIndex:
         return StagedIndex(left, tuple(segment for segment in segments if len(segment)))
 
     def extended(self, batch: StagedBatch) -> StagedIndex:
-        """With a batch that came after all that are in it."""
+        """Return the index with a batch that came after all that are in it."""
         tokens = batch.tokens
         added = _Segment.of(tokens, np.full(len(tokens), batch.number, np.int64), np.arange(len(tokens)))
         segments = [*self.segments, added]
