@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 
 def main() -> None:
-    """The console script. What a command does not need is not loaded: that takes longer than most answers."""
+    """Run the console script. What a command does not need is not loaded: that takes longer than most answers."""
     gc.disable()  # all that is loaded stays: to look through it for garbage took a fifth of a start
     run = _of(_words())
     gc.freeze()

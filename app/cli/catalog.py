@@ -42,7 +42,7 @@ def existing(data: Path | None) -> CatalogDatabase:
 
 
 def migrated(data: Path | None) -> CatalogDatabase:
-    """The catalog, an embedded one at this version's schema, and made if there is none."""
+    """Return the catalog, an embedded one at this version's schema, and made if there is none."""
     settings = settings_of(folder=data)
     database = CatalogDatabase(settings.catalog_url)
     if settings.embedded_catalog:

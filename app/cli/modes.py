@@ -10,8 +10,10 @@ _RIGHTS = ((4, "r"), (2, "w"), (1, "x"))
 
 
 def how_to_close(folder: Path, umask: int) -> str | None:
-    """The command that takes from ``folder`` and all in it the permissions of ``umask``, if the folder has any of them;
-    None where it has none, or is not there. No one gets past a folder that is closed, regardless of what is inside.
+    """Return the command that takes the permissions of ``umask`` from ``folder`` and all in it; None where it has none
+    of them, or is not there.
+
+    Only the folder is looked at: no other user reaches what is inside a closed one.
     """
     try:
         mode = stat.S_IMODE(folder.stat().st_mode)

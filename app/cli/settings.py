@@ -20,8 +20,8 @@ DataFolder = Annotated[Path | None, typer.Option("--data", help="folder of the e
 
 
 def settings_of(**given: object) -> Settings:
-    """The environment's settings, overridden by what the command line gives. From here on no file is made that others
-    may read.
+    """Return the environment's settings, overridden by what the command line gives. Set the umask: from here on no file
+    is made that others may read.
     """
     settings = Settings(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
     os.umask(settings.umask)

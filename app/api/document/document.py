@@ -75,7 +75,7 @@ def install_document(app: FastAPI) -> None:
 
 
 def described(document: Json) -> Json:
-    """``document`` with components, statuses, security and examples; an operation's own declarations stand."""
+    """Return ``document`` with components, statuses, security and examples; an operation's own declarations stand."""
     for operation in operations_in(document):
         _describe(operation)
     for item in document["paths"].values():
@@ -199,7 +199,7 @@ def _schemas() -> Json:
 
 @cache
 def examples() -> Mapping[str, Any]:
-    """Of each operation a request and its answer, as ``tests/api/document/test_examples.py`` recorded them."""
+    """Return of each operation a request and its answer, as ``tests/api/document/test_examples.py`` recorded them."""
     text = files("app.api.document").joinpath("examples.json").read_text(encoding="utf-8")
     return dict(json.loads(text))
 

@@ -86,9 +86,7 @@ def _is_local(scope: Scope) -> bool:
 
 
 async def check_again(request: Request, database: str, table: str) -> None:
-    """For an answer that does not end: raises ``Unauthorized`` or ``Forbidden`` once its reader may not read the table
-    any more.
-    """
+    """Raise ``Unauthorized`` or ``Forbidden`` once the reader of an endless answer may not read the table any more."""
     parts: Parts = request.app.state.parts
     grant = await granted(parts.gate, request.headers.get("authorization"))
     grant.check_table(Role.READ, database, table)

@@ -165,7 +165,7 @@ async def _read(receive: Receive, most: int, pace: Pace, spool: Spool, digest: C
 
 
 async def next_part(receive: Receive, seconds: float, size: int) -> Message:
-    """The next part of a body of which ``size`` bytes have come. Raises ``TooSlow`` after ``seconds`` without any."""
+    """Return the next part of a body with ``size`` bytes so far. Raise ``TooSlow`` after ``seconds`` without one."""
     try:
         with anyio.fail_after(max(0.0, seconds)):
             return await receive()
@@ -178,7 +178,7 @@ async def next_part(receive: Receive, seconds: float, size: int) -> Message:
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """``receive`` that gives ``body``, and then what comes after it: that the client went."""
+    """Return ``receive`` that gives ``body``, and then what comes after it: that the client went."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replayed() -> Message:
@@ -188,7 +188,7 @@ def replayed(body: bytes, receive: Receive) -> Receive:
 
 
 def too_large(most: int) -> TooLarge:
-    """The failure of a body that is larger than ``most`` bytes."""
+    """Return the error of a body that is larger than ``most`` bytes."""
     if most == 0:
         message, fix = "this route takes no body", "send the request without one"
     else:

@@ -37,7 +37,7 @@ class Unread:
         return True
 
     def give(self, size: int) -> None:
-        """One of ``size`` bytes has gone."""
+        """Note that a piece of ``size`` bytes was sent."""
         self._taken -= size
 
 
@@ -55,7 +55,7 @@ class Outgoing:
         self._status, self._headers = 0, list[tuple[bytes, bytes]]()
 
     async def send(self, message: Message) -> None:
-        """``message``, the first with the request's id. It begins with its first piece of body."""
+        """Send ``message``, the first with the request's id. It begins with its first piece of body."""
         if message["type"] == "http.response.start":
             self._status, self._headers = message["status"], [*message.get("headers", ())]
             return
@@ -73,8 +73,8 @@ class Outgoing:
         await self._send(message)
 
     async def send_whole(self, status: int, headers: Headers, body: bytes) -> None:
-        """The whole answer; a large one in pieces, of which a slow reader has one at a time. 503 instead, where others
-        have not read what was sent to them.
+        """Send the whole answer; a large one in pieces, of which a slow reader has one at a time. Send 503
+        instead where others have not read what was sent to them.
         """
         if len(body) <= LARGE_BYTES:
             await self._begin(status, headers)

@@ -150,7 +150,7 @@ PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {"default": _reference("def
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """For ``responses=`` of a route: what it may refuse besides that."""
+    """Return ``responses=`` of a route: what it may refuse."""
     return {status: _reference(HTTPStatus(status)) for status in statuses}
 
 

@@ -21,7 +21,7 @@ _MAGIC: Final = b"ARROW1"  # of Arrow's file format; its streaming format begins
 
 
 def parquet_pieces(file: IO[bytes], salt: str) -> Iterator[Piece]:
-    """The rows of a Parquet file, as Parquet. See ``_pieces``."""
+    """Yield the rows of a Parquet file, as Parquet. See ``_pieces``."""
     mark = _mark(file, salt)
     try:
         opened = pq.ParquetFile(file)
@@ -46,7 +46,7 @@ def _regrouped(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Tabl
 
 
 def arrow_pieces(file: IO[bytes], salt: str) -> Iterator[Piece]:
-    """The rows of Arrow's file or streaming format, as streams. See ``_pieces``."""
+    """Yield the rows of Arrow's file or streaming format, as streams. See ``_pieces``."""
     mark = _mark(file, salt)
     try:
         yield from _pieces(gathered(cut_batches(_batches(file))), as_stream, mark)

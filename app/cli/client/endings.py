@@ -37,7 +37,7 @@ _OF_STATUS = {
 
 
 def exit_of(status: int) -> Exit:
-    """How a command ends whose last answer had this status."""
+    """Return the exit status of a command whose last answer had this HTTP status."""
     other = Exit.FAULT if status >= 500 and status != HTTPStatus.NOT_IMPLEMENTED else Exit.REFUSED
     return next((end for known, end in _OF_STATUS.items() if known == status), other)
 
@@ -53,12 +53,12 @@ class Failure(Exception):
 
 
 def usage(*lines: str) -> Failure:
-    """The end of a command that cannot be understood."""
+    """Return the end of a command that cannot be understood."""
     return Failure(Exit.USAGE, *lines)
 
 
 def settings_faults(error: ValidationError) -> list[str]:
-    """What is wrong with the settings, by the names that the environment gives them."""
+    """Return what is wrong with the settings, by the names that the environment gives them."""
     faults = error.errors(include_url=False, include_input=False)
     names = [".".join(str(part) for part in fault["loc"]).removeprefix("KEYFOLD_").upper() for fault in faults]
     return [f"KEYFOLD_{name}: {fault['msg']}" for name, fault in zip(names, faults, strict=True)]

@@ -34,13 +34,13 @@ class Piece:
     header: int = 0
 
     def place(self, row: int) -> str:
-        """Where in the file the record ``row`` of the piece is, from 0: its line, or its number from 1."""
+        """Return where in the file the record ``row`` of the piece is, from 0: its line, or its number from 1."""
         number = self.before + row + 1
         return f"line {self.lines[row]}" if row < len(self.lines) else f"row {number}"
 
 
 def text_pieces(file: IO[bytes], salt: str, *, csv: bool) -> Iterator[Piece]:
-    """The records of NDJSON, or of CSV, each piece of which has the header line.
+    """Yield the records of NDJSON, or of CSV, each piece of which has the header line.
 
     A piece is marked by all that the file holds up to its end: what was corrected behind it does not change it, and two
     files that begin alike share the pieces that they have in common. Raises ``Failure`` for a record without an end.

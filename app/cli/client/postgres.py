@@ -93,8 +93,9 @@ _UNCHANGED: Final = {
 
 
 def source_table(address: str, name: str) -> SourceTable:
-    """The table ``name`` (``schema.table``) of the database at ``address`` (a URI or string of libpq). Raises
-    ``Failure``.
+    """Return the table ``name`` (``schema.table``) of the database at ``address`` (a URI or string of libpq).
+
+    Raise ``Failure``.
     """
     import psycopg  # noqa: PLC0415  # only where it is asked for
 
@@ -112,8 +113,9 @@ def source_table(address: str, name: str) -> SourceTable:
 
 
 def column_type(of: str, *, is_enum: bool = False) -> str:
-    """The type that holds what Debezium's connector sends of a PostgreSQL type, which is named as ``format_type`` does;
-    STRING for what is sent as text.
+    """Return the type that holds what Debezium's connector sends of a PostgreSQL type; STRING for what is sent as text.
+
+    The PostgreSQL type is named as ``format_type`` names it.
     """
     match = _TYPE.fullmatch(of)
     if match is None:

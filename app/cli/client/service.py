@@ -25,7 +25,7 @@ class Service(Transport):
 
     @classmethod
     def at(cls, url: str | None, token_file: Path | None) -> Self:
-        """That of the settings, or of the command line. Raises ``Failure``."""
+        """Return the service of the settings, or of the command line. Raise ``Failure``."""
         settings = client_settings(url, token_file)
         try:
             return cls(settings.url, settings.shown_token, agent=f"keyfold/{__version__}", paused=_Pauses().report)
@@ -56,5 +56,5 @@ class _Pauses:
 
 
 def path_of(table: str, rest: str = "") -> str:
-    """The path of ``db.table`` and what is below it."""
+    """Return the path of ``db.table`` and what is below it."""
     return path_of_table(*named(table), rest)

@@ -19,7 +19,7 @@ _WIDE = 100_000  # of what is no terminal: nothing is cut off there
 
 
 def plain(value: object) -> str:
-    """A value as text; what it holds gives the terminal no orders."""
+    """Return a value as text. Control characters are spelled out, so that they do not reach the terminal."""
     if value is None:
         return ""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -27,7 +27,7 @@ def plain(value: object) -> str:
 
 
 def say(line: str) -> None:
-    """A line of the result."""
+    """Print a line of the result."""
     print(plain(line), flush=True)  # noqa: T201  # it is what the command is for
 
 
@@ -47,7 +47,7 @@ def say_json(value: Any) -> None:
 
 
 def say_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table with a header; narrow enough for a terminal, whole anywhere else."""
+    """Print a table with a header; narrow enough for a terminal, whole anywhere else."""
     console = Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
@@ -61,7 +61,7 @@ def say_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 
 def say_pairs(pairs: Sequence[tuple[str, object]]) -> None:
-    """Names and values below each other."""
+    """Print names and values below each other."""
     width = max((len(name) for name, _ in pairs), default=0)
     for name, value in pairs:
         say(f"{name:<{width}}  {plain(value)}".rstrip())
@@ -73,5 +73,5 @@ def many(number: int, noun: str) -> str:
 
 
 def moment(millis: int | None) -> str:
-    """A time of the service, epoch milliseconds."""
+    """Return a time of the service, epoch milliseconds, as text."""
     return "" if millis is None else datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="milliseconds")

@@ -146,7 +146,7 @@ class BatchList(Answer):
 
 
 async def whole_body(request: Request) -> bytes:
-    """The request's body; ``app.api.middleware.limits`` has read and bounded it."""
+    """Return the request's body; ``app.api.middleware.limits`` has read and bounded it."""
     return await request.body()
 
 
@@ -267,13 +267,13 @@ async def post_batch(
 async def accepted(
     request: Request, response: Response, parts: Parts, name: tuple[str, str], change: Change, prefer: str | None
 ) -> Batch:
-    """The batch that ``change`` became, once it is durable, or merged if that is preferred; sets status and headers."""
+    """Return the batch that ``change`` became, once it is durable, or merged if preferred. Set status and headers."""
     done = await stored(parts, name[0], change.idempotency_key, stage, parts, name, change)
     return await batch_answer(request, response, parts, done, prefer)
 
 
 async def batch_answer(request: Request, response: Response, parts: Parts, done: Accepted, prefer: str | None) -> Batch:
-    """The batch that is accepted, merged if that is preferred and it is in time; sets status and headers."""
+    """Return the batch that is accepted, merged if that is preferred and in time. Set status and headers."""
     [batch] = await preferred(response, parts, [done.batch], prefer, replayed=done.replayed)
     response.headers["Location"] = batch_location(request, batch.id)
     return Batch.of(
@@ -284,7 +284,7 @@ async def batch_answer(request: Request, response: Response, parts: Parts, done:
 async def preferred(
     response: Response, parts: Parts, batches: Sequence[history.Batch], prefer: str | None, *, replayed: bool
 ) -> list[history.Batch]:
-    """The accepted batches, merged if that is preferred and they are in time; sets status and headers."""
+    """Return the accepted batches, merged if that is preferred and in time. Set status and headers."""
     if replayed:
         response.headers[REPLAYED_HEADER] = "true"
     now, wait = list(batches), _wait_seconds(prefer)

@@ -53,7 +53,7 @@ class _RowRequest:
         self.idempotency_key, self.prefer, self.sequence = idempotency_key, prefer, tuple(sequence or ())
 
     async def answer(self, key: tuple[str, ...], method: RowMethod) -> Batch:
-        """The batch of one record, as ``POST T/batches`` answers it."""
+        """Return the batch of one record, as ``POST T/batches`` answers it."""
         change = RowChange(key, self.body, method, self.idempotency_key, self.request.scope[GRANT].name, self.sequence)
         return await accepted(self.request, self.response, self.parts, self.name, change, self.prefer)
 
@@ -98,7 +98,7 @@ async def put_row_by_path(sent: RowRequest, key: str) -> Batch:
 
 
 async def patching(request: Request) -> None:
-    """Raises ``UnsupportedMediaType`` for a body that is no merge patch (RFC 7396)."""
+    """Raise ``UnsupportedMediaType`` for a body that is no merge patch (RFC 7396)."""
     media_type = request.headers.get("Content-Type", JSON).split(";")[0].strip().lower()
     if media_type not in (MERGE_PATCH, JSON):
         raise UnsupportedMediaType(f"cannot patch a row by {media_type[:100]!r}; send {MERGE_PATCH}")

@@ -51,17 +51,17 @@ class RowAnswer:
     body: bytes
 
     def response(self) -> Response:
-        """The same for FastAPI."""
+        """Return the same for FastAPI."""
         response = Response(self.body, self.status)
         response.raw_headers = self.headers
         return response
 
 
 async def answer_row(parts: Parts, lookup: Lookup, scope: Scope, if_none_match: str | None) -> RowAnswer:
-    """The answer: the row, that it is the same as before, or that there is none. On the event loop where nothing must
-    be read for it.
+    """Return the answer: the row, that it is the same as before, or that there is none. Run on the event loop where
+    nothing must be read for it.
 
-    Raises ``Invalid`` for a key or columns that the schema does not have and for parameters that contradict each other,
+    Raise ``Invalid`` for a key or columns that the schema does not have and for parameters that contradict each other,
     ``NotFound`` for the table, the snapshot or the batch.
     """
     view = await _view(parts, lookup)
@@ -104,17 +104,17 @@ def _seen(view: View, lookup: Lookup) -> Headers:
 
 
 def seen_headers(view: View, lookup: Lookup) -> dict[str, str]:
-    """The same for FastAPI's own responses."""
+    """Return the same for FastAPI's own responses."""
     return {name.decode(): value.decode() for name, value in _seen(view, lookup)}
 
 
 def names_in(columns: str | None) -> list[str] | None:
-    """The names in the parameter ``columns``; None if there are none."""
+    """Return the names in the parameter ``columns``; None if there are none."""
     return [name for name in (columns or "").split(",") if name] or None
 
 
 def view_now(parts: Parts, lookup: Lookup) -> View:
-    """What the lookup sees; it may read the catalog and files. Raises as ``answer_row``."""
+    """Return what the lookup sees; it may read the catalog and files. Raise as ``answer_row``."""
     if lookup.version is None:
         return parts.views.current(lookup.name, lookup.consistency)
     _check_version(lookup)

@@ -169,7 +169,7 @@ def _headers(request: Request, page: Page) -> dict[str, str]:
 
 
 def lines_of(changes: Changes, requested: Integers | None = None) -> Iterator[str]:
-    """Each change as JSON, whole numbers as ``requested``; a column that a record does not name is not in it."""
+    """Yield each change as JSON, whole numbers as ``requested``; a column that a record does not name is not in it."""
     integers = integers_of(changes.schema, requested)
     encoders = [(column.name, encoder_of(column.type, integers)) for column in changes.schema.columns]
     for kind, row in changes.rows:

@@ -37,7 +37,7 @@ class Following:
 
 
 async def events(request: Request, following: Following, lines: Lines) -> AsyncIterator[bytes]:
-    """An event for each change, whose id is the place behind it, and one for each snapshot that brought none.
+    """Yield an event for each change, whose id is the place behind it, and one for each snapshot that brought none.
 
     Comments come while nothing changes. It ends when the client goes, when the service stops, and, with an ``error``
     event that holds the problem, when the table is dropped, the changes to read next have expired, or the client may

@@ -129,7 +129,7 @@ class Rollback(Payload):
     from_snapshot: Number | None = Field(None, description="go back only while this is the current snapshot, else 409")
 
     def target(self) -> dict[str, Any]:
-        """The one snapshot that is named. Raises ``Invalid`` for none and for several."""
+        """Return the one snapshot that is named. Raise ``Invalid`` for none and for several."""
         number, tag = self.snapshot, self.tag
         if isinstance(self.instant, SnapshotInstant):
             number = self.instant.snapshot_id

@@ -54,12 +54,12 @@ def _stored(table: Table, warehouse: WarehouseDep) -> StoredTable:
 
 
 def validated(warnings: Sequence[Violation]) -> Validated:
-    """That nothing is wrong with what was sent."""
+    """Return that nothing is wrong with what was sent."""
     return Validated.of(None, violations=[], warnings=warnings)
 
 
 def in_place_of(answer: Validated) -> Response:
-    """``answer`` of ``?validateOnly=true`` by a route that is documented with another one."""
+    """Return ``answer`` of ``?validateOnly=true`` by a route that is documented with another one."""
     return Response(answer.model_dump_json(by_alias=True), media_type="application/json")
 
 

@@ -26,7 +26,7 @@ commands.command("copy")(alterations.copy)
 
 
 def read_text(file: Path) -> str:
-    """What a file, or ``-`` for standard input, holds. Raises ``Failure`` where that is no text that can be read."""
+    """Return the text of a file, or of standard input for ``-``. Raise ``Failure`` where it cannot be read."""
     try:
         return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except OSError as error:

@@ -173,7 +173,7 @@ class AsyncTable:
     async def change_lines(
         self, *, since: int | None = None, until: int | None = None, after: str | None = None
     ) -> AsyncIterator[tuple[str, str]]:
-        """As ``changes``: yield the JSON of each, and its place."""
+        """Yield the JSON of each of ``changes``, and its place."""
         if after is None and since is None:
             # A place of our own from the start: reconnecting without one would miss what was merged meanwhile.
             since = ((await self.stats())["snapshotId"] or 0) + 1

@@ -171,7 +171,7 @@ class Table:
     def change_lines(
         self, *, since: int | None = None, until: int | None = None, after: str | None = None
     ) -> Iterator[tuple[str, str]]:
-        """As ``changes``: yield the JSON of each, and its place."""
+        """Yield the JSON of each of ``changes``, and its place."""
         if after is None and since is None:
             # A place of our own from the start: reconnecting without one would miss what was merged meanwhile.
             since = ((self.stats())["snapshotId"] or 0) + 1
