@@ -52,7 +52,7 @@ class Compressed:
 
 
 def _decode(scope: Scope, condition: bytes) -> bytes:
-    """Take the encodings from the ETags of a condition; returns what was sent."""
+    """Take the encodings from the ETags of a condition; return what was sent."""
     sent = b",".join(value for name, value in scope["headers"] if name == condition)
     scope["headers"] = [
         (name, _ENCODED.sub(b'"', value)) if name == condition else (name, value) for name, value in scope["headers"]

@@ -43,7 +43,7 @@ def text_pieces(file: IO[bytes], salt: str, *, csv: bool) -> Iterator[Piece]:
     """Yield the records of NDJSON, or of CSV, each piece of which has the header line.
 
     A piece is marked by all that the file holds up to its end: what was corrected behind it does not change it, and two
-    files that begin alike share the pieces that they have in common. Raises ``Failure`` for a record without an end.
+    files that begin alike share the pieces that they have in common. Raise ``Failure`` for a record without an end.
     """
     digest = blake2b(salt.encode(), digest_size=16)
     header = _record(file, quoted=True) if csv else b""

@@ -32,14 +32,14 @@ class ClientSettings(BaseSettings):
     @field_validator("url")
     @classmethod
     def _of_http(cls, url: str) -> str:
-        """Raises ``ValueError`` for one that is none, or holds a password, which messages would show."""
+        """Raise ``ValueError`` for one that is none, or holds a password, which messages would show."""
         if re.fullmatch(r"https?://[^/?#@\s]+(/[^?#@\s]*)?", url) is None:
             raise ValueError("write it like http://127.0.0.1:8080, without a name and password")
         return url.rstrip("/")
 
     @property
     def shown_token(self) -> str | None:
-        """The token to show, None to show none. Raises ``Failure`` for a file that cannot be read."""
+        """The token to show, None to show none. Raise ``Failure`` for a file that cannot be read."""
         if self.token_file is None:
             return None if self.token is None else self.token.get_secret_value().strip()
         try:

@@ -19,7 +19,7 @@ _IN_COLUMNS: Final = ("time", "token", "user", "address", "operation", "outcome"
 
 
 def show_audit(visit: Visit) -> Response:
-    """The newest first."""
+    """Show the lines, newest first."""
     visit.grant.check_service(Role.ADMIN)
     destination = visit.parts.settings.audit_log
     lines = [] if destination is None or destination in STREAMS else last_lines(destination, MOST_LINES)

@@ -29,12 +29,12 @@ EXAMPLES_PATH: Final = "/console/examples"
 
 
 def show_examples(visit: Visit) -> Response:
-    """All of them."""
+    """Show all examples."""
     return visit.page("pages/examples.html", examples=[*EXAMPLES.values()])
 
 
 def show_example(visit: Visit) -> Response:
-    """One: its SQL, what its records did so far, and the next one."""
+    """Show one: its SQL, what its records did so far, and the next one."""
     example = example_of(visit.names["example"])
     visit.grant.check_table(Role.READ, DATABASE, example.name)
     loaded = loaded_example(visit.parts.database, example)
@@ -77,7 +77,7 @@ def _row(visit: Visit, example: Example) -> dict[str, Any] | None:
 
 
 def load(visit: Visit) -> Response:
-    """Makes its table."""
+    """Make its table."""
     example = example_of(visit.names["example"])
     visit.grant.check_database(Role.ADMIN, DATABASE)
     load_example(visit.parts.database, example, visit.grant.name, visit.parts.settings.catalog_bounds)
@@ -86,7 +86,7 @@ def load(visit: Visit) -> Response:
 
 
 def play(visit: Visit) -> Response:
-    """Posts its next record; pressed twice, the same record is posted once."""
+    """Post its next record; pressed twice, the same record is posted once."""
     example = example_of(visit.names["example"])
     visit.grant.check_table(Role.WRITE, DATABASE, example.name)
     loaded = loaded_example(visit.parts.database, example)
@@ -101,7 +101,7 @@ def play(visit: Visit) -> Response:
 
 
 def drop(visit: Visit) -> Response:
-    """Drops its table."""
+    """Drop its table."""
     example = example_of(visit.names["example"])
     visit.grant.check_database(Role.ADMIN, DATABASE)
     drop_example(visit.parts.database, visit.parts.warehouse, example)

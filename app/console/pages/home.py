@@ -28,13 +28,13 @@ class ServicePart:
 
 
 def show_home(visit: Visit) -> Response:
-    """The whole page."""
+    """Show the whole page."""
     context = _context(visit)
     return visit.page("pages/home.html", **context, digest=visit.digest(_FRAGMENT, **context))
 
 
 def show_tables(visit: Visit) -> Response:
-    """What changes of it, looked up again and again."""
+    """Show the part that changes, which is polled."""
     return visit.fragment(_FRAGMENT, **_context(visit))
 
 
@@ -61,7 +61,7 @@ def _context(visit: Visit) -> dict[str, Any]:
 
 
 def service_parts(visit: Visit) -> list[ServicePart]:
-    """The catalog, the warehouse and Spark."""
+    """Return the state of the catalog, the warehouse and Spark."""
     condition: Condition = anyio.from_thread.run(visit.parts.condition.now)
     spark = None if visit.parts.spark_ready() else "it starts, or does not answer: nothing is merged until it does"
     return [

@@ -73,7 +73,7 @@ class _Form:
 
 
 def show_form(visit: Visit) -> Response:
-    """The form, with something to begin with."""
+    """Show the form, with something to begin with."""
     kind = visit.param("kind", DraftKind.SQL.value)
     kind = kind if kind in _BEGINNINGS else DraftKind.SQL.value
     known = _databases(visit)
@@ -90,13 +90,13 @@ def check_draft(visit: Visit) -> Response:
 
 
 def show_examples(visit: Visit) -> Response:
-    """What the function of each column does, while the form is filled in."""
+    """Show what the function of each column does, while the form is filled in."""
     lines = lines_sent(visit.form, visit.parts.settings.catalog_bounds.table)
     return visit.page("new/column_examples.html", lines=lines)
 
 
 def send_form(visit: Visit) -> Response:
-    """Checks, mends or makes the tables of the form, or guesses one from a sample."""
+    """Check, mend or make the tables of the form, or guess one from a sample."""
     form, action = _sent(visit), visit.form.get("action", "")
     if form.kind == SAMPLE:
         return _guess(visit, form)
@@ -197,7 +197,7 @@ def _make(visit: Visit, form: _Form) -> Response:
 
 
 def _made(visit: Visit, form: _Form) -> list[str]:
-    """The names of the tables, which are made. Raises ``Invalid``, ``AlreadyExists``, ``Conflict``, ``Forbidden``."""
+    """The names of the tables, which are made. Raise ``Invalid``, ``AlreadyExists``, ``Conflict``, ``Forbidden``."""
     bounds, by = visit.parts.settings.catalog_bounds, visit.grant.name
     if form.kind == DraftKind.SQL:
         declared = declared_tables(form.database, form.text, None, bounds)
@@ -214,7 +214,7 @@ def _made(visit: Visit, form: _Form) -> list[str]:
 
 
 def _make_room(visit: Visit, database: str, names: Sequence[str]) -> None:
-    """The database, if it is not there. Raises ``Forbidden``, ``Invalid``, ``Conflict``."""
+    """The database, if it is not there. Raise ``Forbidden``, ``Invalid``, ``Conflict``."""
     for name in names:
         visit.grant.check_table(Role.ADMIN, database, name)
     with visit.parts.database.reading() as repository:

@@ -41,13 +41,13 @@ class _Entry:
 
 
 def show_operations(visit: Visit) -> Response:
-    """The whole page."""
+    """Show the whole page."""
     context = _context(visit)
     return visit.page("operations/operations.html", **context, digest=visit.digest(_FRAGMENT, **context))
 
 
 def show_hour(visit: Visit) -> Response:
-    """What changes of it, looked up again and again."""
+    """Show the part that changes, which is polled."""
     return visit.fragment(_FRAGMENT, **_context(visit))
 
 

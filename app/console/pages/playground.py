@@ -21,12 +21,12 @@ _RECORDS: Final = "\n".join(json.dumps(record) for record in _EXAMPLE.records)
 
 
 def show_playground(visit: Visit) -> Response:
-    """With an example in it; what the address has behind its # is put in by the page's script."""
+    """Show the page with an example; the page's script puts in what the address has behind its #."""
     return _page(visit, _EXAMPLE.ddl, _RECORDS, _RECORDS)
 
 
 def play_records(visit: Visit) -> Response:
-    """Folds what the form says; the page's script gets what is new of the page alone."""
+    """Fold what the form says; the page's script gets what is new of the page alone."""
     form = visit.form
     records = form.get("records", "")
     return _page(visit, form.get("schema", ""), records, form.get("posted", "") or records)

@@ -31,7 +31,7 @@ _KEPT: Final = re.compile(rf"({_PART})\.({_PART})\.({_PART})\.([^\s;,]*)")
 
 
 def go_to_provider(visit: Visit) -> Response:
-    """Begins a login. The browser keeps what ends it, in a cookie that it sends when the provider leads it back."""
+    """Begin a login. The browser keeps what ends it, in a cookie that it sends when the provider leads it back."""
     from app.services.access.identities import Login  # noqa: PLC0415  # few services need it
 
     identities, login = _identities(visit), Login.new()
@@ -46,7 +46,7 @@ def go_to_provider(visit: Visit) -> Response:
 
 
 def come_back(visit: Visit) -> Response:
-    """Ends a login that this browser began. Raises ``TooMany`` for another address that guesses."""
+    """End a login that this browser began. Raise ``TooMany`` for another address that guesses."""
     identities, kept = _identities(visit), _KEPT.fullmatch(visit.request.cookies.get(_cookie(visit), ""))
     try:
         login, onward = _begun(visit, kept)

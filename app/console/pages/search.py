@@ -13,7 +13,7 @@ SEARCH_PATH: Final = "/console/search"
 
 
 def show_search(visit: Visit) -> Response:
-    """What the visitor's token may see, and has the text in its name."""
+    """Show what the visitor's token may see, and has the text in its name."""
     part = visit.param("q").strip()[:255]
     results = None
     if part:

@@ -21,7 +21,7 @@ SIGN_OUT_PATH: Final = "/console/sign-out"
 
 
 def show_sign_in(visit: Visit) -> Response:
-    """Asks for a token; anyone who needs none continues at once."""
+    """Ask for a token; visitors who need none continue at once."""
     onward = onward_of(visit.param("next"))
     if visit.grant is EVERYBODY or visit.grant.name:
         return visit.go(onward)
@@ -29,7 +29,7 @@ def show_sign_in(visit: Visit) -> Response:
 
 
 def sign_in(visit: Visit) -> Response:
-    """Begins a session. Raises ``TooMany`` for another address that guesses, ``Unavailable``."""
+    """Begin a session. Raise ``TooMany`` for another address that guesses, ``Unavailable``."""
     onward = onward_of(visit.form.get("next", ""))
     if visit.grant is EVERYBODY:
         return visit.go(onward)
@@ -57,7 +57,7 @@ def sign_in(visit: Visit) -> Response:
 
 
 def sign_out(visit: Visit) -> Response:
-    """Ends the session: its cookie opens nothing any more, for anyone who kept it."""
+    """End the session: its cookie opens nothing any more, even if it was kept."""
     _end_session(visit)
     response = visit.go(SIGN_IN_PATH)
     set_cookie(visit.request, response, new_visitor())

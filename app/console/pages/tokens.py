@@ -21,13 +21,13 @@ _EMPTY: Final = {"name": "", "role": Role.READ.value, "on": EVERYTHING, "expires
 
 
 def show_tokens(visit: Visit) -> Response:
-    """All of them, and a form for another one."""
+    """Show all tokens, and a form for another one."""
     visit.grant.check_service(Role.ADMIN)
     return _page(visit, _EMPTY, None)
 
 
 def create(visit: Visit) -> Response:
-    """Makes one and shows its text, this once; the form with its faults where the wish is none."""
+    """Make a token and show its text, this once; show the form with its faults if the request has some."""
     visit.grant.check_service(Role.ADMIN)
     form = {name: visit.form.get(name, "").strip() for name in _EMPTY}
     try:
@@ -41,7 +41,7 @@ def create(visit: Visit) -> Response:
 
 
 def revoke(visit: Visit) -> Response:
-    """Takes one back, and ends its sessions."""
+    """Revoke a token, and end its sessions."""
     visit.grant.check_service(Role.ADMIN)
     name = visit.form.get("name", "")
     with visit.parts.database.transaction() as repository:
@@ -51,7 +51,7 @@ def revoke(visit: Visit) -> Response:
 
 
 def _wish(form: dict[str, str]) -> Wish:
-    """What the form asks for: a pattern a line. Raises ``Invalid`` for a role that is none."""
+    """What the form asks for: a pattern a line. Raise ``Invalid`` for a role that is none."""
     try:
         role = Role(form["role"])
     except ValueError as error:

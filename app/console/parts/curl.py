@@ -25,7 +25,7 @@ def database_path(database: str, rest: str = "") -> str:
 
 
 def curl_of(request: Request, method: str, path: str, body: object, media_type: str, *, token: bool) -> str:
-    """``curl`` that asks this service for ``method`` of ``path``, with ``body`` as JSON, or as it is if it is text."""
+    """Return the ``curl`` command that sends ``method`` to ``path``, with ``body`` as JSON, or as it is if text."""
     words = ["curl"]
     if method not in ("GET", "POST") or (method == "POST" and body is None):
         words.append(f"-X {method}")

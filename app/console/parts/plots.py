@@ -34,17 +34,17 @@ class Scale:
 
 
 def from_nothing(values: Sequence[float]) -> Scale:
-    """From 0 to a number that is easily read."""
+    """Return a scale from 0 to a number that is easily read."""
     return _even(nice(max(values, default=0.0)))
 
 
 def of_bytes(values: Sequence[float]) -> Scale:
-    """From 0 to a power of two."""
+    """Return a scale from 0 to a power of two."""
     return _even(2.0 ** math.ceil(math.log2(max((20.0, *values)))))
 
 
 def by_powers(values: Sequence[float]) -> Scale:
-    """From one power of ten to another: what is a hundred times as much hides nothing. Only of what is above 0."""
+    """Return a scale from one power of ten to another, of values above 0: a hundredfold value hides nothing."""
     low = math.floor(math.log10(min(values, default=0.001)))
     high = max(low + 1, math.ceil(math.log10(max(values, default=1.0))))
     return Scale(10.0**low, 10.0 ** ((low + high) / 2), 10.0**high, lambda one: (math.log10(one) - low) / (high - low))

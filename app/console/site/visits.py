@@ -120,7 +120,7 @@ class Visit:
         return HTMLResponse(self._rendered(template, {**values, "digest": digest}), headers=HEADERS)
 
     def nothing_new(self) -> Response:
-        """The page has the fragment already as it is."""
+        """Answer that the fragment has not changed."""
         return Response(status_code=204, headers=HEADERS)
 
     def digest(self, template: str, **values: Any) -> str:
@@ -128,7 +128,7 @@ class Visit:
         return xxh3_64_hexdigest(self._rendered(template, {**values, "digest": ""}))
 
     def go(self, path: str) -> Response:
-        """To another page, once a form has done what it should."""
+        """Redirect to another page, once a form has done what it should."""
         return RedirectResponse(path, 303, headers=HEADERS)
 
     def note(self, operation: str, **members: object) -> None:

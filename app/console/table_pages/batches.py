@@ -32,17 +32,17 @@ STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
 
 
 def show_batches(visit: Visit) -> Response:
-    """What was posted, newest first, and what became of it."""
+    """Show what was posted, newest first, and what became of it."""
     return _page(visit, None)
 
 
 def show_list(visit: Visit) -> Response:
-    """What changes of it, looked up again and again."""
+    """Show the part that changes, which is polled."""
     return visit.fragment(_FRAGMENT, **_context(visit))
 
 
 def withdraw(visit: Visit) -> Response:
-    """Takes one back that is in no merge."""
+    """Withdraw a batch that is in no merge."""
 
     def withdrawn(batch: str) -> Batch:
         return withdraw_batch(visit.parts.database, visit.parts.warehouse, table_name(visit), batch)
@@ -51,7 +51,7 @@ def withdraw(visit: Visit) -> Response:
 
 
 def retry(visit: Visit) -> Response:
-    """Stages one again that was set aside."""
+    """Stage a batch again that was set aside."""
     return _change(visit, "retryBatch", lambda batch: retry_batch(visit.parts.database, table_name(visit), batch))
 
 
@@ -67,7 +67,7 @@ def sent_batch(visit: Visit, table_id: str, batch_id: str) -> Batch | None:
 
 
 def _change(visit: Visit, operation: str, changed: Callable[[str], Batch]) -> Response:
-    """Does it to the batch that the form names, and shows the list again; with the reason where that cannot be."""
+    """Change the batch that the form names, and show the list again; with the reason where that cannot be."""
     batch = visit.form.get("batch", "")
     try:
         changed(batch)

@@ -73,7 +73,7 @@ class SnapshotShown:
 
 
 def show_changelog(visit: Visit) -> Response:
-    """The whole page; with ``until`` it stands still there."""
+    """Show the whole page; with ``until`` it stands still there."""
     until = _until(visit)
     try:
         newest = _read(visit, until)
@@ -85,7 +85,7 @@ def show_changelog(visit: Visit) -> Response:
 
 
 def show_live(visit: Visit) -> Response:
-    """What changes of it, looked up again and again: the files are read where there is a snapshot more."""
+    """Show the part that changes, which is polled: the files are read where there is a new snapshot."""
     with visit.parts.database.reading() as repository:
         table = repository.tables.get(*table_name(visit))
     if visit.param(SEEN) == _state(table, table.snapshot_id):

@@ -26,7 +26,7 @@ from app.services.publishing.publication_state import Endpoint, publication_stat
 
 
 def show_code(visit: Visit) -> Response:
-    """All of them on one page."""
+    """Show all snippets on one page."""
     with visit.parts.database.reading() as repository:
         table = repository.tables.get(*table_name(visit))
         service = str(visit.request.base_url).rstrip("/")

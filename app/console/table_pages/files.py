@@ -79,7 +79,7 @@ class Bar:
 
 
 def show_files(visit: Visit) -> Response:
-    """Runs by partition, amplifications, and the files themselves, a page at a time."""
+    """Show runs by partition, amplifications, and the files themselves, a page at a time."""
     parts = visit.parts
     with parts.database.reading() as repository:
         table = repository.tables.get(*table_name(visit))

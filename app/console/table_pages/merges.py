@@ -38,12 +38,12 @@ def show_merges(visit: Visit) -> Response:
 
 
 def show_list(visit: Visit) -> Response:
-    """What changes of it, looked up again and again."""
+    """Show the part that changes, which is polled."""
     return visit.fragment(_FRAGMENT, **_context(visit))
 
 
 def start(visit: Visit) -> Response:
-    """Asks for a merge of what is staged, or for a compaction: of all runs, or of those that the policy picks."""
+    """Request a merge of what is staged, or for a compaction: of all runs, or of those that the policy picks."""
     database, name = table_name(visit)
     job = visit.form.get("job", "")
     if job not in ("merge", "compaction", "full"):
@@ -58,7 +58,7 @@ def start(visit: Visit) -> Response:
 
 
 def cancel(visit: Visit) -> Response:
-    """Stops one; its batches stay staged."""
+    """Stop a merge; its batches stay staged."""
     database, name = table_name(visit)
     merge = visit.form.get("merge", "")
     with visit.parts.database.transaction() as repository:

@@ -61,16 +61,16 @@ class _RowAddress:
     sent: str
 
     def step_url(self, place: str) -> str:
-        """The address of the row after a step that is shown."""
+        """Return the address of the row after a step that is shown."""
         return self.url(step=place, **({"before": self.before} if self.before else {}))
 
     def url(self, **more: Any) -> str:
-        """The address of the same row, with what ``more`` asks."""
+        """Return the address of the same row, with the parameters of ``more``."""
         return f"{self.path}?{urlencode({'key': self.keys, **more}, doseq=True)}"
 
 
 def show_row(visit: Visit) -> Response:
-    """The page of one row; where there is no such key, what is wrong, and a form that asks for another."""
+    """Show one row; where there is no such key, what is wrong, and a form that asks for another."""
     address = _address(visit)
     parts = visit.parts
     with parts.database.reading() as repository:
@@ -229,7 +229,7 @@ def _sent(visit: Visit, table: Table, address: _RowAddress) -> dict[str, Any]:
 
 
 def show_sent(visit: Visit) -> Response:
-    """The same, looked up again and again."""
+    """Show the same, which is polled."""
     with visit.parts.database.reading() as repository:
         table = repository.tables.get(visit.names["database"], visit.names["table"])
     return visit.fragment(_SENT, **{**_sent(visit, table, _address(visit)), "digest": ""})
@@ -244,7 +244,7 @@ def _version(address: _RowAddress, view: RowView) -> str:
 
 
 def place_of(record: RecordPlace) -> str:
-    """What a record is called in addresses."""
+    """Return the name of a record in addresses."""
     return f"{record.number}.{record.position}"
 
 

@@ -126,12 +126,12 @@ class _Form:
         return self.table.schema.value_columns if self.texts else self.table.schema.columns
 
     def touched(self) -> dict[str, Any]:
-        """What the form says of the columns that somebody wrote into."""
+        """Return what the form says of the columns that were edited."""
         written = {column.name: _written(column, self.sent or {}) for column in self.columns}
         return {name: value for name, value in written.items() if value is not _UNTOUCHED}
 
     def record(self) -> dict[str, Any]:
-        """The record that it comes to."""
+        """Return the record that it comes to."""
         touched = self.touched()
         return record_of(self.plan, self.key, touched, self.kind, self.row)
 
@@ -164,17 +164,17 @@ def _digest(text: str) -> str:
 
 
 def show_new(visit: Visit) -> Response:
-    """The form of a row that there is not yet."""
+    """Show the form of a new row."""
     return _page(visit, _form(visit, []))
 
 
 def show_edit(visit: Visit) -> Response:
-    """The form of the row whose key the address has, as it is now."""
+    """Show the form of the row whose key the address has, as it is now."""
     return _page(visit, _form(visit, visit.request.query_params.getlist("key")))
 
 
 def send(visit: Visit) -> Response:
-    """Tries the record of the form, or stages it; faults are shown at their fields."""
+    """Try the record of the form, or stage it; show faults at their fields."""
     form = _form(visit, visit.form.getlist("key"), visit.form)
     record, name = form.record(), table_name(visit)
     if visit.form.get("action") == "try":
@@ -194,7 +194,7 @@ def send(visit: Visit) -> Response:
 
 
 def delete(visit: Visit) -> Response:
-    """Stages a -D record of the row, not older than what it deletes."""
+    """Stage a -D record of the row, not older than what it deletes."""
     form = _form(visit, visit.form.getlist("key"), visit.form)
     body = json.dumps(ordering_now(form.plan, form.row)).encode()
     change = RowChange((*form.texts,), body, RowMethod.DELETE, visit.once("delete"), visit.grant.name)
@@ -208,7 +208,7 @@ def delete(visit: Visit) -> Response:
 
 
 def _form(visit: Visit, texts: Sequence[str], sent: Mapping[str, str] | None = None) -> _Form:
-    """Raises ``Invalid`` for texts that are no key."""
+    """Raise ``Invalid`` for texts that are no key."""
     with visit.parts.database.reading() as repository:
         table = repository.tables.get(*table_name(visit))
         key, row = row_now(repository, visit.parts.images, table, texts) if texts else ({}, None)

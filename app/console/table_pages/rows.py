@@ -105,11 +105,11 @@ class RowsShown:
     next_token: str | None
 
     def address(self, row: Mapping[str, Any]) -> str:
-        """What asks for the page of one of the rows."""
+        """Return the address of the page of one of the rows."""
         return row_link([row[name] for name in self.keys])
 
     def is_number(self, column: Column) -> bool:
-        """Whether the values of a column stand below each other by their last digit."""
+        """Return whether the values of a column stand below each other by their last digit."""
         return column.type.family in _NUMBERS
 
 
@@ -128,7 +128,7 @@ def wanted_rows(visit: Visit) -> WantedRows:
 
 
 def show_rows(visit: Visit) -> Response:
-    """Its rows, staged records included, a page at a time."""
+    """Show the table's rows, staged records included, a page at a time."""
     wanted, error, shown = wanted_rows(visit), None, None
     try:
         shown = rows_of(visit, wanted, visit.param("after") or None)
@@ -142,7 +142,7 @@ def show_rows(visit: Visit) -> Response:
 
 
 def rows_of(visit: Visit, wanted: WantedRows, token: str | None, most: int = PAGE_ROWS) -> RowsShown:
-    """A page of ``most`` of the table's rows. Raises ``Invalid`` for a filter, column or token that is none."""
+    """Return a page of ``most`` of the table's rows. Raise ``Invalid`` for a filter, column or token that is none."""
     parts = visit.parts
     with ExitStack() as held:
         room = held.enter_context(parts.scans.place())

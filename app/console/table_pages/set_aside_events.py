@@ -23,12 +23,12 @@ EVENTS_PATH: Final = f"{TABLE_PAGE}/set-aside-events"
 
 
 def show_events(visit: Visit) -> Response:
-    """The first one first."""
+    """Show the events, the oldest first."""
     return _page(visit, None)
 
 
 def retry(visit: Visit) -> Response:
-    """Stages the event that the form names, or else the first thousand; those that still have faults stay."""
+    """Stage the event that the form names, or else the first thousand; those that still have faults stay."""
     database, name = table_name(visit)
     event = visit.form.get("event", "")
     try:
@@ -43,7 +43,7 @@ def retry(visit: Visit) -> Response:
 
 
 def withdraw(visit: Visit) -> Response:
-    """Keeps an event no longer."""
+    """Withdraw an event that is set aside."""
     database, name = table_name(visit)
     event = visit.form.get("event", "")
     try:

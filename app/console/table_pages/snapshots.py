@@ -47,12 +47,12 @@ class Compared:
         return max([1, *(column.changed for column in self.comparison.columns)])
 
     def address(self, row: RowChange) -> str:
-        """What asks for the page of one of the rows."""
+        """Return the address of the page of one of the rows."""
         return row_link(row.key.values())
 
 
 def show_snapshots(visit: Visit) -> Response:
-    """What it held at each commit, newest first, and its tags."""
+    """Show what the table held at each commit, newest first, and its tags."""
     return _list(visit, _NO_TAG, None)
 
 
@@ -88,7 +88,7 @@ def _size(one: DescribedSnapshot) -> int:
 
 
 def make_tag(visit: Visit) -> Response:
-    """Names a snapshot; the form with its faults where that cannot be."""
+    """Name a snapshot; show the form with its faults where that cannot be."""
     form = {name: visit.form.get(name, "").strip() for name in _NO_TAG}
     try:
         number = _number(form["snapshot"])
@@ -102,7 +102,7 @@ def make_tag(visit: Visit) -> Response:
 
 
 def _number(text: str) -> int | None:
-    """The number of a snapshot, None for the current one. Raises ``Invalid``."""
+    """The number of a snapshot, None for the current one. Raise ``Invalid``."""
     if not text or (text.isascii() and text.isdigit() and len(text) < 10):
         return int(text) if text else None
     message = f"{text[:50]!r} is no number of a snapshot"
@@ -111,7 +111,7 @@ def _number(text: str) -> int | None:
 
 
 def delete_tag(visit: Visit) -> Response:
-    """Forgets a tag; its snapshot expires as others do."""
+    """Delete a tag; its snapshot expires as others do."""
     name = visit.form.get("tag", "")
     with visit.parts.database.transaction() as repository:
         repository.tags.delete(repository.tables.get(*table_name(visit)).id, name)
@@ -120,7 +120,7 @@ def delete_tag(visit: Visit) -> Response:
 
 
 def show_changes(visit: Visit) -> Response:
-    """What differs between two snapshots, whichever of them is the older one."""
+    """Show what differs between two snapshots, whichever of them is the older one."""
     since, version = visit.param("since"), visit.param("version", LATEST)
     compared, error = None, None
     try:
@@ -154,12 +154,12 @@ def _compared(visit: Visit, since: str | None, version: str) -> Compared:
 
 
 def show_rollback(visit: Visit) -> Response:
-    """What going back to a snapshot would do, and a form that asks for the table's name."""
+    """Show what going back to a snapshot would do, and a form that asks for the table's name."""
     return _ask(visit, visit.param("to"), "", None)
 
 
 def send_rollback(visit: Visit) -> Response:
-    """Goes back, if the name of the table was typed; the form again where it was not, or something came between."""
+    """Go back, if the name of the table was typed; show the form again where it was not, or something came between."""
     to, typed, seen = (visit.form.get(name, "").strip() for name in ("to", "typed", "from"))
     try:
         if typed != table_name(visit)[1].strip():

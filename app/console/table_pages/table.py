@@ -19,19 +19,19 @@ PAGE_ITEMS: Final = 50
 
 
 def table_name(visit: Visit) -> tuple[str, str]:
-    """The database and the table in the path."""
+    """Return the database and the table in the path."""
     return visit.names["database"], visit.names["table"]
 
 
 def table_page(visit: Visit, tab: str, **values: Any) -> Response:
-    """A page of the table; ``tab`` is the name of its template and of its place among them."""
+    """Show a page of the table; ``tab`` is the name of its template and of its place among them."""
     path = table_path(*table_name(visit))
     status = values.pop("status", HTTPStatus.OK)
     return visit.page(f"table/table_{tab}.html", status, tab=tab, name=table_name(visit), api=path, **values)
 
 
 def show_table(visit: Visit) -> Response:
-    """What it holds and what it does with records."""
+    """Show what the table holds and what it does with records."""
     with visit.parts.database.reading() as repository:
         table = repository.tables.get(*table_name(visit))
         stats = table_stats(repository, table, spark_answers=visit.parts.spark_ready())

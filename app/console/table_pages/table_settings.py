@@ -48,7 +48,7 @@ class SettingsVerdict:
 
 
 def show_settings(visit: Visit) -> Response:
-    """Every option with its value, its default and its meaning; the columns."""
+    """Show every option with its value, its default and its meaning; the columns."""
     return _form(visit, {})
 
 
@@ -60,7 +60,7 @@ def check_settings(visit: Visit) -> Response:
 
 
 def send_settings(visit: Visit) -> Response:
-    """Alters the options; the form with every fault where that cannot be."""
+    """Alter the options; show the form with every fault where that cannot be."""
     table, fields = _fields(visit, visit.form)
     verdict = _judged(visit, table, fields, visit.form)
     if verdict.error is not None:
@@ -78,7 +78,7 @@ def _filter(visit: Visit) -> OptionFilter:
 
 
 def send_columns(visit: Visit) -> Response:
-    """Adds, changes or drops a column; the page with every fault where that cannot be."""
+    """Add, change or drop a column; show the page with every fault where that cannot be."""
     try:
         _alter(visit, _column_changes(visit.form))
     except (Invalid, AlreadyExists, Conflict, PreconditionFailed) as error:
@@ -87,7 +87,7 @@ def send_columns(visit: Visit) -> Response:
 
 
 def _column_changes(form: Mapping[str, str]) -> list[Change]:
-    """What a form of the columns asks for. Raises ``Invalid``."""
+    """What a form of the columns asks for. Raise ``Invalid``."""
     column, text = form.get("column", ""), form.get("text", "").strip()
     readers: Mapping[str, Change] = {
         "add": {"action": "addColumn", "fieldNames": [column.strip()], "dataType": text},
@@ -105,7 +105,7 @@ def _column_changes(form: Mapping[str, str]) -> list[Change]:
 
 
 def _alter(visit: Visit, changes: Sequence[Change]) -> None:
-    """Raises as ``alter_table`` does, and ``PreconditionFailed`` for a table that the form does not show any more."""
+    """Raise as ``alter_table`` does, and ``PreconditionFailed`` for a table that the form does not show any more."""
     bounds = visit.parts.settings.catalog_bounds.table
     check = _unchanged(visit.form.get("seen", ""))
     alter_table(visit.parts.database, table_name(visit), changes, by=visit.grant.name, bounds=bounds, check=check)

@@ -44,12 +44,12 @@ _ENDINGS: Final = (*(ending for one in KINDS.values() for ending in ENDINGS[one.
 
 
 def show_upload(visit: Visit) -> Response:
-    """The form, and what became of the file that was sent before."""
+    """Show the form, and what became of the file that was sent before."""
     return _page(visit)
 
 
 def send(visit: Visit) -> Response:
-    """Stages the file, all or nothing."""
+    """Stage the file, all or nothing."""
     try:
         upload = _upload(visit)
     except Invalid as error:
@@ -64,7 +64,7 @@ def send(visit: Visit) -> Response:
 
 
 def _upload(visit: Visit) -> Upload:
-    """The file as the API gets it. Raises ``Invalid`` where there is none, or where no one says what it is."""
+    """The file as the API gets it. Raise ``Invalid`` where there is none, or where no one says what it is."""
     if visit.file is None:
         raise Invalid("choose a file")
     media_type, coding = media_type_and_coding(visit.file.name)

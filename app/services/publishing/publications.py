@@ -52,7 +52,7 @@ class Publisher:
         self._intervals: LRUCache[tuple[str, int, Format], timedelta] = LRUCache(_SCHEMAS_REMEMBERED)
 
     def publish(self) -> int:
-        """Write the versions that the catalog has and whose files are not there, each table's in order; returns how
+        """Write the versions that the catalog has and whose files are not there, each table's in order; return how
         many. Merges bring versions only once those before are written, so that what is slow to write has fewer.
         """
         self.follow_merges()
@@ -224,7 +224,7 @@ def waits_for_its_first(repository: Repository, table: Table) -> bool:
 
 
 def request_due_publications(database: CatalogDatabase, now: datetime | None = None) -> int:
-    """Ask for a full compaction of the tables whose versions lag by the interval of their format; returns how many."""
+    """Ask for a full compaction of the tables whose versions lag by the interval of their format; return how many."""
     with database.reading() as repository:
         moment = now or repository.now()
         due = [version for version, _ in repository.published.behind() if _is_due(repository, version, moment)]

@@ -81,7 +81,7 @@ def get_row(
 ) -> FoundRow:
     """Return the row as ``row_of`` does, of what the transaction sees in which ``table`` was read.
 
-    ``version`` is a snapshot's number or a tag: the row as it was then, under the schema of then; raises ``NotFound``
+    ``version`` is a snapshot's number or a tag: the row as it was then, under the schema of then; raise ``NotFound``
     for one that does not exist.
     """
     return row_of(_view(repository, table, consistency, version), images, texts, columns, version)

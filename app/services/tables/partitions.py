@@ -85,7 +85,7 @@ def drop_partitions(database: CatalogDatabase, name: tuple[str, str], specs: Seq
 
 
 def expire_partitions(database: CatalogDatabase, table: Table, now: datetime | None = None) -> list[str]:
-    """Drop the partitions that ``partition.expiration-time`` no longer keeps; returns them as JSON texts."""
+    """Drop the partitions that ``partition.expiration-time`` no longer keeps; return them as JSON texts."""
     options = table.schema.parsed
     if options["partition.expiration-time"] is None or not table.schema.partition_keys:
         return []

@@ -85,7 +85,7 @@ def sweep(
 
 def expire_snapshots(database: CatalogDatabase, now: datetime | None = None) -> list[tuple[str, str]]:
     """Forget tags whose time is over, and the snapshots that neither a tag nor their table's ``snapshot.*`` options
-    keep; returns the (table id, run id) of the runs that only they named.
+    keep; return the (table id, run id) of the runs that only they named.
     """
     with database.reading() as repository:
         moment = now or repository.now()

@@ -100,7 +100,7 @@ def checkpoint_name(version: int) -> str:
 
 
 def write_checkpoint(warehouse: Warehouse, published: Published) -> int:
-    """Write all that a version is as its checkpoint, if there is none; returns how many actions that are."""
+    """Write all that a version is as its checkpoint, if there is none; return how many actions that are."""
     added = added_files(warehouse, published)
     segments = delta_log(published.version.table_id, checkpoint_name(published.version.version))
     if not warehouse.filesystem.get_file_info(warehouse.path(*segments)).is_file:
@@ -132,7 +132,7 @@ def name_checkpoint(warehouse: Warehouse, table_id: str, version: int, size: int
 
 
 def forget_versions(warehouse: Warehouse, table_id: str, first: int) -> int:
-    """Remove what the log has of versions before ``first``, which has a checkpoint; returns how many files that are."""
+    """Remove what the log has of versions before ``first``, which has a checkpoint; return how many files that are."""
     versions = [(entry.path, _number(entry.name)) for entry in entries(warehouse, warehouse.path(*delta_log(table_id)))]
     gone: Sequence[str] = [path for path, number in versions if number is not None and number < first]
     return sum(remove_file(warehouse, path) for path in gone)

@@ -72,7 +72,7 @@ class StagedRows:
 def write_batch(
     warehouse: Warehouse, table_id: str, batch_id: str, schema: TableSchema, records: DecodedRecords, sync: bool = True
 ) -> tuple[str, int]:
-    """Write the records of one batch, as ``write_pieces`` does; returns the file's name and its size in bytes."""
+    """Write the records of one batch, as ``write_pieces`` does; return the file's name and its size in bytes."""
     staged = write_pieces(warehouse, table_id, batch_id, schema, [records], sync)
     return staged.file, staged.size
 

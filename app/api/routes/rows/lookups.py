@@ -130,7 +130,7 @@ async def _view(parts: Parts, lookup: Lookup) -> View:
 
 
 def _check_version(lookup: Lookup) -> None:
-    """Raises ``Invalid`` for what a lookup in an earlier snapshot cannot have."""
+    """Raise ``Invalid`` for what a lookup in an earlier snapshot cannot have."""
     faults = []
     if lookup.consistency is Consistency.LATEST:
         message = "consistency=latest folds what is staged now on top of the current snapshot, not of an earlier one"

@@ -122,7 +122,7 @@ def scan_rows(
 
 
 def _check(limit: int | None, page_token: str | None, versioned: bool) -> None:
-    """Raises ``Invalid`` for parameters that cannot be or cannot stand together."""
+    """Raise ``Invalid`` for parameters that cannot be or cannot stand together."""
     faults: list[Violation] = []
     if limit is not None and not 1 <= limit <= MOST_ROWS:
         message = f"limit {limit} is not from 1 to {MOST_ROWS}"

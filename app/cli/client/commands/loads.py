@@ -129,7 +129,7 @@ def _form_of(file: Path) -> FileFormat:
 
 
 def _load(service: Service, table: str, file: Path, form: FileFormat, absent: bool, salt: str) -> _Loaded:
-    """One file. Raises ``Failure``; what was posted before it is in the table."""
+    """One file. Raise ``Failure``; what was posted before it is in the table."""
     entry, loaded = _ENTRIES[form], _Loaded(file)
     params = {"emptyFields": "absent"} if absent and form is FileFormat.CSV else {}
     headers = {"Content-Type": entry.media_type}
