@@ -1,4 +1,4 @@
-"""Batches: accepted and staged (design §2), listed, read, withdrawn."""
+"""Batches: accepted and staged, listed, read, withdrawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merges: asked for, listed, claimed under a lease, run on the executor, committed by compare-and-swap (design §2)."""
+"""Merges: asked for, claimed under a lease, run on the executor, committed by compare-and-swap (docs/map.md)."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def folded_by(site: MergeSite, planned: PlannedMerge, results: Sequence[Result])
 
 def _with_changes(planned: PlannedMerge, folded: Folded, lease: Lease) -> Folded:
     """Return the merge with the changes of rows that it brings, where the table has them looked up
-    (merge-semantics §8.3).
+    (docs/changelogs.md).
     """
     if not planned.looks_up:
         return folded
@@ -206,7 +206,7 @@ def _of_partition(runs: Iterable[Run], new: Run) -> list[Run]:
 
 
 def _check_totals(planned: PlannedMerge, runs: Sequence[Run], lease: Lease) -> None:
-    """Raise ``Unfoldable`` when a total of the table would leave its column's type (merge-semantics A.7).
+    """Raise ``Unfoldable`` when a total of the table would leave its column's type (docs/semantics.md, A.7).
 
     The ranges of totals almost always prove that none can. Only otherwise are the keys of ``runs`` looked up in the
     older runs.
