@@ -1,4 +1,4 @@
-"""Parquet and Arrow files: cut into batches, whole rows each, and made of pages."""
+"""Parquet and Arrow files: cut into batches, whole rows each, and made of pages. Also what Arrow unpacks."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ from keyfold_client.arrow import as_stream, cut_batches, gathered, rows_of_piece
 
 _READ_BYTES: Final = 2**20
 _MAGIC: Final = b"ARROW1"  # of Arrow's file format; its streaming format begins otherwise
+
+
+def unpacked(file: IO[bytes], coding: str) -> IO[bytes]:
+    """Return what a file holds that is packed by gzip or zstd; reading raises ``OSError`` where it is cut or damaged."""
+    return io.BufferedReader(pa.CompressedInputStream(file, coding))
 
 
 def parquet_pieces(file: IO[bytes], salt: str) -> Iterator[Piece]:

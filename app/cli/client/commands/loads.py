@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 import sys
 import tempfile
@@ -219,9 +218,9 @@ def _unpacked(file: Path, opened: IO[bytes]) -> IO[bytes]:
     coding = media_type_and_coding(file.name)[1]
     if not coding:
         return opened
-    import pyarrow as pa  # noqa: PLC0415  # the same; zstandard does not see that a file is cut
+    from app.cli.client.columnar import unpacked  # noqa: PLC0415  # the same; zstandard does not see a file's cut end
 
-    return io.BufferedReader(pa.CompressedInputStream(opened, coding))
+    return unpacked(opened, coding)
 
 
 def _size(file: Path) -> int | None:
