@@ -21,7 +21,7 @@ _MAGIC: Final = b"ARROW1"  # of Arrow's file format; its streaming format begins
 
 
 def unpacked(file: IO[bytes], coding: str) -> IO[bytes]:
-    """Return what a file holds that is packed by gzip or zstd; reading raises ``OSError`` where it is cut or damaged."""
+    """Return what a file packed by gzip or zstd holds; reading raises ``OSError`` where it is cut or damaged."""
     return io.BufferedReader(pa.CompressedInputStream(file, coding))
 
 
