@@ -32,8 +32,8 @@ from app.kernel.tasks import Task
 READ_BYTES: Final = 8 * 2**20  # of records in memory that are read together
 _SMALL_FILE: Final = 4 * 2**20  # bytes; a larger one is read twice, so that it is never whole in memory
 PIECE_BYTES: Final = 16 * 2**20  # of records that are folded together, in memory
-MOST_BYTES: Final = 96 * 2**20  # of records that are in memory together; more are set aside in files
-_ASIDE_BYTES: Final = 48 * 2**20  # of records that one such file is to have
+MOST_BYTES: Final = 48 * 2**20  # of records that are in memory together; more are set aside in files
+_ASIDE_BYTES: Final = 24 * 2**20  # of records that one such file is to have
 _MOST_FILES: Final = 256
 _PENDING_BYTES: Final = 32 * 2**20  # of all files together, before they are written
 _IPC: Final = pa.ipc.IpcWriteOptions(compression="lz4")
