@@ -82,7 +82,7 @@ def test_a_service_merges_nothing_on_another_engine_and_says_why(service: Servic
         while not re.search(r'^keyfold_spark_state\{state="refused"\} 1.0$', client.get("/metrics").text, re.MULTILINE):
             assert time.monotonic() < deadline, service.lines
             time.sleep(0.2)
-        assert any("does not do what merges need, so that nothing is merged: " in line for line in service.lines)
+        assert any("is not compatible; merges are paused: " in line for line in service.lines)
         assert client.get("/readyz").json()["spark"] is False
         assert [one["state"] for one in client.get(f"{table.path}/batches").json()["batches"]] == ["staged"]
         assert table.get_row("1").json() == {"id": 1}
