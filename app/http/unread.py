@@ -33,7 +33,7 @@ async def answer_unread(scope: Scope, receive: Receive, send: Send, response: Re
     What the client continues sending is thrown away for up to ten seconds: closed with bytes unread, the connection
     would be reset, and the answer lost with it.
     """
-    if (isinstance(receive, Incoming) and receive.whole) or not _has_body(Headers(scope=scope)):
+    if (isinstance(receive, Incoming) and receive.whole) or not has_body(Headers(scope=scope)):
         await response(scope, receive, send)
         return
     response.headers["Connection"] = "close"
@@ -43,7 +43,8 @@ async def answer_unread(scope: Scope, receive: Receive, send: Send, response: Re
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def _has_body(headers: Headers) -> bool:
+def has_body(headers: Headers) -> bool:
+    """Return whether the request says that a body comes."""
     return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
 
 

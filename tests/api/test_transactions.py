@@ -31,6 +31,7 @@ NONE: Mapping[str, str] = {
         ("getRow", "getRowByPath", "batchGetRows", "scanRows", "countRows"),
         "views ask, once after each commit (tests/services/rows/test_views.py)",
     ),
+    **dict.fromkeys(("getTable", "getTableDdl"), "the view of lookups has the table"),
 }
 _STAGING = (2, "a look at the schema, then the commit: decoding and writing the file hold no lock")
 SEVERAL: Mapping[str, tuple[int, str]] = {

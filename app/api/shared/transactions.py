@@ -38,6 +38,8 @@ class TransactionRoute(APIRoute):
 def in_one_thread(handler: Handler) -> Handler:
     """Return a handler that FastAPI can call: it begins and ends the transaction in the thread that runs ``handler``.
 
+    One that needs only the table has no thread and no transaction where the table is known to be current.
+
     As dependencies, the transaction's begin, the table and the transaction's end had a thread each: the changes of
     thread took half of a small answer's time. The transaction ends before the response is sent, so a 2xx never precedes
     its commit. Raise ``TypeError`` for an ``async`` handler that has one.
@@ -57,12 +59,14 @@ def in_one_thread(handler: Handler) -> Handler:
         with parts.database.transaction() if writing else parts.database.reading() as repository:
             given |= dict.fromkeys(repositories, repository)
             if tables:
-                database, table = (sent_name(request.scope, noun, request.path_params[noun]) for noun in _PATH)
-                given |= dict.fromkeys(tables, repository.tables.get(database, table))
+                given |= dict.fromkeys(tables, repository.tables.get(*_name_in(request)))
             return handler(**given)
 
     async def handle(**given: Any) -> Any:
         of_handler = {one.name: given[one.name] for one in own}
+        known = None if repositories else given[_PARTS].views.known_table(_name_in(given[request_name]))
+        if known is not None:
+            return handler(**of_handler, **dict.fromkeys(tables, known))
         if writing:
             return await in_writers_thread(given[_PARTS], run, given[request_name], given[_PARTS], of_handler)
         return await run_in_threadpool(run, given[request_name], given[_PARTS], of_handler)
@@ -76,6 +80,11 @@ def in_one_thread(handler: Handler) -> Handler:
     handle.__name__, handle.__doc__ = handler.__name__, handler.__doc__
     handle.__signature__ = declared.replace(parameters=parameters)  # type: ignore[attr-defined]  # for FastAPI
     return handle
+
+
+def _name_in(request: Request) -> tuple[str, str]:
+    database, table = (sent_name(request.scope, noun, request.path_params[noun]) for noun in _PATH)
+    return database, table
 
 
 def _named(declared: Signature, marker: str) -> list[str]:

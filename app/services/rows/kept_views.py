@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from app.catalog.connections.notifications import EVERYTHING
 from app.catalog.database import CatalogDatabase
 from app.core.errors import KeyfoldError, NotFound
-from app.core.table.history import Batch
+from app.core.table.history import Batch, Table
 from app.core.table.options.entries import Consistency
 from app.core.table.upkeep.damage import DamagedFile
 from app.files.layout import Warehouse
@@ -117,6 +117,11 @@ class Views:
         """Return the names of the tables that were looked up since the last call."""
         used, self._used = self._used, set()
         return used
+
+    def known_table(self, name: Name) -> Table | None:
+        """Return the table if it is known to be current; it takes no query."""
+        kept = self._fresh(name, Consistency.MERGED) if self._shared else None
+        return None if kept is None else kept.view.table
 
     def known(self, name: Name) -> View | None:
         """Return the table's view, be it current or not; None if there is none."""

@@ -59,6 +59,24 @@ def test_a_transaction_begins_and_ends_in_the_thread_of_its_handler(handler: Any
     assert len({thread for _, thread in database.seen}) == 1
 
 
+def test_a_table_that_is_known_takes_no_transaction_and_no_thread() -> None:
+    def named(table: TableDep) -> str:
+        database.note("handler")
+        return str(table)
+
+    database, app = Database(), FastAPI()
+    known: dict[Any, str] = {}
+    views = SimpleNamespace(known_table=known.get)
+    app.state.parts = SimpleNamespace(database=database, views=views)
+    app.router.routes.append(TransactionRoute("/{database}/{table}", named, methods=["GET"]))
+    client = TestClient(app)
+    assert client.get("/d/t").json() == "d/t"
+    known["d", "t"] = "kept"
+    assert client.get("/d/t").json() == "kept"
+    assert client.get("/d/other").json() == "d/other"
+    assert [what for what, _ in database.seen] == ["read", "handler", "end", "handler", "read", "handler", "end"]
+
+
 def test_a_handler_with_a_transaction_cannot_be_async() -> None:
     async def both(repository: Reading) -> None: ...
 

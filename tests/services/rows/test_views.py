@@ -112,6 +112,23 @@ def test_what_another_process_was_told_is_seen_at_once(
     assert (look(merged), merged.last_batch, merged.snapshot_id) == (6, 3, 1)
 
 
+def test_a_table_is_known_until_another_process_changes_it(
+    views: Views, counted: Counted, writer: CatalogDatabase, table: Table
+) -> None:
+    assert views.known_table(WIDE) is None
+    views.current(WIDE, MERGED)
+    readings = counted.readings
+    assert views.known_table(WIDE) == table
+    assert counted.readings == readings
+    with writer.transaction() as repository:
+        repository.tables.alter(table.id, 0, schema(options=SUM | {"lookup.consistency": "merged"}))
+    assert views.known_table(WIDE) is None
+    assert views.current(WIDE, MERGED).table == views.known_table(WIDE)
+    with writer.transaction() as repository:
+        repository.tables.rename("shop", "wide", "shop", "renamed")
+    assert views.known_table(WIDE) is None
+
+
 def test_a_view_goes_on_with_its_moment(
     views: Views, writer: CatalogDatabase, warehouse: Warehouse, table: Table, look: Look
 ) -> None:
@@ -187,6 +204,7 @@ def test_a_process_on_another_machine_asks_for_the_last_batch(
     assert look(views.current(WIDE, None)) == 1
     assert views.recall(WIDE, None) is None
     assert views.recall(WIDE, MERGED) is not None
+    assert views.known_table(WIDE) is None
     untold = Untold(catalog_url, folder=tmp_path / "elsewhere")
     post(untold, warehouse, {"id": 1, "n": 10})
     assert look(views.current(WIDE, None)) == 11

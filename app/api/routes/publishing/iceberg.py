@@ -51,7 +51,7 @@ class _Listed:
 
 
 @router.get("/config", operation_id="getIcebergConfig")
-def get_config(warehouse: str | None = None) -> dict[str, Any]:  # noqa: ARG001  # clients send it; there is one
+async def get_config(warehouse: str | None = None) -> dict[str, Any]:  # noqa: ARG001  # clients send it; there is one
     """Return no settings. Without a list of endpoints clients try to write, and the refusal says how to write here."""
     return {"defaults": {}, "overrides": {}}
 

@@ -16,7 +16,7 @@ router = Router(tags=["catalog"], responses=PROBLEM_RESPONSES)
 
 
 @router.get("/v1/config", operation_id="getConfig")
-def get_config(
+async def get_config(
     settings: SettingsDep,
     warehouse: Annotated[  # noqa: ARG001  # Paimon's clients send it
         str | None, Query(description="Paimon's; there is one warehouse, so it says nothing.")

@@ -93,6 +93,18 @@ def test_an_altered_table_is_answered_as_it_is_shown(wide: TestClient) -> None:
     assert answer.json()["updatedAt"] >= before["updatedAt"]
 
 
+def test_what_lookups_keep_of_a_table_is_not_shown_after_a_change(wide: TestClient) -> None:
+    for change in (ADD, COMMENT):
+        wide.get(f"{WIDE}/rows", params={"key": 1})
+        before = wide.get(WIDE)
+        answer = alter(wide, change)
+        assert answer.json() == table(wide) | {"warnings": []}
+        assert wide.get(WIDE, headers={"If-None-Match": before.headers["etag"]}).status_code == 200
+    wide.get(f"{WIDE}/rows", params={"key": 1})
+    assert wide.delete(WIDE).status_code == 200
+    assert wide.get(WIDE).status_code == 404
+
+
 def test_changes_are_read_without_a_content_type_as_paimons_python_client_sends_them(wide: TestClient) -> None:
     assert wide.post(WIDE, content=json.dumps({"changes": [COMMENT]}).encode()).status_code == 200
 
