@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -25,7 +25,19 @@ _NUMBERED = tables.update().where(tables.c.id == sa.bindparam("table")).values(l
 _BY_KEY = sa.select(batches).where(
     batches.c.table_id == sa.bindparam("table"), batches.c.idempotency_key == sa.bindparam("key")
 )
-
+_OF_TABLE = batches.c.table_id == sa.bindparam("table")
+_STAGED = sa.select(batches).where(batches.c.state == BatchState.STAGED).order_by(batches.c.number)
+_STAGED_AFTER = _STAGED.where(_OF_TABLE, batches.c.number > sa.bindparam("after"))
+_CLAIMED = _STAGED.where(batches.c.merge_id.in_(sa.bindparam("tasks", expanding=True)))
+_STAGED_NUMBERS = (
+    sa.select(batches.c.number).where(_OF_TABLE, batches.c.state == BatchState.STAGED).order_by(batches.c.number)
+)
+_LAST_NUMBER = sa.select(tables.c.last_batch_number).where(tables.c.id == sa.bindparam("table"))
+_LAST_NUMBER_OF = (
+    sa.select(tables.c.id, tables.c.last_batch_number)
+    .join(databases, databases.c.id == tables.c.database_id)
+    .where(databases.c.name == sa.bindparam("database"), tables.c.name == sa.bindparam("table"))
+)
 _IN_DATABASE = (
     sa.select(batches)
     .join(tables, tables.c.id == batches.c.table_id)
@@ -154,14 +166,11 @@ class Batches:
 
     def staged(self, table_id: str, *, after: int = 0) -> list[Batch]:
         """Return all batches of the table that no snapshot has, in number order, those after the number ``after``."""
-        return self.staged_where(batches.c.table_id == table_id, batches.c.number > after)
+        return self._batches(_STAGED_AFTER, {"table": table_id, "after": after})
 
     def staged_numbers(self, table_id: str) -> list[int]:
         """Return the numbers of all batches of the table that no snapshot has, in order."""
-        mine = (batches.c.table_id == table_id) & (batches.c.state == BatchState.STAGED)
-        return list(
-            self.transaction.execute(sa.select(batches.c.number).where(mine).order_by(batches.c.number)).scalars()
-        )
+        return list(self.transaction.execute(_STAGED_NUMBERS, {"table": table_id}).scalars())
 
     def count_merged_after(self, table_id: str, number: int) -> int:
         """Return how many batches were merged into snapshots after the one of this number."""
@@ -174,18 +183,14 @@ class Batches:
         """Return the number of the last batch that was accepted, 0 before the first. Raise ``NotFound`` for the
         table.
         """
-        number = self.transaction.execute(sa.select(tables.c.last_batch_number).where(tables.c.id == table_id)).scalar()
+        number = self.transaction.execute(_LAST_NUMBER, {"table": table_id}).scalar()
         if number is None:
             raise not_found(Resource.TABLE, table_id)
         return int(number)
 
     def last_number_of(self, database: str, name: str) -> tuple[str, int] | None:
         """Return the id and the last batch's number of the table of this name; None if there is none."""
-        row = self.transaction.execute(
-            sa.select(tables.c.id, tables.c.last_batch_number)
-            .join(databases, databases.c.id == tables.c.database_id)
-            .where(databases.c.name == database, tables.c.name == name)
-        ).first()
+        row = self.transaction.execute(_LAST_NUMBER_OF, {"database": database, "table": name}).first()
         return None if row is None else (row.id, row.last_batch_number)
 
     def delete_staged(self, table_id: str, batch_id: str) -> Batch:
@@ -255,10 +260,12 @@ class Batches:
         query = sa.select(batches).where(batches.c.merge_id == merge_id).order_by(batches.c.number)
         return [checksums.batch_of(row) for row in self.transaction.execute(query)]
 
-    def staged_where(self, *conditions: sa.ColumnElement[bool]) -> list[Batch]:
-        """Return the batches under ``conditions`` that no snapshot has, in number order."""
-        query = sa.select(batches).where(batches.c.state == BatchState.STAGED, *conditions)
-        return [checksums.batch_of(row) for row in self.transaction.execute(query.order_by(batches.c.number))]
+    def claimed_by(self, *merge_ids: str) -> list[Batch]:
+        """Return the batches that the merges have claimed and no snapshot has, in number order."""
+        return self._batches(_CLAIMED, {"tasks": merge_ids})
+
+    def _batches(self, query: sa.Select[AnyRow], values: Mapping[str, object]) -> list[Batch]:
+        return [checksums.batch_of(row) for row in self.transaction.execute(query, values)]
 
 
 def _same_request(earlier: Batch, new: NewBatch) -> Batch | KeyfoldError:

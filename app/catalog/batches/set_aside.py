@@ -20,6 +20,10 @@ from app.core.table.history import SET_ASIDE, Batch, BatchState, Blame
 TRIES = {BatchState.DAMAGED: 3, BatchState.POISONED: 2}
 """After how many merges that one batch made fail it is set aside: what was not there may be back."""
 
+_OF_TABLE = batches.c.table_id == sa.bindparam("table")
+_COUNT = sa.select(sa.func.count()).where(_OF_TABLE, batches.c.state.in_(SET_ASIDE))
+_LIMIT = sa.select(tables.c.merge_at_most).where(tables.c.id == sa.bindparam("table"))
+
 
 @dataclass(frozen=True)
 class SetAside:
@@ -50,9 +54,7 @@ class SetAside:
 
     def limit(self, table_id: str) -> int | None:
         """Return the most batches that the next merge takes; None: all."""
-        number: int | None = self.transaction.execute(
-            sa.select(tables.c.merge_at_most).where(tables.c.id == table_id)
-        ).scalar()
+        number: int | None = self.transaction.execute(_LIMIT, {"table": table_id}).scalar()
         return number
 
     def goes_on(self, table_id: str) -> bool:
@@ -69,8 +71,7 @@ class SetAside:
 
     def count(self, table_id: str) -> int:
         """Return how many batches are set aside."""
-        mine = (batches.c.table_id == table_id) & batches.c.state.in_(SET_ASIDE)
-        return int(self.transaction.execute(sa.select(sa.func.count()).where(mine)).scalar_one())
+        return int(self.transaction.execute(_COUNT, {"table": table_id}).scalar_one())
 
     def take_back(self, batch: Batch) -> None:
         """Stage a batch that was set aside again, as if it had come now: what was merged meanwhile came before.

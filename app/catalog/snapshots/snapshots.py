@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import sqlalchemy as sa
@@ -27,6 +27,38 @@ from app.core.table.history import ChangelogFile, DataFile, Run, Snapshot, Snaps
 
 _DATA_FILE = tuple(data_files.c[one.name] for one in fields(DataFile))
 _RUNS_BY_NAME = 500  # whose files are asked for by name
+
+
+def _on(left: sa.Table, right: sa.Table, **columns: str) -> sa.ColumnElement[bool]:
+    """Return the join of two tables on the table id and the given columns of both."""
+    same = [left.c[mine] == right.c[other] for mine, other in columns.items()]
+    return sa.and_(left.c.table_id == right.c.table_id, *same)
+
+
+# Made once: to build a statement takes as long as to run it. Of the snapshots of a table with these numbers:
+_MINE = (snapshots.c.table_id == sa.bindparam("table")) & snapshots.c.id.between(
+    sa.bindparam("first"), sa.bindparam("last")
+)
+_SNAPSHOTS = sa.select(snapshots).where(_MINE).order_by(snapshots.c.id.desc())
+_REWRITTEN = sa.select(snapshots.c.rewritten).where(_MINE)
+_RUNS = (
+    sa.select(snapshot_runs.c.snapshot_id, *RUN_COLUMNS, runs.c.checksum)
+    .join(snapshots, _on(snapshot_runs, snapshots, snapshot_id="id"))
+    .join(runs, _on(snapshot_runs, runs, run_id="id"))
+    .where(_MINE)
+    .order_by(snapshot_runs.c.snapshot_id, snapshot_runs.c.position)
+)
+_OF_RUNS = (
+    sa.select(data_files.c.run_id, *_DATA_FILE)
+    .where(data_files.c.table_id == sa.bindparam("table"))
+    .order_by(data_files.c.run_id, data_files.c.position)
+)
+_FILES_OF_RUNS = _OF_RUNS.where(data_files.c.run_id.in_(sa.bindparam("runs", expanding=True)))
+_FILES = _OF_RUNS.where(
+    data_files.c.run_id.in_(
+        sa.select(snapshot_runs.c.run_id).join(snapshots, _on(snapshot_runs, snapshots, snapshot_id="id")).where(_MINE)
+    )
+)
 
 
 def run_of(table_id: str, row: AnyRow, files: tuple[DataFile, ...]) -> Run:
@@ -76,13 +108,13 @@ class Snapshots:
 
     def _rewritten(self, table_id: str, number: int) -> int | None:
         """Return how often keys were taken out of the snapshot; None if there is none."""
-        mine = (snapshots.c.table_id == table_id) & (snapshots.c.id == number)
-        times: int | None = self.transaction.execute(sa.select(snapshots.c.rewritten).where(mine)).scalar_one_or_none()
+        values = {"table": table_id, "first": number, "last": number}
+        times: int | None = self.transaction.execute(_REWRITTEN, values).scalar_one_or_none()
         return times
 
     def find(self, table_id: str, number: int) -> Snapshot | None:
         """Return the same; None if there is none."""
-        existing = self._load(table_id, snapshots.c.id == number)
+        existing = self._load(table_id, number, number)
         return existing[0] if existing else None
 
     def last_of(self, table_id: str, kinds: Collection[SnapshotKind]) -> int | None:
@@ -112,7 +144,7 @@ class Snapshots:
         numbers = self.transaction.execute(page).scalars().all()
         if not numbers:
             return []
-        return self._load(table_id, snapshots.c.id.between(numbers[-1], numbers[0]))
+        return self._load(table_id, numbers[-1], numbers[0])
 
     def not_found(self, table_id: str, what: str, name: str) -> NotFound:
         """Return the failure for ``what``, which the caller called ``name``; it says which snapshots there are."""
@@ -185,7 +217,7 @@ class Snapshots:
 
     def every_data_file(self, table_id: str) -> dict[str, list[DataFile]]:
         """Return the files of the runs that any snapshot of the table names, in token order, by run."""
-        return self._files(table_id, _named_by(snapshots.c.table_id == table_id))
+        return self._files(_FILES, {"table": table_id, "first": 0, "last": LARGEST_NUMBER})
 
     def live_run_ids(self, table_id: str | None = None) -> set[tuple[str, str]]:
         """Return ``(table id, run id)`` of every run (of one table) that a snapshot names; files of other runs are
@@ -235,60 +267,40 @@ class Snapshots:
         known = self.transaction.loaded.get(table_id, number, rewritten)
         if known is not None:
             return known
-        existing = self._load(table_id, snapshots.c.id == number)
+        existing = self._load(table_id, number, number)
         if not existing:  # a writing transaction that holds no lock sees it expire
             raise self.not_found(table_id, f"snapshot {number}", str(number))
         if not self.transaction.writes:
             self.transaction.loaded.keep(existing[0], rewritten)
         return existing[0]
 
-    def _load(self, table_id: str, which: sa.ColumnElement[bool]) -> list[Snapshot]:
-        """Return the snapshots that ``which`` selects, newest first, with their runs: three queries however many they
-        are. The files of runs that the process knows are not read again: a commit costs what it adds, not what there
-        is.
+    def _load(self, table_id: str, first: int, last: int) -> list[Snapshot]:
+        """Return the snapshots with the numbers ``first`` to ``last`` that exist, newest first, with their runs: three
+        queries however many they are. The files of runs that the process knows are not read again: a commit costs what
+        it adds, not what there is.
         """
-        mine = (snapshots.c.table_id == table_id) & which
-        rows = self.transaction.execute(sa.select(snapshots).where(mine).order_by(snapshots.c.id.desc())).all()
+        values = {"table": table_id, "first": first, "last": last}
+        rows = self.transaction.execute(_SNAPSHOTS, values).all()
         if not rows:
             return []
         of_snapshot: dict[int, list[Run]] = defaultdict(list)
-        named = (
-            sa.select(snapshot_runs.c.snapshot_id, *RUN_COLUMNS, runs.c.checksum)
-            .join(snapshots, _on(snapshot_runs, snapshots, snapshot_id="id"))
-            .join(runs, _on(snapshot_runs, runs, run_id="id"))
-            .where(mine)
-            .order_by(snapshot_runs.c.snapshot_id, snapshot_runs.c.position)
-        )
         known = self.transaction.loaded.runs(table_id)
-        named_runs = self.transaction.execute(named).all()
+        named_runs = self.transaction.execute(_RUNS, values).all()
         new = {row.id for row in named_runs} - known.keys()
-        which = data_files.c.run_id.in_(new) if len(new) <= _RUNS_BY_NAME else _named_by(mine)
-        files = self._files(table_id, which) if new else {}
+        if not new:
+            files = {}
+        elif len(new) <= _RUNS_BY_NAME:
+            files = self._files(_FILES_OF_RUNS, {"table": table_id, "runs": [*new]})
+        else:
+            files = self._files(_FILES, values)
         for row in named_runs:
             run = known.get(row.id)
             of_snapshot[row.snapshot_id].append(run or run_of(table_id, row, tuple(files[row.id])))
         return [_snapshot(row, of_snapshot[row.id]) for row in rows]
 
-    def _files(self, table_id: str, which: sa.ColumnElement[bool]) -> dict[str, list[DataFile]]:
-        """Return the files that ``which`` selects, in token order, by run."""
-        query = (
-            sa.select(data_files.c.run_id, *_DATA_FILE)
-            .where(data_files.c.table_id == table_id, which)
-            .order_by(data_files.c.run_id, data_files.c.position)
-        )
+    def _files(self, query: sa.Select[AnyRow], values: Mapping[str, object]) -> dict[str, list[DataFile]]:
+        """Return the files that ``query`` selects, in token order, by run."""
         files: dict[str, list[DataFile]] = defaultdict(list)
-        for run_id, *values in self.transaction.execute(query):
-            files[run_id].append(DataFile(*values))
+        for run_id, *of_file in self.transaction.execute(query, values):
+            files[run_id].append(DataFile(*of_file))
         return files
-
-
-def _named_by(which: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    """Return the files of every run that a snapshot of ``which`` names."""
-    same_snapshot = _on(snapshot_runs, snapshots, snapshot_id="id")
-    return data_files.c.run_id.in_(sa.select(snapshot_runs.c.run_id).join(snapshots, same_snapshot).where(which))
-
-
-def _on(left: sa.Table, right: sa.Table, **columns: str) -> sa.ColumnElement[bool]:
-    """Return the join of two tables on the table id and the given columns of both."""
-    same = [left.c[mine] == right.c[other] for mine, other in columns.items()]
-    return sa.and_(left.c.table_id == right.c.table_id, *same)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -23,17 +22,22 @@ _FORGETS = sa.exists().where(forgettings.c.table_id == merges.c.table_id, forget
 WAITS = (merges.c.state == TaskState.PENDING) & ~_RUNS & ~_FORGETS
 
 
-def claimable(now: datetime) -> sa.ColumnElement[bool]:
-    """Return the condition of tasks that may be claimed: they wait while none of their table and kind runs and no keys
-    are to be forgotten, or their worker let the lease expire.
+# What is claimable at a moment (``at``): a task that waits while none of its table and kind runs and no keys are to be
+# forgotten, or one whose worker let the lease expire. A worker whose lease only seems over, because the clock was set,
+# cannot commit any more.
+_TIME = merges.c.requested_at.type
+_NOW = sa.bindparam("now", type_=_TIME)
+_OVER = (merges.c.lease_expires_at <= _NOW) | (merges.c.leased_at > sa.bindparam("clock_was_set", type_=_TIME))
+CLAIMABLE = WAITS | (merges.c.state == TaskState.RUNNING) & _OVER
+# What was begun comes before what waits; a request of the future is one from before the clock was set back.
+OLDEST_FIRST = (
+    sa.case((merges.c.state == TaskState.RUNNING, 0), else_=1),
+    sa.case((merges.c.requested_at > _NOW, 0), else_=1),
+    merges.c.requested_at,
+    merges.c.id,
+)
 
-    A worker whose lease only seems over, because the clock was set, cannot commit any more.
-    """
-    over = (merges.c.lease_expires_at <= now) | (merges.c.leased_at > now + _CLOCK_STEP)
-    return WAITS | (merges.c.state == TaskState.RUNNING) & over
 
-
-def oldest_first(now: datetime) -> tuple[sa.ColumnElement[Any], ...]:
-    """Return what was begun before what waits; a request of the future is one from before the clock was set back."""
-    begun = sa.case((merges.c.state == TaskState.RUNNING, 0), else_=1)
-    return begun, sa.case((merges.c.requested_at > now, 0), else_=1), merges.c.requested_at, merges.c.id
+def at(now: datetime) -> dict[str, datetime]:
+    """Return the values of a statement with ``CLAIMABLE`` or ``OLDEST_FIRST``."""
+    return {"now": now, "clock_was_set": now + _CLOCK_STEP}

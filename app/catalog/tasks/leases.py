@@ -22,7 +22,7 @@ from app.catalog.shared.models import batches, forgettings, merges, tables
 from app.catalog.shared.transaction import AnyRow, Transaction
 from app.catalog.snapshots.snapshots import Snapshots
 from app.catalog.tables.tables import Tables
-from app.catalog.tasks.claimable import claimable, oldest_first
+from app.catalog.tasks.claimable import CLAIMABLE, OLDEST_FIRST, at
 from app.catalog.tasks.stops import Stops
 from app.catalog.tasks.tasks import UNFINISHED, Tasks, task_of
 from app.core.errors import Conflict, NotFound
@@ -43,6 +43,12 @@ from app.core.table.history import (
 )
 
 _CANDIDATES = 100  # more tables than that wait for the next call
+_WAITING = (
+    sa.select(merges.c.id, merges.c.table_id, merges.c.state, merges.c.requested_at, merges.c.cancel_requested)
+    .where(UNFINISHED, CLAIMABLE, merges.c.kind == sa.bindparam("of"))
+    .order_by(*OLDEST_FIRST)
+)
+_LOCKED = sa.select(merges).where(merges.c.id == sa.bindparam("task"), CLAIMABLE).with_for_update(skip_locked=True)
 
 
 @dataclass(frozen=True)
@@ -102,9 +108,7 @@ class Leases:
         unless no one ``counts_stops``. What was begun continues.
         """
         now = self.transaction.now()
-        columns = (merges.c.id, merges.c.table_id, merges.c.state, merges.c.requested_at, merges.c.cancel_requested)
-        query = sa.select(*columns).where(UNFINISHED, claimable(now), merges.c.kind == kind)
-        waiting = self.transaction.execute(query.order_by(*oldest_first(now))).all()
+        waiting = self.transaction.execute(_WAITING, {**at(now), "of": kind}).all()
         stopped = self.stops.stopped() if waiting and counts_stops else frozenset()
         if kind is TaskKind.MERGE:
             return [one for one in waiting if one.state is not TaskState.PENDING or one.table_id not in stopped]
@@ -223,7 +227,7 @@ class Leases:
         Raise ``Conflict`` when the lease is lost, ``ValueError`` when there are records that would be forgotten.
         """
         table_id = self._hold(merge_id, owner).table_id
-        claimed = self.batches.staged_where(batches.c.merge_id == merge_id)
+        claimed = self.batches.claimed_by(merge_id)
         if any(batch.records for batch in claimed):
             raise ValueError(f"merge {merge_id!r} has batches with records: it must commit them or fail")
         current = self.tables.existing(table_id).snapshot_id
@@ -238,7 +242,7 @@ class Leases:
         Raise ``Conflict`` when the lease is lost.
         """
         held = self._hold(task_id, owner)
-        claimed = self.batches.staged_where(batches.c.merge_id == task_id)
+        claimed = self.batches.claimed_by(task_id)
         ended = self._give_up(task_id, TaskState.CANCELLED if cancelled else TaskState.FAILED, error)
         if held.kind is not TaskKind.MERGE or cancelled:
             return ended
@@ -274,8 +278,7 @@ class Leases:
             self.tables.lock(table_id)
         except NotFound:
             return None
-        query = sa.select(merges).where(merges.c.id == task_id, claimable(self.transaction.now()))
-        return self.transaction.execute(query.with_for_update(skip_locked=True)).first()
+        return self.transaction.execute(_LOCKED, {**at(self.transaction.now()), "task": task_id}).first()
 
     def _claim(self, row: AnyRow, owner: str, lease_seconds: float) -> ClaimedTask:
         """Return the claim of the task whose locked row is given."""
@@ -298,7 +301,7 @@ class Leases:
         return ClaimedTask(
             task=task_of(started),
             table=self.tables.existing(row.table_id),
-            batches=tuple(self.batches.staged_where(batches.c.merge_id == row.id)),
+            batches=tuple(self.batches.claimed_by(row.id)),
             base=self.snapshots.current(row.table_id),
             lease_owner=owner,
         )

@@ -20,14 +20,38 @@ from app.catalog.shared.transaction import AnyRow, Transaction
 from app.catalog.snapshots.new_snapshots import NewSnapshot
 from app.catalog.snapshots.snapshots import Snapshots
 from app.catalog.tables.tables import TABLES, Tables, intact
-from app.catalog.tasks.claimable import WAITS, claimable, oldest_first
+from app.catalog.tasks.claimable import CLAIMABLE, OLDEST_FIRST, WAITS, at
 from app.catalog.tasks.leases import ClaimedTask, lease_values
 from app.catalog.tasks.stops import Stops
 from app.catalog.tasks.tasks import UNFINISHED, task_of
 from app.core.table.history import Batch, BatchState, Run, Snapshot, SnapshotKind, Table, Task, TaskKind, TaskState
 
 MOST_SEEN = 1_000  # so that small merges are seen behind many large ones that wait for a place
+_OF_TABLE = (batches.c.table_id == merges.c.table_id) & (batches.c.state == BatchState.STAGED)
 # Made once: to build a statement takes as long as to run it.
+_WAITING = (
+    sa.select(
+        merges.c.id,
+        merges.c.table_id,
+        merges.c.state,
+        sa.func.coalesce(sa.func.sum(batches.c.records), 0).label("records"),
+        sa.func.coalesce(sa.func.sum(batches.c.size_bytes), 0).label("size_bytes"),
+        sa.func.min(batches.c.schema_id).label("oldest"),
+        sa.func.max(batches.c.schema_id).label("newest"),
+    )
+    .select_from(merges.join(batches, _OF_TABLE, isouter=True))
+    .where(UNFINISHED, CLAIMABLE, merges.c.kind == TaskKind.MERGE)
+    .where((merges.c.state != TaskState.PENDING) | merges.c.table_id.not_in(sa.bindparam("stopped", expanding=True)))
+    .group_by(merges.c.id)
+    .order_by(*OLDEST_FIRST)
+    .limit(MOST_SEEN)
+)
+_TABLES = TABLES.add_columns(tables.c.merge_at_most).where(tables.c.id.in_(sa.bindparam("tables", expanding=True)))
+_CHOSEN = merges.c.id.in_(sa.bindparam("tasks", expanding=True)) & merges.c.cancel_requested.is_(sa.false())
+_WAITS_STILL = sa.select(merges).where(_CHOSEN, WAITS).with_for_update(skip_locked=True)
+_HELD = (
+    sa.select(merges.c.id, merges.c.lease_owner).where(_CHOSEN, merges.c.state == TaskState.RUNNING).with_for_update()
+)
 _TAKEN = (
     batches.update()
     .where(batches.c.table_id == sa.bindparam("table"), batches.c.state == BatchState.STAGED)
@@ -114,25 +138,8 @@ class Rounds:
         """Return the merges that can be claimed, in the order in which they are due, ``MOST_SEEN`` at most; a look that
         takes no lock.
         """
-        now, staged = self.transaction.now(), batches.c
-        of_table = (staged.table_id == merges.c.table_id) & (staged.state == BatchState.STAGED)
-        sums = [
-            sa.func.coalesce(sa.func.sum(column), 0).label(column.name)
-            for column in (staged.records, staged.size_bytes)
-        ]
-        query = (
-            sa.select(merges.c.id, merges.c.table_id, merges.c.state, *sums)
-            .add_columns(sa.func.min(staged.schema_id).label("oldest"), sa.func.max(staged.schema_id).label("newest"))
-            .select_from(merges.join(batches, of_table, isouter=True))
-            .where(UNFINISHED, claimable(now), merges.c.kind == TaskKind.MERGE)
-            .group_by(merges.c.id)
-            .order_by(*oldest_first(now))
-            .limit(MOST_SEEN)
-        )
-        stopped = self.stops.stopped()
-        if stopped:
-            query = query.where((merges.c.state != TaskState.PENDING) | merges.c.table_id.not_in(stopped))
-        rows = self.transaction.execute(query).all()
+        now = self.transaction.now()
+        rows = self.transaction.execute(_WAITING, {**at(now), "stopped": [*self.stops.stopped()]}).all()
         known = self._tables({row.table_id for row in rows})
         return [_waiting(row, *known[row.table_id]) for row in rows if row.table_id in known]
 
@@ -140,8 +147,7 @@ class Rounds:
         """Return those of the tables that exist and are intact, and whether their merges take all batches."""
         if not ids:
             return {}
-        query = TABLES.add_columns(tables.c.merge_at_most).where(tables.c.id.in_(ids))
-        rows = intact(self.transaction.execute(query))
+        rows = intact(self.transaction.execute(_TABLES, {"tables": [*ids]}))
         return {row.id: (table, row.merge_at_most is None) for row, table in rows}
 
     def claim(self, chosen: Sequence[WaitingMerge], owner: str, lease_seconds: float) -> list[ClaimedTask]:
@@ -150,15 +156,14 @@ class Rounds:
         """
         locked = self.tables.lock_all([one.table.id for one in chosen])
         unchanged = [one for one in chosen if one.table.id in locked and _is_as_seen(one, locked[one.table.id])]
-        waits = sa.select(merges).where(merges.c.id.in_([one.task_id for one in unchanged]), WAITS)
-        waits = waits.where(merges.c.cancel_requested.is_(sa.false()))
-        rows = {row.id: row for row in self.transaction.execute(waits.with_for_update(skip_locked=True))}
+        waits = self.transaction.execute(_WAITS_STILL, {"tasks": [one.task_id for one in unchanged]})
+        rows = {row.id: row for row in waits}
         mine = [one for one in unchanged if one.task_id in rows]
         if not mine:
             return []
         self.transaction.execute(_TAKEN, [{"table": one.table.id, "merge": one.task_id} for one in mine])
         taken = defaultdict(list)
-        for batch in self.batches.staged_where(batches.c.merge_id.in_([*rows])):
+        for batch in self.batches.claimed_by(*rows):
             taken[batch.merge_id].append(batch)
         now = self.transaction.now()
         lease = lease_values(owner, now, lease_seconds)
@@ -184,12 +189,8 @@ class Rounds:
         They are appended to what is current: a run of new records fits on any snapshot.
         """
         locked = self.tables.lock_all([one.claimed.table.id for one in folded])
-        held = sa.select(merges.c.id, merges.c.lease_owner).where(
-            merges.c.id.in_([one.claimed.task.id for one in folded]),
-            merges.c.state == TaskState.RUNNING,
-            merges.c.cancel_requested.is_(sa.false()),
-        )
-        owners = {row.id: row.lease_owner for row in self.transaction.execute(held.with_for_update())}
+        held = self.transaction.execute(_HELD, {"tasks": [one.claimed.task.id for one in folded]})
+        owners = {row.id: row.lease_owner for row in held}
         fit = [one for one in folded if _still_fits(one, locked, owners)]
         if not fit:
             return {}

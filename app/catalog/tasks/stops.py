@@ -43,7 +43,7 @@ class Stops:
         recent = [one for one, row in first.items() if row.requested_at <= now < row.requested_at + MERGES_WAIT]
         if not recent:
             return {}
-        known = self.transaction.execute(_WITH_TRIGGER.where(tables.c.id.in_(recent))).all()
+        known = self.transaction.execute(_WITH_TRIGGER, {"tables": recent}).all()
         by_table = {row.id: stop_trigger(table.schema.parsed) for row, table in intact(known)}
         triggers = {table_id: trigger for table_id, trigger in by_table.items() if trigger is not None}
         counts = self._runs(triggers) if triggers else {}
@@ -69,7 +69,10 @@ class Stops:
         return most
 
 
-_WITH_TRIGGER = TABLES.where(table_schemas.c.body.contains(f'"{STOP_TRIGGER}"', autoescape=True))
+_WITH_TRIGGER = TABLES.where(
+    table_schemas.c.body.contains(f'"{STOP_TRIGGER}"', autoescape=True),
+    tables.c.id.in_(sa.bindparam("tables", expanding=True)),
+)
 """Tables whose schema names the option: few, and workers ask at every look."""
 _ACTIVE = (
     sa.select(merges.c.id, merges.c.table_id, merges.c.requested_at)

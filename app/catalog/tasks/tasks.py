@@ -33,6 +33,33 @@ UNFINISHED = merges.c.id.in_(
 
 _ONE_AFTER_ANOTHER = timedelta(microseconds=1)  # of requests that come together
 _ADDED = merges.insert()
+_PENDING = sa.select(merges.c.table_id).where(
+    merges.c.table_id.in_(sa.bindparam("tables", expanding=True)),
+    merges.c.kind == sa.bindparam("of"),
+    merges.c.state == TaskState.PENDING,
+)
+_unclaimed = (batches.c.state == BatchState.STAGED) & batches.c.merge_id.is_(None)
+_backlog_of = (
+    sa.select(
+        batches.c.table_id,
+        sa.func.count().label("batches"),
+        sa.func.sum(batches.c.records).label("records"),
+        sa.func.min(batches.c.accepted_at).label("oldest"),
+        sa.func.max(batches.c.accepted_at).label("newest"),
+    )
+    .where(_unclaimed)
+    .group_by(batches.c.table_id)
+    .subquery()
+)
+_merges_wait = sa.select(merges.c.table_id).where(merges.c.state == TaskState.PENDING, merges.c.kind == TaskKind.MERGE)
+# Made once: to build it takes as long as to run it, and workers ask at every commit.
+_BACKLOGS = (
+    TABLES.add_columns(_backlog_of.c.batches, _backlog_of.c.records, _backlog_of.c.oldest, _backlog_of.c.newest)
+    .add_columns(tables.c.failed_merges, tables.c.merge_failed_at, tables.c.id.in_(_merges_wait).label("pending"))
+    .join(_backlog_of, _backlog_of.c.table_id == tables.c.id, isouter=True)
+    .where(tables.c.id.in_(sa.select(batches.c.table_id).where(_unclaimed).union(_merges_wait)))
+    .order_by(_backlog_of.c.oldest, tables.c.id)
+)
 _TASK_COLUMNS = [merges.c[field.name] for field in fields(Task)]
 
 
@@ -97,10 +124,7 @@ class Tasks:
 
     def pending(self, table_ids: Collection[str], kind: TaskKind) -> set[str]:
         """Return those of the tables that have a pending task of the kind."""
-        query = sa.select(merges.c.table_id).where(
-            merges.c.table_id.in_(table_ids), merges.c.kind == kind, merges.c.state == TaskState.PENDING
-        )
-        return set(self.transaction.execute(query).scalars())
+        return set(self.transaction.execute(_PENDING, {"tables": [*table_ids], "of": kind}).scalars())
 
     def get(self, table_id: str, task_id: str) -> Task:
         """Return the table's task with this id. Raise ``NotFound``."""
@@ -223,30 +247,7 @@ class Tasks:
         """Return what waits, for every table that has a pending merge or staged batches that no running merge has
         claimed, the one with the oldest batch first.
         """
-        unclaimed = (batches.c.state == BatchState.STAGED) & batches.c.merge_id.is_(None)
-        waiting = (
-            sa.select(
-                batches.c.table_id,
-                sa.func.count().label("batches"),
-                sa.func.sum(batches.c.records).label("records"),
-                sa.func.min(batches.c.accepted_at).label("oldest"),
-                sa.func.max(batches.c.accepted_at).label("newest"),
-            )
-            .where(unclaimed)
-            .group_by(batches.c.table_id)
-            .subquery()
-        )
-        pending = sa.select(merges.c.table_id).where(
-            merges.c.state == TaskState.PENDING, merges.c.kind == TaskKind.MERGE
-        )
-        query = (
-            TABLES.add_columns(waiting.c.batches, waiting.c.records, waiting.c.oldest, waiting.c.newest)
-            .add_columns(tables.c.failed_merges, tables.c.merge_failed_at, tables.c.id.in_(pending).label("pending"))
-            .join(waiting, waiting.c.table_id == tables.c.id, isouter=True)
-            .where(tables.c.id.in_(sa.select(batches.c.table_id).where(unclaimed).union(pending)))
-            .order_by(waiting.c.oldest, tables.c.id)
-        )
-        return [_backlog(row, table) for row, table in intact(self.transaction.execute(query))]
+        return [_backlog(row, table) for row, table in intact(self.transaction.execute(_BACKLOGS))]
 
     def row(self, table_id: str, task_id: str, *, lock: bool = False) -> AnyRow:
         """Return the task's own row, ours until the transaction ends with ``lock``. Raise ``NotFound``."""

@@ -339,7 +339,9 @@ def test_a_look_for_work_reads_no_task_that_has_ended(database: CatalogDatabase)
         plans = [connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {look}", values).all() for look, values in looks]
     assert len(looks) == 4
     steps = [step.detail for plan in plans for step in plan]
-    assert not [step for step in steps if step.startswith("SCAN") and "USING INDEX uq_merges" not in step], steps
+    scans = [step for step in steps if step.startswith("SCAN") and "USING INDEX uq_merges" not in step]
+    no_table_is_stopped = ("SCAN CONSTANT ROW", "SCAN (subquery")  # the empty list, as SQLAlchemy writes it
+    assert not [step for step in scans if not step.startswith(no_table_is_stopped)], steps
 
 
 def test_a_merge_that_is_claimed_again_takes_no_batch_after_those_that_are_to_be_forgotten(
