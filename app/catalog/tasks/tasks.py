@@ -60,6 +60,28 @@ _BACKLOGS = (
     .where(tables.c.id.in_(sa.select(batches.c.table_id).where(_unclaimed).union(_merges_wait)))
     .order_by(_backlog_of.c.oldest, tables.c.id)
 )
+
+
+def _failed(compactions: sa.ColumnElement[bool]) -> sa.Select[AnyRow]:
+    """Return the tables whose last compaction of ``compactions`` has failed, how often in a row, and when."""
+    succeeded = (
+        sa.select(merges.c.table_id, sa.func.max(merges.c.finished_at).label("at"))
+        .where(compactions, merges.c.state == TaskState.SUCCEEDED)
+        .group_by(merges.c.table_id)
+        .subquery()
+    )
+    since = succeeded.c.at.is_(None) | (merges.c.finished_at > succeeded.c.at)
+    return (
+        sa.select(merges.c.table_id, sa.func.count().label("failures"), sa.func.max(merges.c.finished_at).label("at"))
+        .join(succeeded, succeeded.c.table_id == merges.c.table_id, isouter=True)
+        .where(compactions, merges.c.state == TaskState.FAILED, since)
+        .group_by(merges.c.table_id)
+    )
+
+
+_compactions = merges.c.kind == TaskKind.COMPACTION
+_FAILED = _failed(_compactions)
+_FAILED_OF = _failed(_compactions & merges.c.table_id.in_(sa.bindparam("tables", expanding=True)))
 _TASK_COLUMNS = [merges.c[field.name] for field in fields(Task)]
 
 
@@ -99,9 +121,11 @@ class Tasks:
         self.transaction.execute(_ADDED, values)
         return task
 
-    def request_all(self, triggers: Mapping[str, TaskTrigger], kind: TaskKind = TaskKind.MERGE) -> None:
-        """A pending task of the kind of each of the tables (by id) that still exist, as ``request`` has it; they are
-        claimed in the order given.
+    def request_all(
+        self, triggers: Mapping[str, TaskTrigger], kind: TaskKind = TaskKind.MERGE, *, full: Collection[str] = ()
+    ) -> None:
+        """Store a pending task of the kind for each of the tables (by id) that still exist, as ``request`` has it; they
+        are claimed in the order given. ``full`` are the tables whose compactions take all runs.
         """
         existing = self.tables.lock_all(triggers)
         waits = self.pending(existing, kind)
@@ -113,14 +137,17 @@ class Tasks:
                 one,
                 TaskState.PENDING,
                 triggers[one],
-                now - (len(new) - place) * _ONE_AFTER_ANOTHER,
+                now - (len(new) - 1 - place) * _ONE_AFTER_ANOTHER,
                 kind=kind,
+                full=one in full,
             )
             for place, one in enumerate(new)
         ]
         if tasks:
             values = [{column.key: getattr(task, column.key) for column in _TASK_COLUMNS} for task in tasks]
             self.transaction.execute(_ADDED, values)
+        for one in waits.intersection(full):
+            self.request(one, triggers[one], kind, full=True)
 
     def pending(self, table_ids: Collection[str], kind: TaskKind) -> set[str]:
         """Return those of the tables that have a pending task of the kind."""
@@ -219,29 +246,12 @@ class Tasks:
         started: datetime | None = self.transaction.execute(query.where(running)).scalar_one()
         return started
 
-    def failed_compactions(self, table_id: str | None = None) -> dict[str, Failures]:
-        """Return the failures of the tables (or of one) whose last compaction that came to an end has failed. One that
-        was cancelled is none.
+    def failed_compactions(self, table_ids: Collection[str] | None = None) -> dict[str, Failures]:
+        """Return the failures of the tables (or of those given) whose last compaction that came to an end has failed.
+        One that was cancelled is none.
         """
-        compactions = merges.c.kind == TaskKind.COMPACTION
-        if table_id is not None:
-            compactions &= merges.c.table_id == table_id
-        succeeded = (
-            sa.select(merges.c.table_id, sa.func.max(merges.c.finished_at).label("at"))
-            .where(compactions, merges.c.state == TaskState.SUCCEEDED)
-            .group_by(merges.c.table_id)
-            .subquery()
-        )
-        since = succeeded.c.at.is_(None) | (merges.c.finished_at > succeeded.c.at)
-        query = (
-            sa.select(
-                merges.c.table_id, sa.func.count().label("failures"), sa.func.max(merges.c.finished_at).label("at")
-            )
-            .join(succeeded, succeeded.c.table_id == merges.c.table_id, isouter=True)
-            .where(compactions, merges.c.state == TaskState.FAILED, since)
-            .group_by(merges.c.table_id)
-        )
-        return {row.table_id: Failures(row.failures, row.at) for row in self.transaction.execute(query)}
+        query, values = (_FAILED, {}) if table_ids is None else (_FAILED_OF, {"tables": [*table_ids]})
+        return {row.table_id: Failures(row.failures, row.at) for row in self.transaction.execute(query, values)}
 
     def backlogs(self) -> list[Backlog]:
         """Return what waits, for every table that has a pending merge or staged batches that no running merge has

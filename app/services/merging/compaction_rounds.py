@@ -77,7 +77,7 @@ def _results(site: MergeSite, steps: Sequence[PlannedStep]) -> list[Result] | No
 def _end(lease: Lease, compaction: Compaction, step: PlannedStep, results: Sequence[Result]) -> None:
     def commit(_: ClaimedTask, held: Lease) -> Done:
         raise_failures(held.site, step.tasks, results)
-        compaction.commit(step, results)
-        return compaction.finish(held)
+        compaction.commit(step, results, held)
+        return compaction.done(held)
 
     run_leased(lease, commit)

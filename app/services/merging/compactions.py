@@ -73,12 +73,12 @@ def request_due_compactions(repository: Repository, commits: Sequence[tuple[Tabl
         full, other = _wants_full(repository, table), other_meanings(repository, table, snapshot)
         if full or pick_runs(table.schema.parsed, snapshot, other, full=False):
             due[table.id] = full
-    waits = repository.tasks.pending(due, TaskKind.COMPACTION) if due else set()
-    for table_id, full in due.items():
-        if table_id in waits and not full:
-            continue
-        if not time_left(repository.tasks.failed_compactions(table_id).get(table_id), repository.now()):
-            repository.tasks.request(table_id, TaskTrigger.RUNS, TaskKind.COMPACTION, full=full)
+    if not due:
+        return
+    failures, now = repository.tasks.failed_compactions(due), repository.now()
+    begin = [table_id for table_id in due if not time_left(failures.get(table_id), now)]
+    full_ones = {table_id for table_id in begin if due[table_id]}
+    repository.tasks.request_all(dict.fromkeys(begin, TaskTrigger.RUNS), TaskKind.COMPACTION, full=full_ones)
 
 
 def _wants_full(repository: Repository, table: Table) -> bool:
@@ -166,9 +166,9 @@ def _compact(site: MergeSite, claimed: ClaimedTask, lease: Lease) -> Done:
     lease.expect(len(compaction.steps))
     for picked in compaction.steps:
         planned = plan_step(site, claimed, picked)
-        compaction.commit(planned, run_tasks(lease, planned.tasks, lease.report))
+        compaction.commit(planned, run_tasks(lease, planned.tasks, lease.report), lease)
         lease.end_job()
-    return compaction.finish(lease)
+    return compaction.done(lease)
 
 
 @dataclass
@@ -192,8 +192,10 @@ class Compaction:
         picked = pick_runs(table.schema.parsed, base, other, full=claimed.task.full) if base else []
         return cls(site, claimed, other, [*_together(picked)], base.runs if base else (), base)
 
-    def commit(self, planned: PlannedStep, results: Sequence[Result]) -> None:
-        """Put what the tasks of a step have written in the place of the runs that it is made of."""
+    def commit(self, planned: PlannedStep, results: Sequence[Result], lease: Lease) -> None:
+        """Put what the tasks of a step have written in the place of the runs that it is made of. With the last step
+        the compaction ends.
+        """
         picked, table = planned.picked, self.claimed.table
         before = {one.runs[0].partition: one for one in picked}
         runs = tuple(
@@ -202,22 +204,53 @@ class Compaction:
         )
         check_written(self.site.warehouse, table.id, runs)
         self.left = replaced(self.left, [[run.id for run in one.runs] for one in picked], runs)
-        self.snapshot = _commit(self.site, self.claimed, picked, runs, changes_written(results))
         self.rows += sum(run.rows for run in runs)
+        self.snapshot = self._committed(planned, runs, changes_written(results), lease)
 
-    def finish(self, lease: Lease) -> Done:
-        """Note that the compaction is done, and request what is due now."""
-        site, claimed, table, snapshot = self.site, self.claimed, self.claimed.table, self.snapshot
-        with site.database.transaction() as repository:
-            number = snapshot.id if snapshot else None
-            repository.leases.finish_compaction(
-                claimed.task.id, claimed.lease_owner, snapshot_id=number, rows=self.rows, detail=lease.detail
-            )
-            if claimed.task.full and claimed.base is not None and snapshot is not None:
-                repository.published.follow_compaction(claimed.base, snapshot, {run.id for run in self.left})
-            if snapshot is not None and self.rows:
-                request_due_compaction(repository, table, snapshot)
+    def _committed(
+        self, planned: PlannedStep, compacted: Sequence[Run], changelog: Sequence[ChangelogFile], lease: Lease
+    ) -> Snapshot | None:
+        """Put the compacted runs in the place of those they were made of, on top of what was committed meanwhile.
+
+        Raise ``Conflict`` when these are no longer part of the table.
+        """
+        claimed, picked = self.claimed, planned.picked
+
+        def prepare(_: Repository, current: Snapshot | None) -> Commit[Snapshot]:
+            before = current.runs if current else ()
+            runs = replaced(before, [[run.id for run in one.runs] for one in picked], compacted)
+
+            def commit(repository: Repository) -> Snapshot:
+                base = current.id if current else None
+                snapshot = repository.leases.commit_compaction(
+                    claimed.task.id, claimed.lease_owner, runs, base_snapshot_id=base, changelog=changelog
+                )
+                if picked is self.steps[-1]:
+                    self._finish(repository, snapshot, lease)
+                return snapshot
+
+            return commit
+
+        return commit_on_current(self.site.database, claimed.table.id, prepare)
+
+    def done(self, lease: Lease) -> Done:
+        """Return what the compaction has committed. One without a step ends here."""
+        if not self.steps:
+            with self.site.database.transaction() as repository:
+                self._finish(repository, self.snapshot, lease)
         return Done(self.rows)
+
+    def _finish(self, repository: Repository, snapshot: Snapshot | None, lease: Lease) -> None:
+        """Note that the compaction is done, and request what is due now."""
+        claimed = self.claimed
+        number = snapshot.id if snapshot else None
+        repository.leases.finish_compaction(
+            claimed.task.id, claimed.lease_owner, snapshot_id=number, rows=self.rows, detail=lease.detail
+        )
+        if claimed.task.full and claimed.base is not None and snapshot is not None:
+            repository.published.follow_compaction(claimed.base, snapshot, {run.id for run in self.left})
+        if snapshot is not None and self.rows:
+            request_due_compaction(repository, claimed.table, snapshot)
 
 
 def _together(picked: Sequence[Picked]) -> Iterator[list[Picked]]:
@@ -267,29 +300,6 @@ def changes_wanted(options: TableOptions) -> dict[str, Any]:
     deduplicate = options["changelog-producer.row-deduplicate"] or options.engine is MergeEngine.FIRST_ROW
     ignored = options["changelog-producer.row-deduplicate-ignore-fields"]
     return {"row_deduplicate": deduplicate, "ignored_fields": ignored}
-
-
-def _commit(
-    site: MergeSite,
-    claimed: ClaimedTask,
-    picked: Sequence[Picked],
-    compacted: Sequence[Run],
-    changelog: Sequence[ChangelogFile],
-) -> Snapshot | None:
-    """Put the compacted runs in the place of those they were made of, on top of what was committed meanwhile.
-
-    Raise ``Conflict`` when these are no longer part of the table.
-    """
-
-    def prepare(_: Repository, current: Snapshot | None) -> Commit[Snapshot]:
-        before = current.runs if current else ()
-        runs = replaced(before, [[run.id for run in one.runs] for one in picked], compacted)
-        base = current.id if current else None
-        return lambda repository: repository.leases.commit_compaction(
-            claimed.task.id, claimed.lease_owner, runs, base_snapshot_id=base, changelog=changelog
-        )
-
-    return commit_on_current(site.database, claimed.table.id, prepare)
 
 
 def replaced(runs: Sequence[Run], picked: Sequence[Sequence[str]], compacted: Sequence[Run]) -> list[Run]:

@@ -145,7 +145,7 @@ def table_stats(repository: Repository, table: Table, *, spark_answers: bool = T
 
 
 def _compaction_failure(repository: Repository, table: Table) -> CompactionFailure | None:
-    failures = repository.tasks.failed_compactions(table.id).get(table.id)
+    failures = repository.tasks.failed_compactions([table.id]).get(table.id)
     last = repository.tasks.page(table.id, limit=1, state=TaskState.FAILED, kind=TaskKind.COMPACTION)
     return CompactionFailure(failures.in_a_row, failures.last_at, last[0].error or "") if failures and last else None
 

@@ -260,7 +260,7 @@ def _may_compact(repository: Repository, newest: PublishedVersion, now: datetime
     """
     if repository.tasks.compacts(newest.table_id):
         return False
-    if time_left(repository.tasks.failed_compactions(newest.table_id).get(newest.table_id), now):
+    if time_left(repository.tasks.failed_compactions([newest.table_id]).get(newest.table_id), now):
         return False
     _, last = repository.stats.succeeded(newest.table_id, TaskKind.COMPACTION)
     tried_at = last.finished_at if last is not None and last.full else None

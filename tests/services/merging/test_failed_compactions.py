@@ -116,4 +116,4 @@ def test_only_failures_since_the_last_success_count_and_those_of_compactions_alo
         cancelled = ask_for_compaction(repository, table.id)
         repository.tasks.request_cancel(table.id, cancelled.id)
         assert repository.tasks.failed_compactions() == {table.id: Failures(2, clock.time)}
-        assert repository.tasks.failed_compactions(other.id) == {}
+        assert repository.tasks.failed_compactions([other.id]) == {}
