@@ -6,11 +6,10 @@ import re
 import time
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Final
 
 import anyio
 from anyio.to_thread import run_sync
-from fastapi import Depends
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.routing import compile_path
@@ -32,14 +31,6 @@ MOST_BYTES: Final = 2**20
 MOST_SIMULATED_BYTES: Final = 16 * 2**20
 MOST_SIGN_IN_BYTES: Final = 2**12  # of callers without a token, who must not fill the room of bodies
 MOST_FORM_BYTES: Final = 16 * 2**20  # of one row: a value of 1 MB has three times as many, as forms send it
-
-
-async def _spooled(request: Request) -> Content:
-    content: Content = request.scope[SPOOLED]
-    return content
-
-
-SpooledBody = Annotated[Content, Depends(_spooled)]
 
 
 class BodyLimits:

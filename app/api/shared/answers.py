@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from operator import attrgetter
 from typing import Annotated, Any, Self
 
@@ -52,8 +53,12 @@ class From:
         return attrgetter(self.source)(value) if isinstance(self.source, str) else self.source(value)
 
 
-def _source(name: str, field: FieldInfo) -> From:
-    return next((one for one in field.metadata if isinstance(one, From)), From(name))
+@cache
+def _sources(answer: type[Answer]) -> Mapping[str, From]:
+    """Return where the members of an answer come from."""
+    fields: Mapping[str, FieldInfo] = answer.model_fields
+    stated = {name: [one for one in field.metadata if isinstance(one, From)] for name, field in fields.items()}
+    return {name: of_member[0] if of_member else From(name) for name, of_member in stated.items()}
 
 
 class Answer(Payload):
@@ -66,8 +71,7 @@ class Answer(Payload):
 
     @classmethod
     def _members(cls, value: object, own: Mapping[str, object]) -> dict[str, object]:
-        sources = {name: _source(name, field) for name, field in cls.model_fields.items() if name not in own}
-        return {name: source.read(value) for name, source in sources.items()} | dict(own)
+        return {name: one.read(value) for name, one in _sources(cls).items() if name not in own} | dict(own)
 
     @model_validator(mode="before")
     @classmethod

@@ -33,30 +33,32 @@ def inline(of: Callable[..., Made]) -> Callable[..., Coroutine[Any, Any, Made]]:
     return made
 
 
-# Async, for FastAPI would start a thread for each of these to read one attribute.
-async def get_parts(request: Request) -> Parts:
+def parts_of(request: Request) -> Parts:
     """Return the parts that the lifespan put on the application."""
     parts: Parts = request.app.state.parts
     return parts
 
 
-PartsDep = Annotated[Parts, Depends(get_parts)]
+# Async, for FastAPI would start a thread for each of these to read one attribute; and none of them has another one,
+# which would be solved again for each.
+async def _parts(request: Request) -> Parts:
+    return parts_of(request)
 
 
-async def _settings(parts: PartsDep) -> Settings:
-    return parts.settings
+async def _settings(request: Request) -> Settings:
+    return parts_of(request).settings
 
 
-async def _database(parts: PartsDep) -> CatalogDatabase:
-    return parts.database
+async def _database(request: Request) -> CatalogDatabase:
+    return parts_of(request).database
 
 
-async def _warehouse(parts: PartsDep) -> Warehouse:
-    return parts.warehouse
+async def _warehouse(request: Request) -> Warehouse:
+    return parts_of(request).warehouse
 
 
-async def _images(parts: PartsDep) -> Images:
-    return parts.images
+async def _images(request: Request) -> Images:
+    return parts_of(request).images
 
 
 async def _grant(request: Request) -> Grant:
@@ -64,14 +66,15 @@ async def _grant(request: Request) -> Grant:
     return grant
 
 
-async def _bounds(parts: PartsDep) -> CatalogBounds:
-    return parts.settings.catalog_bounds
+async def _bounds(request: Request) -> CatalogBounds:
+    return parts_of(request).settings.catalog_bounds
 
 
-async def _heads(parts: PartsDep) -> Heads:
-    return parts.heads
+async def _heads(request: Request) -> Heads:
+    return parts_of(request).heads
 
 
+PartsDep = Annotated[Parts, Depends(_parts)]
 SettingsDep = Annotated[Settings, Depends(_settings)]
 DatabaseDep = Annotated[CatalogDatabase, Depends(_database)]
 WarehouseDep = Annotated[Warehouse, Depends(_warehouse)]

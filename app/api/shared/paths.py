@@ -42,10 +42,6 @@ async def _database(request: Request, database: Segment) -> str:
     return sent_name(request.scope, "database", database)
 
 
-async def _table(request: Request, table: Segment) -> str:
-    return sent_name(request.scope, "table", table)
-
-
 async def _tag(request: Request, tag: Segment) -> str:
     return sent_name(request.scope, "version", tag)
 
@@ -57,13 +53,12 @@ async def _version(
 
 
 DatabaseName = Annotated[str, Depends(_database)]
-TableName = Annotated[str, Depends(_table)]
 TagName = Annotated[str, Depends(_tag)]
 VersionName = Annotated[str, Depends(_version)]
 
 
-async def _full_name(database: DatabaseName, table: TableName) -> tuple[str, str]:
-    return database, table
+async def _full_name(request: Request, database: Segment, table: Segment) -> tuple[str, str]:
+    return sent_name(request.scope, "database", database), sent_name(request.scope, "table", table)
 
 
 # For services that open their transactions, and read the table in one of them.

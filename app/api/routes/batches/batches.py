@@ -16,13 +16,12 @@ from pydantic import Field
 from app.api.document.components import headers
 from app.api.document.payloads import described_as
 from app.api.middleware.audit import NotesDep
-from app.api.middleware.limits import SpooledBody
 from app.api.middleware.routing import Router
 from app.api.middleware.signed import SIGNED_ID
 from app.api.routes.batches.patience import stored
 from app.api.routes.tables.schema_changes import SchemaChange
 from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken, Payload
-from app.api.shared.deps import GRANT, Parts, PartsDep, in_writers_thread
+from app.api.shared.deps import GRANT, Parts, PartsDep, in_writers_thread, parts_of
 from app.api.shared.paging import WantedPage
 from app.api.shared.paths import TABLE_PATH, FullName, batch_location
 from app.api.shared.preferences import preference
@@ -35,7 +34,7 @@ from app.core.plan.records.faulty_events import OnFault
 from app.core.plan.records.record_decoder import Note
 from app.core.plan.records.unknown_columns import UnknownColumns
 from app.core.table import history
-from app.http.uploads import ROOM, stage
+from app.http.uploads import ROOM, SPOOLED, stage
 from app.services.batches.batches import (
     Accepted,
     BatchOrder,
@@ -212,8 +211,6 @@ async def _merged(parts: Parts, batches: Sequence[history.Batch], seconds: float
 
 async def _sent(
     request: Request,
-    body: SpooledBody,
-    parts: PartsDep,
     idempotency_key: IdempotencyKey = None,
     content_encoding: Annotated[str, Header(description="gzip or zstd, of the body")] = "",
     events: Annotated[str | None, Query(alias="format", description=_EVENTS)] = None,
@@ -224,7 +221,7 @@ async def _sent(
     on_fault: Annotated[OnFault, Query(alias="onFault", description=_ON_FAULT)] = OnFault.REFUSE,
 ) -> Upload:
     return Upload(
-        body,
+        request.scope[SPOOLED],
         request.headers.get("content-type", JSON).split(";")[0].strip().lower(),
         request.scope.get(SIGNED_ID) if idempotency_key is None else idempotency_key,
         content_encoding,
@@ -233,7 +230,7 @@ async def _sent(
         request.scope[ROOM],
         sender=request.scope[GRANT].name,
         unknown_columns=unknown,
-        schema_bounds=parts.settings.catalog_bounds.table,
+        schema_bounds=parts_of(request).settings.catalog_bounds.table,
         on_fault=on_fault,
     )
 
