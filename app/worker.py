@@ -207,7 +207,7 @@ class Worker:
         """
         if self._trusted.is_set() and not self._stopped.is_set() and self._giving_way.may_begin(self.site.database):
             with self.site.database.reading() as repository:
-                waiting = repository.leases.candidates(TaskKind.COMPACTION)
+                waiting = repository.leases.compactions()
                 small = [one for one in waiting if is_small_table(repository, one.table_id)]
             self._compact_together(small[:ROUND_TABLES])
             self._compact_large([one for one in waiting if one not in small])
@@ -252,7 +252,7 @@ class Worker:
         self._repeat(lambda: 0.0 if self._forgetter.forget() else FORGET_SECONDS, UPKEEP_SECONDS)
 
     def _owner(self) -> str:
-        """Of one claim only, see ``claim``."""
+        """Of one claim only, see ``claim_one``."""
         return f"{self.name}-{uuid.uuid4().hex[:8]}"
 
     def _work(self, lease: Lease, run: Callable[[Lease], None]) -> None:

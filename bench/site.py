@@ -21,14 +21,16 @@ from app.core.table.history import Batch, NewBatch, Snapshot, Table, Task, TaskS
 from app.core.table.records import RowKind
 from app.core.table.schema import TableSchema
 from app.files.layout import Warehouse
-from app.services.merging.compactions import ask_for_compaction, run_next_compaction
-from app.services.merging.merges import request_merge, run_next_merge
+from app.services.merging.compactions import ask_for_compaction
+from app.services.merging.merges import request_merge
 from app.services.shared.executor import MergeSite
 from app.settings import Settings
 from app.spark import SparkExecutor
 from app.storage.ingest.named import words_of_members
 from app.storage.staging.staging import write_pieces
 from bench.wide_table import base_records, schema_json
+from tests.catalog.builders import add_batch
+from tests.services.builders import run_next_compaction, run_next_merge
 
 LEASE_SECONDS = 600
 DATABASE = "bench"
@@ -92,7 +94,7 @@ class BenchSite:
         fingerprint = hashlib.sha256(batch_id.encode()).hexdigest()
         new = NewBatch(batch_id, table.schema_id, staged.file, count, 0, staged.size, fingerprint, digest=staged.digest)
         with self.merges.database.transaction() as repository:
-            return repository.batches.add(table.id, new)
+            return add_batch(repository, table.id, new)
 
     def merge(self, table: Table) -> Task:
         """Merge everything staged as the worker does it."""

@@ -30,13 +30,14 @@ from app.core.table.history import Task, TaskState
 from app.files.named_files import damaged_files
 from app.main import create_app
 from app.services.explaining.history import file_history
-from app.services.merging.compactions import ask_for_compaction, run_next_compaction
-from app.services.merging.merges import request_merge, run_next_merge
+from app.services.merging.compactions import ask_for_compaction
+from app.services.merging.merges import request_merge
 from app.services.rows.kept_views import Views
 from app.services.shared.damage import named_files
 from app.services.shared.executor import MergeSite
 from app.settings import Settings
 from app.storage.images import Images
+from tests.services.builders import run_next_compaction, run_next_merge
 from tests.services.executor import PythonExecutor
 from tests.storage.images.imaged import build
 

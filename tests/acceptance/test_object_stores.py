@@ -23,11 +23,12 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.files.layout import Warehouse
-from app.services.merging.merges import request_merge, run_next_merge
+from app.services.merging.merges import request_merge
 from app.services.shared.executor import MergeSite
 from app.settings import Settings
 from tests.object_store import CREDENTIALS, Fault, FaultyLine, new_bucket, objects_in, put, uri_of
 from tests.service import Client, Service, TableClient, serving
+from tests.services.builders import run_next_merge
 from tests.services.executor import PythonExecutor
 
 SCHEMA = {

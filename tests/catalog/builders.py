@@ -6,8 +6,9 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 from app.catalog.database import CatalogDatabase
-from app.catalog.repository import ClaimedTask
-from app.core.table.history import Batch, DataFile, NewBatch, Run, Snapshot, Table, TaskTrigger
+from app.catalog.repository import ClaimedTask, Repository
+from app.core.errors import KeyfoldError
+from app.core.table.history import Batch, DataFile, NewBatch, Run, Snapshot, Table, TaskKind, TaskTrigger
 from app.core.table.schema import TableSchema
 
 
@@ -50,7 +51,27 @@ def create_table(database: CatalogDatabase, name: str = "wide") -> Table:
 def post(database: CatalogDatabase, table: Table, *, records: int = 3) -> Batch:
     """One accepted POST."""
     with database.transaction() as repository:
-        return repository.batches.add(table.id, new_batch(records=records))
+        return add_batch(repository, table.id, new_batch(records=records))
+
+
+def add_batch(repository: Repository, table_id: str, new: NewBatch) -> Batch:
+    """The batch that ``new`` became. Raise what kept it out."""
+    [outcome] = repository.batches.add(repository.tables.lock(table_id), [new])
+    if isinstance(outcome, KeyfoldError):
+        raise outcome
+    return outcome
+
+
+def claim_next(
+    repository: Repository, owner: str, lease_seconds: float, kind: TaskKind = TaskKind.MERGE
+) -> ClaimedTask | None:
+    """The claim of the task of the kind that a worker would take first; None where it would take none."""
+    if kind is TaskKind.MERGE:
+        waiting = [(one.task_id, one.table.id) for one in repository.rounds.waiting()]
+    else:
+        waiting = [(one.id, one.table_id) for one in repository.leases.compactions()]
+    claims = (repository.leases.take(*one, owner, lease_seconds) for one in waiting)
+    return next((claimed for claimed in claims if claimed is not None), None)
 
 
 def request_and_claim(
@@ -60,7 +81,8 @@ def request_and_claim(
     with database.transaction() as repository:
         requested = repository.tasks.request(table.id, TaskTrigger.REQUEST)
     with database.transaction() as repository:
-        claimed = repository.leases.claim(owner, lease_seconds)
+        claimed = claim_next(repository, owner, lease_seconds)
+    assert claimed is not None
     assert claimed.task.id == requested.id
     return claimed
 

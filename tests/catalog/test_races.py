@@ -10,7 +10,7 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import Conflict, ErrorCode, KeyfoldError, NotFound
-from tests.catalog.builders import create_table, new_batch, post, request_and_claim, run, schema
+from tests.catalog.builders import add_batch, claim_next, create_table, new_batch, post, request_and_claim, run, schema
 
 
 def outcome_after(
@@ -82,7 +82,7 @@ def test_a_batch_for_a_table_that_is_being_dropped_is_refused(database: CatalogD
     outcome = outcome_after(
         database,
         lambda repository: repository.tables.drop("shop", "wide"),
-        lambda repository: repository.batches.add(table.id, new_batch()),
+        lambda repository: add_batch(repository, table.id, new_batch()),
     )
     assert isinstance(outcome, NotFound)
 
@@ -93,7 +93,7 @@ def test_a_batch_is_either_withdrawn_or_claimed(database: CatalogDatabase) -> No
     request_and_claim(database, table, lease_seconds=0)
     outcome = outcome_after(
         database,
-        lambda repository: repository.leases.claim("worker", 600),
+        lambda repository: claim_next(repository, "worker", 600),
         lambda repository: repository.batches.delete_staged(table.id, batch.id),
     )
     assert isinstance(outcome, Conflict)
@@ -105,7 +105,7 @@ def test_a_lease_that_is_being_taken_over_is_not_renewed(database: CatalogDataba
     late = request_and_claim(database, table, "late", lease_seconds=0)
     outcome = outcome_after(
         database,
-        lambda repository: repository.leases.claim("alive", 600),
+        lambda repository: claim_next(repository, "alive", 600),
         lambda repository: repository.leases.renew(late.task.id, "late", 600, 0.5, {}),
     )
     assert isinstance(outcome, Conflict)
@@ -117,7 +117,7 @@ def test_a_lease_that_is_being_renewed_is_not_taken_over(database: CatalogDataba
     outcome = outcome_after(
         database,
         lambda repository: repository.leases.renew(late.task.id, "late", 600, 0.5, {}),
-        lambda repository: repository.leases.claim("alive", 600),
+        lambda repository: claim_next(repository, "alive", 600),
     )
     assert outcome is None
 
@@ -130,7 +130,7 @@ def test_a_merge_that_is_being_dropped_with_its_table_is_neither_claimed_nor_com
     outcome = outcome_after(
         database,
         lambda repository: repository.tables.drop("shop", "wide"),
-        lambda repository: repository.leases.claim("alive", 600),
+        lambda repository: claim_next(repository, "alive", 600),
     )
     assert outcome is None
     table = create_table(database)

@@ -8,9 +8,9 @@ from typing import Any
 
 from app.catalog.database import CatalogDatabase
 from app.files.layout import Warehouse
-from app.services.merging.compactions import ask_for_compaction, run_next_compaction
+from app.services.merging.compactions import ask_for_compaction
 from app.services.shared.executor import MergeSite
-from tests.services.builders import merge_staged
+from tests.services.builders import merge_staged, run_next_compaction
 from tests.services.executor import PythonExecutor
 
 HOSTILE = "<b onx=1>\"'&{{7*7}}"

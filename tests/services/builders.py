@@ -9,15 +9,17 @@ from typing import Any
 from app.catalog.database import CatalogDatabase
 from app.core.errors import AlreadyExists
 from app.core.plan.records.bounds import Bounds
-from app.core.table.history import Batch, Snapshot, Table, Task
+from app.core.table.history import Batch, Snapshot, Table, Task, TaskKind
 from app.core.table.schema import TableSchema
 from app.files.layout import Warehouse
 from app.services.batches.batches import Upload, accept_batch
 from app.services.bodies.formats import JSON
-from app.services.merging.compactions import ask_for_compaction, run_next_compaction
-from app.services.merging.merges import request_merge, run_next_merge
+from app.services.merging.compactions import ask_for_compaction, run_compaction
+from app.services.merging.leases import Lease
+from app.services.merging.merges import request_merge, run_merge
 from app.services.rows.lookups import Consistency, Images, get_rows
 from app.services.shared.executor import MergeSite
+from tests.catalog.builders import claim_next
 from tests.services.executor import PythonExecutor
 
 SUM = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
@@ -94,6 +96,29 @@ def totals(
         now = repository.tables.find(table.id) or table
         found = get_rows(repository, images, now, [(one,) for one in ids], consistency)
     return [None if one.row is None else one.row["n"] for one in found]
+
+
+def claim(site: MergeSite, owner: str, kind: TaskKind) -> Lease | None:
+    """The lease of the task of the kind that a worker would take first; None where it would take none."""
+    with site.database.transaction() as repository:
+        claimed = claim_next(repository, owner, site.lease_seconds, kind)
+    return None if claimed is None else Lease(site, claimed)
+
+
+def run_next_merge(site: MergeSite, owner: str) -> bool:
+    """Run the merge that a worker would take first to its end, by itself; whether there was one."""
+    lease = claim(site, owner, TaskKind.MERGE)
+    if lease is not None:
+        run_merge(lease)
+    return lease is not None
+
+
+def run_next_compaction(site: MergeSite, owner: str) -> bool:
+    """The same of compactions."""
+    lease = claim(site, owner, TaskKind.COMPACTION)
+    if lease is not None:
+        run_compaction(lease)
+    return lease is not None
 
 
 def merge_staged(database: CatalogDatabase, warehouse: Warehouse, table_id: str) -> Task:

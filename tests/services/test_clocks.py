@@ -11,12 +11,13 @@ from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict
 from app.core.table.history import Table, TaskKind, TaskState
 from app.files.layout import Warehouse
-from app.services.merging.compactions import ask_for_compaction, run_next_compaction
-from app.services.merging.merges import request_due_merges, request_merge, run_next_merge
+from app.services.merging.compactions import ask_for_compaction
+from app.services.merging.merges import request_due_merges, request_merge
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
 from app.services.upkeep.sweeps import expire_snapshots
-from tests.services.builders import QUIET, SUM, create_table, merge, post, totals
+from tests.catalog.builders import claim_next
+from tests.services.builders import QUIET, SUM, create_table, merge, post, run_next_compaction, run_next_merge, totals
 from tests.services.clocks import SetClock, clock, database
 from tests.services.executor import BrokenExecutor, InterruptedExecutor, PythonExecutor
 
@@ -78,7 +79,7 @@ def test_a_merge_whose_worker_died_before_the_clock_was_set_back_is_taken_over(
     stage(site)
     request_merge(site.database, table.id)
     with site.database.transaction() as repository:
-        assert repository.leases.claim("dead", site.lease_seconds) is not None
+        assert claim_next(repository, "dead", site.lease_seconds) is not None
     clock.move(hours=-1)
     assert run_next_merge(site, "next")
     assert totals(site.database, images, table, [1]) == [1]
@@ -94,7 +95,7 @@ def test_a_compaction_whose_worker_died_before_the_clock_was_set_back_is_taken_o
     with site.database.transaction() as repository:
         ask_for_compaction(repository, table.id)
     with site.database.transaction() as repository:
-        assert repository.leases.claim("dead", site.lease_seconds, TaskKind.COMPACTION) is not None
+        assert claim_next(repository, "dead", site.lease_seconds, TaskKind.COMPACTION) is not None
     clock.move(hours=-1)
     assert run_next_compaction(site, "next")
 
@@ -104,7 +105,7 @@ def test_a_lease_that_is_renewed_after_the_clock_was_set_back_is_kept(site: Merg
     stage(site)
     request_merge(site.database, table.id)
     with site.database.transaction() as repository:
-        claimed = repository.leases.claim("alive", site.lease_seconds)
+        claimed = claim_next(repository, "alive", site.lease_seconds)
     clock.move(hours=-1)
     with site.database.transaction() as repository:
         repository.leases.renew(claimed.task.id, "alive", site.lease_seconds)
@@ -118,7 +119,7 @@ def test_a_small_step_back_takes_no_lease_away(site: MergeSite, clock: SetClock)
     stage(site)
     request_merge(site.database, table.id)
     with site.database.transaction() as repository:
-        assert repository.leases.claim("alive", site.lease_seconds) is not None
+        assert claim_next(repository, "alive", site.lease_seconds) is not None
     clock.move(seconds=-1)
     assert not run_next_merge(site, "next")
 
@@ -128,7 +129,7 @@ def test_a_lease_of_another_length_is_no_lease_of_the_future(site: MergeSite) ->
     stage(site)
     request_merge(site.database, table.id)
     with site.database.transaction() as repository:
-        assert repository.leases.claim("patient", 3600) is not None
+        assert claim_next(repository, "patient", 3600) is not None
     assert not run_next_merge(site, "next")
 
 
@@ -199,11 +200,11 @@ def test_an_owner_that_lost_its_lease_to_a_set_clock_can_neither_renew_nor_commi
     stage(site)
     request_merge(site.database, table.id)
     with site.database.transaction() as repository:
-        claimed = repository.leases.claim("late", site.lease_seconds)
+        claimed = claim_next(repository, "late", site.lease_seconds)
     assert claimed is not None
     clock.move(hours=1)
     with site.database.transaction() as repository:
-        assert repository.leases.claim("next", site.lease_seconds) is not None
+        assert claim_next(repository, "next", site.lease_seconds) is not None
     with pytest.raises(Conflict), site.database.transaction() as repository:
         repository.leases.renew(claimed.task.id, "late", site.lease_seconds)
     with pytest.raises(Conflict), site.database.transaction() as repository:

@@ -22,7 +22,7 @@ from app.files.layout import Warehouse, data_file
 from app.kernel.tasks import LEAST_TOKEN, MOST_TOKEN, Job, Progress, Result, Task
 from app.services.batches.batches import Upload, accept_batch
 from app.services.bodies.formats import JSON
-from app.services.merging.merges import request_merge, run_next_merge
+from app.services.merging.merges import request_merge
 from app.services.shared.executor import MergeSite
 from spark_jobs.configs import SESSION_CONFIGS
 from spark_jobs.executor import SparkJobs
@@ -31,6 +31,7 @@ from tests.cluster import Cluster, spark_cluster
 from tests.histories import random_history, random_table
 from tests.kernel.expected import expected_rows, shown, visible
 from tests.oracle import TableCase
+from tests.services.builders import run_next_merge
 from tests.site import Site
 
 SUMS = TableCase(

@@ -63,28 +63,16 @@ class Batches:
     transaction: Transaction
     tables: Tables
 
-    def add(self, table_id: str, new: NewBatch) -> Batch:
-        """Return the batch that ``new`` became, staged under the table's next number.
+    def add(self, table: AnyRow, news: Sequence[NewBatch]) -> list[Batch | KeyfoldError]:
+        """Return what became of each of ``news``: a batch, staged under the next number of the table, whose row
+        ``Tables.lock`` has answered in this transaction.
 
-        When its idempotency key was used for the same request before, that earlier batch (another id, any state) is the
-        answer and nothing is added. Raise ``KeyReused`` when the key was used for another request, ``Conflict`` when
-        the table has another schema by now (COMMIT_CONFLICT), ``NotFound`` when the table is gone.
+        Where its idempotency key was used for the same request before, that earlier batch (another id, any state) is
+        the answer and nothing is added. It is ``KeyReused`` where the key was used for another request, ``Conflict``
+        where the table has another schema by now (COMMIT_CONFLICT), which keeps none of the others out.
         """
-        [outcome] = self.add_all(table_id, [new])
-        if isinstance(outcome, KeyfoldError):
-            raise outcome
-        return outcome
-
-    def add_all(self, table_id: str, news: Sequence[NewBatch]) -> list[Batch | KeyfoldError]:
-        """Return what became of each of ``news``, as ``add`` would have it one after the other; one that is in conflict
-        keeps none of the others out. Raise ``NotFound`` when the table is gone.
-        """
-        # Held until the commit: the next number is given only after this one is visible or rolled back, so numbers have
-        # no gaps and anyone who sees batch n sees every batch before it.
-        return self.add_locked(self.tables.lock(table_id), news)
-
-    def add_locked(self, table: AnyRow, news: Sequence[NewBatch]) -> list[Batch | KeyfoldError]:
-        """Return the same for a table that ``Tables.lock`` has answered in this transaction."""
+        # The lock is held until the commit: the next number is given only after this one is visible or rolled back, so
+        # numbers have no gaps and anyone who sees batch n sees every batch before it.
         added: list[Batch] = []
         outcomes = [self._outcome(table, new, added) for new in news]
         if added:

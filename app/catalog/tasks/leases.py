@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Any
 
 import sqlalchemy as sa
@@ -42,13 +41,19 @@ from app.core.table.history import (
     TaskTrigger,
 )
 
-_CANDIDATES = 100  # more tables than that wait for the next call
 _WAITING = (
-    sa.select(merges.c.id, merges.c.table_id, merges.c.state, merges.c.requested_at, merges.c.cancel_requested)
-    .where(UNFINISHED, CLAIMABLE, merges.c.kind == sa.bindparam("of"))
+    sa.select(merges.c.id, merges.c.table_id, merges.c.requested_at)
+    .where(UNFINISHED, CLAIMABLE, merges.c.kind == TaskKind.COMPACTION)
     .order_by(*OLDEST_FIRST)
 )
 _LOCKED = sa.select(merges).where(merges.c.id == sa.bindparam("task"), CLAIMABLE).with_for_update(skip_locked=True)
+
+MERGED = (
+    batches.update()
+    .where(batches.c.merge_id == sa.bindparam("merge"), batches.c.state == BatchState.STAGED)
+    .values(state=BatchState.MERGED, snapshot_id=sa.bindparam("snapshot"))
+)
+"""The batches that a merge has claimed are in its snapshot."""
 
 
 @dataclass(frozen=True)
@@ -87,33 +92,22 @@ class Leases:
     set_aside: SetAside
     stops: Stops
 
-    def may_claim(self, kind: TaskKind) -> bool:
-        """Return whether there is something to claim; a look that takes no lock."""
-        return bool(self.candidates(kind, counts_stops=kind is TaskKind.MERGE))
+    def compactions_wait(self) -> bool:
+        """Return whether there is a compaction to claim; a look that takes no lock."""
+        return bool(self._waiting_compactions(self.transaction.now()))
 
-    def claim(self, owner: str, lease_seconds: float, kind: TaskKind = TaskKind.MERGE) -> ClaimedTask | None:
-        """Return the oldest task of the kind that no one runs, now leased to ``owner``; or None.
-
-        A merge takes every staged batch of its table, a compaction none. A task whose owner died comes again, before
-        newer ones, a merge with the batches that came since.
-        """
-        for candidate in islice(self.candidates(kind), _CANDIDATES):
-            claimed = self.take(candidate.id, candidate.table_id, owner, lease_seconds)
-            if claimed is not None or candidate.cancel_requested:  # its table is locked: no second one is
-                return claimed
-        return None
-
-    def candidates(self, kind: TaskKind, *, counts_stops: bool = True) -> Sequence[AnyRow]:
-        """Return what may be claimed, oldest first: no merge that waits for a compaction, and that one before others,
-        unless no one ``counts_stops``. What was begun continues.
+    def compactions(self) -> Sequence[AnyRow]:
+        """Return the compactions that may be claimed: those that merges wait for before others, then what was begun
+        and the oldest.
         """
         now = self.transaction.now()
-        waiting = self.transaction.execute(_WAITING, {**at(now), "of": kind}).all()
-        stopped = self.stops.stopped() if waiting and counts_stops else frozenset()
-        if kind is TaskKind.MERGE:
-            return [one for one in waiting if one.state is not TaskState.PENDING or one.table_id not in stopped]
+        waiting = self._waiting_compactions(now)
+        stopped = self.stops.stopped() if waiting else frozenset()
         # One that merges have waited for in vain is not put off for those that merges wait for now.
         return sorted(waiting, key=lambda one: one.table_id not in stopped and one.requested_at > now - MERGES_WAIT)
+
+    def _waiting_compactions(self, now: datetime) -> Sequence[AnyRow]:
+        return self.transaction.execute(_WAITING, at(now)).all()
 
     def renew(
         self,
@@ -172,7 +166,7 @@ class Leases:
         snapshot = self.snapshots.commit(
             table_id, base_snapshot_id, new_runs, SnapshotKind.MERGE, merge_id=merge_id, changelog=changelog
         )
-        self._mark_merged(merge_id, snapshot.id)
+        self.transaction.execute(MERGED, {"merge": merge_id, "snapshot": snapshot.id})
         self._go_on(table_id)
         self._end(
             merge_id,
@@ -231,7 +225,7 @@ class Leases:
         if any(batch.records for batch in claimed):
             raise ValueError(f"merge {merge_id!r} has batches with records: it must commit them or fail")
         current = self.tables.existing(table_id).snapshot_id
-        self._mark_merged(merge_id, current)
+        self.transaction.execute(MERGED, {"merge": merge_id, "snapshot": current})
         self._go_on(table_id)
         return self._end(merge_id, TaskState.SUCCEEDED, progress=1.0, progress_detail={}, snapshot_id=current)
 
@@ -356,10 +350,6 @@ class Leases:
     def _forget_failures(self, table_id: str) -> None:
         failed = (tables.c.id == table_id) & (tables.c.failed_merges > 0)
         self.transaction.execute(tables.update().where(failed).values(failed_merges=0, merge_failed_at=None))
-
-    def _mark_merged(self, merge_id: str, snapshot_id: int | None) -> None:
-        claimed = batches.update().where(batches.c.merge_id == merge_id, batches.c.state == BatchState.STAGED)
-        self.transaction.execute(claimed.values(state=BatchState.MERGED, snapshot_id=snapshot_id))
 
     def _give_up(self, task_id: str, state: TaskState, error: str) -> Task:
         """End a task and set its batches free."""

@@ -21,7 +21,7 @@ from app.catalog.snapshots.new_snapshots import NewSnapshot
 from app.catalog.snapshots.snapshots import Snapshots
 from app.catalog.tables.tables import TABLES, Tables, intact
 from app.catalog.tasks.claimable import CLAIMABLE, OLDEST_FIRST, WAITS, at
-from app.catalog.tasks.leases import ClaimedTask, lease_values
+from app.catalog.tasks.leases import MERGED, ClaimedTask, lease_values
 from app.catalog.tasks.stops import Stops
 from app.catalog.tasks.tasks import UNFINISHED, task_of
 from app.core.table.history import Batch, BatchState, Run, Snapshot, SnapshotKind, Table, Task, TaskKind, TaskState
@@ -72,11 +72,6 @@ _BEGUN = (
             merges.c.batches: sa.bindparam("taken"),
         }
     )
-)
-_MERGED = (
-    batches.update()
-    .where(batches.c.merge_id == sa.bindparam("merge"), batches.c.state == BatchState.STAGED)
-    .values(state=BatchState.MERGED, snapshot_id=sa.bindparam("snapshot"))
 )
 _ENDED = (
     merges.update()
@@ -202,7 +197,7 @@ class Rounds:
             {"merge": one.claimed.task.id, "snapshot": snapshot.id, "now": now, "folded": one.rows, "of": one.records}
             for one, snapshot in zip(fit, made, strict=True)
         ]
-        self.transaction.execute(_MERGED, [{name: one[name] for name in ("merge", "snapshot")} for one in ended])
+        self.transaction.execute(MERGED, [{name: one[name] for name in ("merge", "snapshot")} for one in ended])
         self.transaction.execute(_ENDED, ended)
         self._forget_failures([locked[snapshot.table_id] for snapshot in made])
         return {one.claimed.task.id: snapshot for one, snapshot in zip(fit, made, strict=True)}

@@ -144,7 +144,7 @@ class GroupCommit:
                     raise Conflict("a table was dropped while its records were read; post the request again")
                 if not self._with_files(table_id, [new]):
                     raise swept()
-                [outcome] = repository.batches.add_locked(tables[table_id], [new])
+                [outcome] = repository.batches.add(tables[table_id], [new])
                 if not isinstance(outcome, Batch):
                     raise outcome
                 batches.append(outcome)
@@ -166,9 +166,7 @@ class GroupCommit:
             except NotFound as error:
                 return [error] * len(news)
             present = self._with_files(table_id, news)
-            outcomes = dict(
-                zip((new.id for new in present), repository.batches.add_locked(table, present), strict=True)
-            )
+            outcomes = dict(zip((new.id for new in present), repository.batches.add(table, present), strict=True))
         return [outcomes.get(new.id) or swept() for new in news]
 
     def _with_files(self, table_id: str, news: Sequence[NewBatch]) -> list[NewBatch]:

@@ -21,7 +21,7 @@ from app.core.table.options.parsed import TableOptions
 from app.core.table.published import formats_of
 from app.kernel.plan_tasks import changes_written, runs_written
 from app.kernel.tasks import Result, Task
-from app.services.merging.leases import Done, Lease, claim, run_leased
+from app.services.merging.leases import Done, Lease, run_leased
 from app.services.merging.task_results import plan_of, run_tasks
 from app.services.publishing.publications import waits_for_its_first
 from app.services.shared.commits import Commit, commit_on_current
@@ -144,19 +144,10 @@ def _partitions(runs: Iterable[Run]) -> list[list[Run]]:
     return list(by_partition.values())
 
 
-def run_next_compaction(site: MergeSite, owner: str) -> bool:
-    """Claim the oldest pending compaction and run it to its end; whether there was one.
-
-    A failure is recorded with it, never raised; it costs speed, never answers.
-    """
-    lease = claim(site, owner, TaskKind.COMPACTION)
-    if lease is not None:
-        run_compaction(lease)
-    return lease is not None
-
-
 def run_compaction(lease: Lease) -> None:
-    """Run a claimed compaction to its end; see ``run_next_compaction``."""
+    """Run a claimed compaction to its end. A failure is recorded with it, never raised; it costs speed, never
+    answers.
+    """
     run_leased(lease, lambda claimed, held: _compact(held.site, claimed, held))
 
 

@@ -9,7 +9,6 @@ from typing import Final
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.core.table.history import TaskKind
 from app.core.table.upkeep.overdue import OverdueReason
 from app.services.merging.overdue import overdue_tables
 
@@ -30,7 +29,7 @@ class GivingWay:
     def may_begin(self, database: CatalogDatabase) -> bool:
         """Return whether a compaction waits that may begin now. Raise ``Unavailable``."""
         with database.reading() as repository:
-            if not repository.leases.may_claim(TaskKind.COMPACTION):
+            if not repository.leases.compactions_wait():
                 return False
             crowded = _crowded(repository)
         return not self.gives_way(crowded)

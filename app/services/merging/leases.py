@@ -25,22 +25,10 @@ logger = logging.getLogger(__name__)
 BEFORE_COMMIT = 0.99  # the most that the progress says before the commit
 
 
-def claim(site: MergeSite, owner: str, kind: TaskKind) -> Lease | None:
-    """Return the lease of the oldest pending task of the kind, or None when there is none.
+def claim_one(site: MergeSite, owner: str, task_id: str, table_id: str) -> Lease | None:
+    """Return the lease of this very task, or None when no one may claim it any more.
 
     No two claims that are worked on at the same time may have one ``owner``: a commit asks no more than that.
-    """
-    with site.database.reading() as repository:
-        if not repository.leases.may_claim(kind):
-            return None
-    with site.database.transaction() as repository:
-        claimed = repository.leases.claim(owner, site.lease_seconds, kind)
-    return None if claimed is None else Lease(site, claimed)
-
-
-def claim_one(site: MergeSite, owner: str, task_id: str, table_id: str) -> Lease | None:
-    """Return the lease of this very task, or None when no one may claim it any more. ``owner`` as in ``claim``.
-
     None, too, where the catalog has not what was stored of the table: its tasks wait, and those of others go on.
     """
     try:

@@ -30,7 +30,7 @@ from app.core.table.options.entries import ChangelogProducer
 from app.kernel.plan_tasks import Plan, changes_written, runs_written
 from app.kernel.tasks import Result, Task
 from app.services.merging.compactions import changes_wanted, request_due_compaction
-from app.services.merging.leases import Done, Lease, claim, run_leased
+from app.services.merging.leases import Done, Lease, run_leased
 from app.services.merging.task_results import plan_of, run_tasks
 from app.services.shared.commits import Commit, commit_on_current
 from app.services.shared.executor import MergeSite
@@ -106,19 +106,8 @@ class Folded:
     records: int = 0
 
 
-def run_next_merge(site: MergeSite, owner: str) -> bool:
-    """Claim the oldest pending merge and run it to its end; whether there was one.
-
-    A failure is recorded with the merge, never raised; its batches stay staged.
-    """
-    lease = claim(site, owner, TaskKind.MERGE)
-    if lease is not None:
-        run_merge(lease)
-    return lease is not None
-
-
 def run_merge(lease: Lease) -> None:
-    """Run a claimed merge to its end; see ``run_next_merge``."""
+    """Run a claimed merge to its end. A failure is recorded with it, never raised; its batches stay staged."""
     run_leased(lease, lambda claimed, held: _merge(held.site, claimed, held))
 
 

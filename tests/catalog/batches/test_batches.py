@@ -9,7 +9,7 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict, ErrorCode, KeyReused, NotFound
 from app.core.table.history import BatchState
-from tests.catalog.builders import commit, create_table, new_batch, post, request_and_claim, run
+from tests.catalog.builders import add_batch, commit, create_table, new_batch, post, request_and_claim, run
 
 
 def test_batches_are_numbered_from_one_per_table(database: CatalogDatabase) -> None:
@@ -21,7 +21,7 @@ def test_an_added_batch_is_read_back_as_it_was_answered(database: CatalogDatabas
     table = create_table(database)
     new = new_batch("key")
     with database.transaction() as repository:
-        batch = repository.batches.add(table.id, new)
+        batch = add_batch(repository, table.id, new)
     assert (batch.id, batch.file, batch.state, batch.merge_id) == (new.id, new.file, BatchState.STAGED, None)
     with database.reading() as repository:
         assert repository.batches.get(table.id, batch.id) == batch
@@ -43,7 +43,7 @@ def test_a_rolled_back_batch_leaves_no_gap(database: CatalogDatabase) -> None:
     table = create_table(database)
     post(database, table)
     with pytest.raises(ZeroDivisionError), database.transaction() as repository:
-        assert repository.batches.add(table.id, new_batch()).number == 2
+        assert add_batch(repository, table.id, new_batch()).number == 2
         raise ZeroDivisionError
     assert post(database, table).number == 2
 
@@ -67,9 +67,9 @@ def test_concurrent_batches_get_every_number_once_and_become_visible_in_order(da
 def test_a_repeated_request_gets_its_first_batch_and_adds_nothing(database: CatalogDatabase) -> None:
     table = create_table(database)
     with database.transaction() as repository:
-        first = repository.batches.add(table.id, new_batch("key"))
+        first = add_batch(repository, table.id, new_batch("key"))
     with database.transaction() as repository:
-        assert repository.batches.add(table.id, new_batch("key")) == first
+        assert add_batch(repository, table.id, new_batch("key")) == first
         assert repository.batches.staged(table.id) == [first]
     assert post(database, table).number == 2
 
@@ -77,10 +77,10 @@ def test_a_repeated_request_gets_its_first_batch_and_adds_nothing(database: Cata
 def test_a_key_with_another_request_is_refused_but_may_be_used_for_another_table(database: CatalogDatabase) -> None:
     one, two = create_table(database, "one"), create_table(database, "two")
     with database.transaction() as repository:
-        repository.batches.add(one.id, new_batch("key"))
+        add_batch(repository, one.id, new_batch("key"))
         with pytest.raises(KeyReused):
-            repository.batches.add(one.id, new_batch("key", fingerprint="other body"))
-        assert repository.batches.add(two.id, new_batch("key", fingerprint="other body")).number == 1
+            add_batch(repository, one.id, new_batch("key", fingerprint="other body"))
+        assert add_batch(repository, two.id, new_batch("key", fingerprint="other body")).number == 1
 
 
 def test_one_of_many_concurrent_posts_with_one_key_becomes_a_batch(database: CatalogDatabase) -> None:
@@ -88,7 +88,7 @@ def test_one_of_many_concurrent_posts_with_one_key_becomes_a_batch(database: Cat
 
     def add(_: int) -> str:
         with database.transaction() as repository:
-            return repository.batches.add(table.id, new_batch("key")).id
+            return add_batch(repository, table.id, new_batch("key")).id
 
     with ThreadPoolExecutor(8) as threads:
         assert len(set(threads.map(add, range(16)))) == 1
@@ -99,14 +99,14 @@ def test_one_of_many_concurrent_posts_with_one_key_becomes_a_batch(database: Cat
 def test_a_staged_batch_can_be_withdrawn_twice_and_keeps_its_number_and_key(database: CatalogDatabase) -> None:
     table = create_table(database)
     with database.transaction() as repository:
-        batch = repository.batches.add(table.id, new_batch("key"))
+        batch = add_batch(repository, table.id, new_batch("key"))
     for _ in range(2):
         with database.transaction() as repository:
             assert repository.batches.delete_staged(table.id, batch.id).state is BatchState.DELETED
     with database.transaction() as repository:
         assert repository.batches.staged(table.id) == []
         assert repository.batches.live_staging_files(table.id) == set()
-        assert repository.batches.add(table.id, new_batch("key")).id == batch.id
+        assert add_batch(repository, table.id, new_batch("key")).id == batch.id
     assert post(database, table).number == 2
 
 

@@ -13,7 +13,7 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.catalog.shared.marks import TOKENS, Marks
 from app.catalog.shared.models import tables
-from tests.catalog.builders import new_batch
+from tests.catalog.builders import add_batch, new_batch
 from tests.services.builders import SUM, create_table, schema
 
 
@@ -81,7 +81,7 @@ def test_a_commit_that_lookups_see_changes_the_mark_and_another_does_not(databas
 
     before = marks()
     with database.transaction() as repository:
-        batch = repository.batches.add(table.id, new_batch())
+        batch = add_batch(repository, table.id, new_batch())
     posted = marks()
     assert posted[0] != before[0]
     with database.transaction() as repository:
@@ -119,7 +119,7 @@ def test_what_is_rolled_back_may_be_marked_and_a_failed_commit_must(database: Ca
     table = create_table(database)
     before = database.marks.of(table.id)
     with pytest.raises(ZeroDivisionError), database.transaction() as repository:
-        repository.batches.add(table.id, new_batch())
+        add_batch(repository, table.id, new_batch())
         raise ZeroDivisionError
     assert database.marks.of(table.id) != before
 
@@ -132,10 +132,10 @@ def test_postgresql_tells_other_machines_and_not_its_own(catalog_url: str, tmp_p
     assert notifications is not None
     table = create_table(here)
     with at_home.transaction() as repository:
-        repository.batches.add(table.id, new_batch())
+        add_batch(repository, table.id, new_batch())
     assert list(notifications.within(0.3)) == []
     with there.transaction() as repository:
-        repository.batches.add(table.id, new_batch())
+        add_batch(repository, table.id, new_batch())
     assert next(notifications.within(10)) == table.id
     with there.transaction() as repository:
         repository.tokens.add("till", "a digest")

@@ -12,7 +12,7 @@ from app.core.plan.records.faulty_events import FaultyEvent
 from app.core.table.history import ChangelogFile, HistoryExtent, HistoryFile, SnapshotKind
 from app.core.table.published import Format, PublishedVersion
 from app.core.table.upkeep.damage import DamagedFile, DamageReason, FileKind, NamedFile
-from tests.catalog.builders import commit, create_table, new_batch, post, request_and_claim, run, schema
+from tests.catalog.builders import add_batch, commit, create_table, new_batch, post, request_and_claim, run, schema
 
 
 def test_a_created_table_is_read_back_by_name_and_by_id(database: CatalogDatabase) -> None:
@@ -147,5 +147,5 @@ def test_dropping_a_table_leaves_nothing_of_it_and_all_of_its_neighbour(database
             left = repository.transaction.execute(sa.select(each.c.table_id).distinct()).scalars().all()
             assert left == [kept.id], each.name
         with pytest.raises(NotFound) as gone:
-            repository.batches.add(dropped.id, new_batch())
+            add_batch(repository, dropped.id, new_batch())
         assert gone.value.code is ErrorCode.TABLE_NOT_FOUND

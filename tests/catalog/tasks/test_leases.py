@@ -15,7 +15,7 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ClaimedTask
 from app.core.errors import Conflict, ErrorCode
 from app.core.table.history import BatchState, SnapshotKind, TaskKind, TaskState, TaskTrigger, Written
-from tests.catalog.builders import commit, create_table, post, request_and_claim, run
+from tests.catalog.builders import claim_next, commit, create_table, post, request_and_claim, run
 
 
 def test_a_claim_takes_every_staged_batch_of_its_table_and_its_base(database: CatalogDatabase) -> None:
@@ -38,7 +38,7 @@ def test_merges_are_claimed_oldest_first_and_only_once(database: CatalogDatabase
         with database.transaction() as repository:
             repository.tasks.request(table.id, TaskTrigger.REQUEST)
     with database.transaction() as repository:
-        claims = [repository.leases.claim("worker", 600) for _ in range(4)]
+        claims = [claim_next(repository, "worker", 600) for _ in range(4)]
     assert [claimed.table.name if claimed else None for claimed in claims] == ["c", "a", "b", None]
 
 
@@ -59,7 +59,7 @@ def test_no_two_workers_get_the_same_table(database: CatalogDatabase) -> None:
                 with database.transaction() as repository:
                     repository.tasks.request(table.id, TaskTrigger.REQUEST)
             with database.transaction() as repository:
-                claimed = repository.leases.claim(f"worker {worker}", 600)
+                claimed = claim_next(repository, f"worker {worker}", 600)
             if claimed is None:
                 continue
             with count:
@@ -92,7 +92,7 @@ def test_one_of_many_workers_gets_the_only_merge(database: CatalogDatabase) -> N
     def claim(worker: int) -> ClaimedTask | None:
         start.wait()
         with database.transaction() as repository:
-            return repository.leases.claim(f"worker {worker}", 600)
+            return claim_next(repository, f"worker {worker}", 600)
 
     with ThreadPoolExecutor(8) as threads:
         claims = [claimed for claimed in threads.map(claim, range(8)) if claimed is not None]
@@ -115,7 +115,7 @@ def test_workers_that_claim_and_requesters_that_drop_do_not_deadlock(database: C
     def work(worker: str) -> None:
         for _ in range(20):
             with database.transaction() as repository:
-                claimed = repository.leases.claim(worker, 600)
+                claimed = claim_next(repository, worker, 600)
             if claimed is not None:
                 with suppress(Conflict):  # its table was dropped meanwhile
                     commit(database, claimed, [run(claimed.task.id)])
@@ -188,10 +188,10 @@ def test_a_merge_whose_worker_died_comes_again_with_the_batches_that_came_since(
     with database.transaction() as repository:
         repository.tasks.request(table.id, TaskTrigger.ROWS)
     with database.transaction() as repository:
-        again = repository.leases.claim("alive", 600)
+        again = claim_next(repository, "alive", 600)
         assert again.task.id == dead.task.id
         assert [batch.number for batch in again.batches] == [1, 2]
-        assert repository.leases.claim("third", 600) is None
+        assert claim_next(repository, "third", 600) is None
 
 
 def test_who_lost_the_lease_can_do_nothing_more(database: CatalogDatabase) -> None:
@@ -199,7 +199,7 @@ def test_who_lost_the_lease_can_do_nothing_more(database: CatalogDatabase) -> No
     post(database, table)
     dead = request_and_claim(database, table, "dead", lease_seconds=0)
     with database.transaction() as repository:
-        again = repository.leases.claim("alive", 600)
+        again = claim_next(repository, "alive", 600)
     assert again is not None
     with database.transaction() as repository:
         for operation in (
@@ -222,7 +222,7 @@ def test_an_expired_lease_that_nobody_took_is_still_good(database: CatalogDataba
     late = request_and_claim(database, table, lease_seconds=0)
     with database.transaction() as repository:
         assert repository.leases.renew(late.task.id, "worker", 600, 0.5, {}) is False
-        assert repository.leases.claim("another", 600) is None
+        assert claim_next(repository, "another", 600) is None
     assert commit(database, late, [run("r")]).id == 1
 
 
@@ -267,7 +267,7 @@ def test_a_merge_that_was_cancelled_before_its_worker_died_is_not_run_again(data
     dead = request_and_claim(database, table, "dead", lease_seconds=0)
     with database.transaction() as repository:
         repository.tasks.request_cancel(table.id, dead.task.id)
-        assert repository.leases.claim("alive", 600) is None
+        assert claim_next(repository, "alive", 600) is None
     with database.reading() as repository:
         assert repository.tasks.get(table.id, dead.task.id).state is TaskState.CANCELLED
         assert repository.batches.staged(table.id) == [batch]
@@ -305,8 +305,8 @@ def test_a_compaction_runs_beside_a_merge_of_its_table_and_takes_no_batches(data
     with database.transaction() as repository:
         asked = repository.tasks.request(table.id, TaskTrigger.RUNS, TaskKind.COMPACTION)
         assert repository.tasks.request(table.id, TaskTrigger.REQUEST, TaskKind.COMPACTION, full=True).id == asked.id
-        assert repository.leases.claim("merger", 600) is None
-        claimed = repository.leases.claim("compactor", 600, TaskKind.COMPACTION)
+        assert claim_next(repository, "merger", 600) is None
+        claimed = claim_next(repository, "compactor", 600, TaskKind.COMPACTION)
     assert (claimed.task.id, claimed.task.full, claimed.batches) == (asked.id, True, ())
     with database.transaction() as repository:
         compacted = repository.leases.commit_compaction(asked.id, "compactor", [run("c1")], base_snapshot_id=first.id)
@@ -332,7 +332,7 @@ def test_a_look_for_work_reads_no_task_that_has_ended(database: CatalogDatabase)
     with database.reading() as repository:
         connection = repository.transaction.connection
         sa.event.listen(connection, "before_cursor_execute", note)
-        repository.leases.may_claim(TaskKind.MERGE)
+        repository.leases.compactions_wait()
         repository.tasks.backlogs()
         repository.rounds.waiting()
         looks = [*seen]
@@ -351,9 +351,9 @@ def test_a_merge_that_is_claimed_again_takes_no_batch_after_those_that_are_to_be
     post(database, table)
     with database.transaction() as repository:
         repository.tasks.request(table.id, TaskTrigger.REQUEST)
-        first = repository.leases.claim("dies", 0.0)
+        first = claim_next(repository, "dies", 0.0)
         repository.forgettings.add(table.id, "5a17", [], "", None)
     post(database, table)
     with database.transaction() as repository:
-        again = repository.leases.claim("goes on", 60)
+        again = claim_next(repository, "goes on", 60)
     assert (again.task.id, [batch.number for batch in again.batches]) == (first.task.id, [1])

@@ -7,7 +7,7 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.core.errors import ErrorCode, Invalid, NotFound
 from app.core.table.history import Failures, TaskKind, TaskState, TaskTrigger
-from tests.catalog.builders import commit, create_table, post, request_and_claim, run
+from tests.catalog.builders import claim_next, commit, create_table, post, request_and_claim, run
 
 
 def test_a_table_has_one_pending_merge_however_often_it_is_asked_for(database: CatalogDatabase) -> None:
@@ -25,7 +25,7 @@ def test_a_merge_can_be_asked_for_while_another_one_runs(database: CatalogDataba
     running = request_and_claim(database, table)
     with database.transaction() as repository:
         assert repository.tasks.request(table.id, TaskTrigger.STALENESS).id != running.task.id
-        assert repository.leases.claim("another", 600) is None
+        assert claim_next(repository, "another", 600) is None
 
 
 def test_a_merge_of_a_missing_table_cannot_be_asked_for(database: CatalogDatabase) -> None:
@@ -68,7 +68,7 @@ def test_cancelling_a_pending_merge_ends_it_at_once(database: CatalogDatabase) -
         cancelled = repository.tasks.request_cancel(table.id, merge.id)
         assert cancelled.state is TaskState.CANCELLED
         assert cancelled.finished_at is not None
-        assert repository.leases.claim("worker", 600) is None
+        assert claim_next(repository, "worker", 600) is None
         assert repository.tasks.request(table.id, TaskTrigger.REQUEST).id != merge.id
 
 
@@ -111,7 +111,7 @@ def test_backlogs_count_what_no_merge_has_claimed(database: CatalogDatabase) -> 
     assert (backlogs["asked"].batches, backlogs["asked"].records) == (0, 0)
     assert backlogs["asked"].oldest_accepted_at is None
     with database.transaction() as repository:
-        assert repository.leases.claim("worker", 600) is not None
+        assert claim_next(repository, "worker", 600) is not None
         assert [backlog.table.name for backlog in repository.tasks.backlogs()] == ["busy"]
     request_and_claim(database, busy)
     with database.reading() as repository:

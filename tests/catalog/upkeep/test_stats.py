@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.catalog.database import CatalogDatabase
 from app.catalog.upkeep.stats import RetainedTotals, StagedTotals
 from app.core.table.history import SnapshotKind, TaskKind, TaskTrigger
-from tests.catalog.builders import commit, create_table, post, request_and_claim, run
+from tests.catalog.builders import claim_next, commit, create_table, post, request_and_claim, run
 
 
 def test_an_untouched_table_counts_nothing(database: CatalogDatabase) -> None:
@@ -55,7 +55,7 @@ def test_only_what_succeeded_counts_by_its_kind(database: CatalogDatabase) -> No
     with database.transaction() as repository:
         repository.leases.fail(failed.task.id, "worker", "no luck")
         repository.tasks.request(table.id, TaskTrigger.RUNS, TaskKind.COMPACTION)
-        claimed = repository.leases.claim("worker", 600, TaskKind.COMPACTION)
+        claimed = claim_next(repository, "worker", 600, TaskKind.COMPACTION)
         assert repository.stats.succeeded(table.id, TaskKind.COMPACTION) == (0, None)
         assert (
             repository.tasks.oldest_running_since(table.id)

@@ -16,6 +16,7 @@ from app.core.table.history import TaskTrigger
 from app.http.parts import Parts
 from app.services.explaining.examples import EXAMPLES
 from tests.api.conftest import TABLES, new_table
+from tests.catalog.builders import claim_next
 from tests.console.conftest import Browser
 from tests.console.merged import MergedTable
 
@@ -97,7 +98,7 @@ def test_a_merge_that_fails_is_told_with_its_reason(
         table = repository.tables.get("shop", "wide")
         repository.tasks.request_all({table.id: TaskTrigger.REQUEST})
     with parts.database.transaction() as repository:
-        claimed = repository.leases.claim("w", 60.0)
+        claimed = claim_next(repository, "w", 60.0)
         assert claimed is not None
         repository.leases.fail(claimed.task.id, "w", "<i>disk full</i>: make room")  # as the worker does
     text = browser.text("/")

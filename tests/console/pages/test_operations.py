@@ -21,6 +21,7 @@ from app.telemetry.entries import Counted, Measured, SparkState, TaskOutcome
 from app.telemetry.exposition import Reading
 from app.telemetry.hour import STEP_SECONDS, Hour
 from tests.api.conftest import TABLES
+from tests.catalog.builders import claim_next
 from tests.console.conftest import Browser, words
 
 OPERATIONS = "/console/operations"
@@ -85,7 +86,7 @@ def test_a_lease_is_told_with_its_table_and_what_waits(
             table = repository.tables.get("shop", name)
             repository.tasks.request_all({table.id: TaskTrigger.REQUEST})
             if not number:
-                assert repository.leases.claim("worker-<i>", 60.0)
+                assert claim_next(repository, "worker-<i>", 60.0)
     text = browser.text(OPERATIONS)
     assert re.search(r"worker-<i> 0 % 0 % 0 \d s for \d+ s more", text)
     assert HOSTILE in text
@@ -195,7 +196,7 @@ def test_a_table_that_is_behind_says_how_often_its_merges_failed(
     with parts_of(app).database.transaction() as repository:
         repository.tasks.request_all({repository.tables.get("shop", "wide").id: TaskTrigger.REQUEST})
     with parts_of(app).database.transaction() as repository:
-        claimed = repository.leases.claim("w", 60.0)
+        claimed = claim_next(repository, "w", 60.0)
         assert claimed is not None
         repository.leases.fail(claimed.task.id, "w", "disk full")  # as the worker does
     assert re.search(r"shop\. wide 1 1 \S+ \S+ \d+ s 1 ", browser.text(OPERATIONS))

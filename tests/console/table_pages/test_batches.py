@@ -16,6 +16,7 @@ from app.core.access import Role
 from app.core.table.history import BatchState, TaskState, TaskTrigger
 from app.http.parts import Parts
 from tests.api.conftest import TABLES
+from tests.catalog.builders import claim_next
 from tests.console.conftest import Browser, words
 from tests.services.builders import QUIET, SUM, merge_staged
 
@@ -172,7 +173,7 @@ def test_a_merge_that_runs_has_a_bar_and_says_that_it_stops(app: FastAPI, browse
     parts: Parts = app.state.parts
     with parts.database.transaction() as repository:
         repository.tasks.request(table, TaskTrigger.REQUEST)
-        claimed = repository.leases.claim("worker", 600)
+        claimed = claim_next(repository, "worker", 600)
         assert claimed
         repository.leases.renew(claimed.task.id, "worker", 600, 0.5, {"tasks": 8, "tasksDone": 4})
     page = browser.get(MERGES).text

@@ -10,6 +10,7 @@ from playwright.sync_api import Browser
 
 from app.catalog.database import CatalogDatabase
 from app.settings import Settings
+from tests.catalog.builders import claim_next
 from tests.console.chromium import NEEDS_CHROMIUM, WIDTHS, Person, person
 from tests.service import Client, TableClient
 
@@ -149,7 +150,7 @@ def test_a_merge_is_watched_and_a_batch_comes_without_reloading(
         page.get_by_text("pending").wait_for()
         page.evaluate("document.activeElement.blur(); window.sameDocument = true")
         with database.transaction() as repository:
-            claimed = repository.leases.claim("worker", 600)
+            claimed = claim_next(repository, "worker", 600)
             assert claimed
             repository.leases.renew(claimed.task.id, "worker", 600, 0.4, {"tasks": 5, "tasksDone": 2})
         page.get_by_text("40 %, 2 of 5 tasks").wait_for(timeout=20_000)

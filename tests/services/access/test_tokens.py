@@ -17,7 +17,7 @@ from app.core.errors import FaultCode, Invalid, Unauthorized, Unavailable
 from app.services.access.token_gate import TokenGate
 from app.services.access.token_uses import TokenUses
 from app.services.access.tokens import create_token
-from tests.catalog.builders import new_batch
+from tests.catalog.builders import add_batch, new_batch
 from tests.services.builders import create_table
 
 
@@ -131,7 +131,7 @@ def test_commits_of_tables_do_not_make_the_gate_ask(
     table = create_table(others)
     before = mine.marks.of(TOKENS)
     with others.transaction() as repository:
-        repository.batches.add(table.id, new_batch())
+        add_batch(repository, table.id, new_batch())
     assert mine.marks.of(TOKENS) == before
 
 

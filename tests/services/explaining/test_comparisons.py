@@ -17,7 +17,7 @@ from app.core.table.options.entries import Integers
 from app.files.layout import Warehouse
 from app.services.explaining import comparisons
 from app.services.explaining.comparisons import Became, Bounds, Compared, Comparison, compare
-from app.services.merging.merges import request_merge, run_next_merge
+from app.services.merging.merges import request_merge
 from app.services.rows.lookups import Images, find, view_at
 from app.services.rows.scans import NDJSON, read_scan, written
 from app.services.shared.executor import MergeSite
@@ -34,6 +34,7 @@ from tests.services.builders import (
     merge,
     merge_staged,
     post,
+    run_next_merge,
     snapshot_of,
 )
 from tests.services.executor import BrokenExecutor

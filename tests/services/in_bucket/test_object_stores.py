@@ -23,7 +23,7 @@ from app.files.named_files import check_file, file_of_batch
 from app.kernel.tasks import Job, Progress, Result
 from app.services.batches.batches import Upload, accept_batch
 from app.services.bodies.formats import ARROW, JSON
-from app.services.merging.merges import request_merge, run_next_merge
+from app.services.merging.merges import request_merge
 from app.services.operating.readiness import take_warehouse, warehouse_fault
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
@@ -33,7 +33,17 @@ from app.services.upkeep.scrubs import verify
 from app.services.upkeep.sweeps import sweep
 from app.storage.backup_folder import BackupFolder
 from tests.object_store import Fault, FaultyLine, flip, new_bucket, objects_in, put, uri_of
-from tests.services.builders import QUIET, SUM, committed, compact, create_table, post, snapshot_of, totals
+from tests.services.builders import (
+    QUIET,
+    SUM,
+    committed,
+    compact,
+    create_table,
+    post,
+    run_next_merge,
+    snapshot_of,
+    totals,
+)
 from tests.services.executor import PythonExecutor
 
 pytestmark = pytest.mark.slow(reason="starts an object store, and waits for what does not answer")

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from app.core.table.history import Table, Task, TaskState
 from app.services.batches.batches import withdraw_batch
-from app.services.merging.merges import request_merge, run_next_merge
+from app.services.merging.merges import request_merge
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
-from tests.services.builders import committed, create_table, merge, post, totals
+from tests.catalog.builders import claim_next
+from tests.services.builders import committed, create_table, merge, post, run_next_merge, totals
 from tests.services.executor import InterruptedExecutor, PatientExecutor, PythonExecutor
 
 
@@ -74,6 +75,6 @@ def test_a_merge_whose_lease_went_to_another_worker_stops_its_job(site: MergeSit
         assert patient.started.wait(60)
         with site.database.transaction() as repository:
             repository.leases.renew(wanted.id, "late", -1)
-            assert repository.leases.claim("rival", 600) is not None
+            assert claim_next(repository, "rival", 600) is not None
         assert running.result()
     assert after(site, table, wanted).state is TaskState.RUNNING

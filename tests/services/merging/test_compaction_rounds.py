@@ -13,11 +13,21 @@ import pytest
 from app.core.table.history import Table, Task, TaskKind, TaskState
 from app.kernel.tasks import Job, Progress, Result
 from app.services.merging.compaction_rounds import SMALL_BYTES, is_small_table, run_small_compactions
-from app.services.merging.compactions import ask_for_compaction, run_next_compaction
-from app.services.merging.leases import Lease, claim
+from app.services.merging.compactions import ask_for_compaction
+from app.services.merging.leases import Lease
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
-from tests.services.builders import QUIET, SUM, compact, create_table, merge, snapshot_of, totals
+from tests.services.builders import (
+    QUIET,
+    SUM,
+    claim,
+    compact,
+    create_table,
+    merge,
+    run_next_compaction,
+    snapshot_of,
+    totals,
+)
 from tests.services.damaged import files_in, flip
 from tests.services.executor import PythonExecutor
 from tests.services.merging.test_worker import succeeded, until, working

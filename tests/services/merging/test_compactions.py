@@ -10,10 +10,10 @@ import pytest
 
 from app.core.errors import Conflict
 from app.core.table.history import DataFile, Run, Snapshot, Table, Task, TaskKind, TaskState, TaskTrigger
-from app.services.merging.compactions import ask_for_compaction, pick_runs, replaced, run_next_compaction
+from app.services.merging.compactions import ask_for_compaction, pick_runs, replaced
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
-from tests.services.builders import SUM, compact, create_table, merge, schema, snapshot_of, totals
+from tests.services.builders import SUM, compact, create_table, merge, run_next_compaction, schema, snapshot_of, totals
 from tests.services.executor import InterruptedExecutor, PythonExecutor
 
 

@@ -15,13 +15,12 @@ from app.core.errors import NotFound
 from app.core.table.history import BatchState, Table
 from app.files.layout import Warehouse
 from app.kernel.tasks import Result
-from app.services.merging.compactions import run_next_compaction
-from app.services.merging.merges import request_due_merges, request_merge, run_next_merge
+from app.services.merging.merges import request_due_merges, request_merge
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
 from app.services.tables.drops import drop_table
 from app.worker import Worker
-from tests.services.builders import SUM, create_table, post, totals
+from tests.services.builders import SUM, create_table, post, run_next_compaction, run_next_merge, totals
 from tests.services.executor import Killed, PythonExecutor, die
 
 pytestmark = pytest.mark.slow(reason="threads race and workers die for a while")

@@ -8,11 +8,11 @@ import pytest
 
 from app.core.table.history import Failures, Table, Task, TaskKind, TaskState
 from app.kernel.tasks import Result
-from app.services.merging.compactions import ask_for_compaction, request_failed_compactions, run_next_compaction
-from app.services.merging.merges import request_merge, run_next_merge
+from app.services.merging.compactions import ask_for_compaction, request_failed_compactions
+from app.services.merging.merges import request_merge
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
-from tests.services.builders import SUM, create_table, post, snapshot_of, totals
+from tests.services.builders import SUM, create_table, post, run_next_compaction, run_next_merge, snapshot_of, totals
 from tests.services.clocks import SetClock, clock, database
 from tests.services.executor import PythonExecutor
 

@@ -14,10 +14,10 @@ from app.core.table.history import Table, Task, TaskState
 from app.services.merging.leases import Lease
 from app.services.merging.merge_choice import ROUND_BYTES, ROUND_MERGES, ROUND_RECORDS, SMALL_RECORDS, choose
 from app.services.merging.merge_rounds import claim_round, run_round
-from app.services.merging.merges import request_due_merges, request_merge, run_next_merge
+from app.services.merging.merges import request_due_merges, request_merge
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
-from tests.services.builders import QUIET, SUM, compact, create_table, post, schema, snapshot_of, totals
+from tests.services.builders import QUIET, SUM, compact, create_table, post, run_next_merge, schema, snapshot_of, totals
 from tests.services.clocks import SetClock, clock, clocked
 from tests.services.damaged import files_in, flip
 from tests.services.merging.test_merges_at_once import merged, stage

@@ -11,11 +11,23 @@ from app.catalog.database import CatalogDatabase
 from app.core.table.history import BatchState, Table, Task, TaskState, TaskTrigger
 from app.files.layout import Warehouse
 from app.kernel.tasks import Job, Progress, Result
-from app.services.merging.compactions import run_next_compaction
-from app.services.merging.merges import DueMerges, request_due_merges, request_merge, run_next_merge
+from app.services.merging.merges import DueMerges, request_due_merges, request_merge
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
-from tests.services.builders import QUIET, SUM, committed, compact, create_table, merge, post, snapshot_of, totals
+from tests.catalog.builders import claim_next
+from tests.services.builders import (
+    QUIET,
+    SUM,
+    committed,
+    compact,
+    create_table,
+    merge,
+    post,
+    run_next_compaction,
+    run_next_merge,
+    snapshot_of,
+    totals,
+)
 from tests.services.executor import BrokenExecutor, InterruptedExecutor, Killed, PythonExecutor, die
 
 
@@ -228,7 +240,7 @@ def test_a_worker_whose_lease_is_taken_over_but_not_yet_committed_writes_nothing
         with site.database.transaction() as repository:
             repository.leases.renew(running.id, "late", -1)
         with site.database.transaction() as repository:
-            assert repository.leases.claim("rival", 600) is not None
+            assert claim_next(repository, "rival", 600) is not None
 
     request_merge(site.database, table.id)
     assert run_next_merge(MergeSite(site.database, site.warehouse, InterruptedExecutor(take_over), 600), "late")

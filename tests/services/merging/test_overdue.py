@@ -14,13 +14,14 @@ from app.core.table.history import TaskKind
 from app.core.table.upkeep.overdue import OverdueReason
 from app.services.merging.compactions import ask_for_compaction
 from app.services.merging.giving_way import MOST_SECONDS, GivingWay
-from app.services.merging.merges import request_merge, run_next_merge
+from app.services.merging.merges import request_merge
 from app.services.merging.overdue import ENDED_SECONDS, LOOK_SECONDS, OverdueWatch, overdue_tables
 from app.services.operating.scrapes import look_around
 from app.services.shared.executor import MergeSite
 from app.storage.images import Images
 from app.telemetry.entries import Measured
-from tests.services.builders import SUM, create_table, merge, merge_staged, post
+from tests.catalog.builders import claim_next
+from tests.services.builders import SUM, create_table, merge, merge_staged, post, run_next_merge
 from tests.services.clocks import Seconds, SetClock, clock, database
 from tests.services.executor import BrokenExecutor
 
@@ -43,7 +44,7 @@ def test_tables_are_told_with_why_they_are_overdue(site: MergeSite, clock: SetCl
             assert run_next_merge(replace(site, executor=BrokenExecutor(RuntimeError("no luck"))), "worker")
         elif name == "merging":
             with site.database.transaction() as repository:
-                assert repository.leases.claim("worker", 600, TaskKind.MERGE) is not None
+                assert claim_next(repository, "worker", 600, TaskKind.MERGE) is not None
     assert late(site.database) == []
     clock.move(seconds=2.5)
     assert sorted(late(site.database)) == [

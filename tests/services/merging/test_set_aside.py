@@ -11,14 +11,14 @@ from app.core.errors import Conflict, ErrorCode, NotFound
 from app.core.table.history import Batch, BatchState, Table, TaskState
 from app.files.layout import staging_file
 from app.services.batches.batches import retry_batch, withdraw_batch
-from app.services.merging.merges import request_due_merges, request_merge, run_next_merge
+from app.services.merging.merges import request_due_merges, request_merge
 from app.services.rows.lookups import Images
 from app.services.rows.views import view_of
 from app.services.shared.executor import MergeSite
 from app.services.upkeep.backups import back_up
 from app.services.upkeep.sweeps import forget_history, sweep
 from app.storage.backup_folder import BackupFolder
-from tests.services.builders import QUIET, SUM, create_table, post, totals
+from tests.services.builders import QUIET, SUM, create_table, post, run_next_merge, totals
 from tests.services.upkeep.test_sweeps import NO_GRACE, age
 
 WIDE = ("shop", "wide")

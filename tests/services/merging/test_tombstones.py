@@ -8,10 +8,10 @@ import pytest
 
 from app.core.errors import NotFound
 from app.core.table.history import Table, TaskState
-from app.services.merging.merges import request_merge, run_next_merge
+from app.services.merging.merges import request_merge
 from app.services.rows.lookups import Consistency, Images, get_row
 from app.services.shared.executor import MergeSite
-from tests.services.builders import compact, create_table, post, schema
+from tests.services.builders import compact, create_table, post, run_next_merge, schema
 from tests.services.one_catalog import catalog_kind
 
 __all__ = ["catalog_kind"]

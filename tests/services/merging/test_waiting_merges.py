@@ -9,9 +9,8 @@ import pytest
 from app.core.table.history import Table, TaskKind
 from app.core.table.upkeep.overdue import OverdueReason
 from app.kernel.tasks import Result
-from app.services.merging.compactions import ask_for_compaction, run_next_compaction
-from app.services.merging.leases import claim
-from app.services.merging.merges import request_merge, run_next_merge
+from app.services.merging.compactions import ask_for_compaction
+from app.services.merging.merges import request_merge
 from app.services.merging.overdue import overdue_tables
 from app.services.operating.scrapes import look_around
 from app.services.operating.stats import TableStats, table_stats
@@ -19,7 +18,8 @@ from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
 from app.services.tables.tables import alter_table
 from app.telemetry.entries import Measured
-from tests.services.builders import SUM, create_table, post, totals
+from tests.catalog.builders import claim_next
+from tests.services.builders import SUM, claim, create_table, post, run_next_compaction, run_next_merge, totals
 from tests.services.clocks import SetClock, clock, database
 from tests.services.executor import PythonExecutor
 
@@ -80,7 +80,7 @@ def test_they_wait_until_it_has_ended_and_lookups_have_their_batches(
 
 def test_they_wait_while_it_runs_too(site: MergeSite, table: Table) -> None:
     with site.database.transaction() as repository:
-        assert repository.leases.claim("compactor", 600, TaskKind.COMPACTION) is not None
+        assert claim_next(repository, "compactor", 600, TaskKind.COMPACTION) is not None
     assert not run_next_merge(site, "worker")
 
 

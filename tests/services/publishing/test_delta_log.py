@@ -17,7 +17,7 @@ from app.core.errors import Invalid
 from app.core.table.history import Table
 from app.core.table.published import Format
 from app.files.layout import Warehouse, delta_log
-from app.services.merging.compactions import request_failed_compactions, run_next_compaction
+from app.services.merging.compactions import request_failed_compactions
 from app.services.publishing.files import list_files
 from app.services.publishing.publications import keep_published, keep_versions, request_due_publications
 from app.services.shared.executor import MergeSite
@@ -26,7 +26,7 @@ from app.services.tables.tables import alter_table
 from app.services.upkeep.sweeps import sweep
 from tests.catalog.builders import CATALOGS
 from tests.delta_readers import READERS, plain
-from tests.services.builders import SUM, compact, create_table, merge
+from tests.services.builders import SUM, compact, create_table, merge, run_next_compaction
 from tests.services.executor import BrokenExecutor
 from tests.services.publishing.delta_logs import PUBLISHED, actions, folder_of, log_of, publish, read, versions
 

@@ -14,7 +14,6 @@ from app.catalog.database import CatalogDatabase
 from app.core.table.history import SnapshotKind, Table, TaskKind, TaskState
 from app.core.table.published import Format, PublishedVersion
 from app.files.layout import iceberg_file
-from app.services.merging.compactions import run_next_compaction
 from app.services.publishing.publications import COMPACTION_PAUSE, Publisher, keep_versions
 from app.services.shared.executor import MergeSite
 from app.services.snapshots.snapshots import roll_back
@@ -24,7 +23,7 @@ from tests.catalog.builders import CATALOGS
 from tests.delta_readers import READERS as OF_DELTA
 from tests.delta_readers import Rows
 from tests.iceberg_readers import READERS as OF_ICEBERG
-from tests.services.builders import SUM, compact, create_table, merge
+from tests.services.builders import SUM, compact, create_table, merge, run_next_compaction
 from tests.services.executor import InterruptedExecutor
 from tests.services.publishing import delta_logs
 from tests.services.publishing.delta_logs import BOTH, actions, folder_of, metadata, publish, publish_merges

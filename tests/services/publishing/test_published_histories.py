@@ -15,7 +15,7 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.core.plan.checks.option_checks import check_options
 from app.core.table.history import Table
-from app.services.merging.compactions import ask_for_compaction, run_next_compaction
+from app.services.merging.compactions import ask_for_compaction
 from app.services.rows.lookups import Images, get_rows
 from app.services.shared.executor import MergeSite
 from app.services.upkeep.sweeps import sweep
@@ -25,7 +25,7 @@ from tests.delta_readers import as_answered
 from tests.histories import ENGINES as MERGE_ENGINES
 from tests.histories import KEYS, random_history, random_table
 from tests.oracle import Change, TableCase
-from tests.services.builders import add_table, compact, create_table, merge
+from tests.services.builders import add_table, compact, create_table, merge, run_next_compaction
 from tests.services.publishing.delta_logs import BOTH, ENGINES, place_of, publish, publish_merges, versions
 
 STEPS = 8

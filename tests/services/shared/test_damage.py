@@ -17,7 +17,7 @@ from app.core.table.upkeep.damage import DamagedFile, DamageReason, FileKind
 from app.files.layout import Warehouse
 from app.files.named_files import file_of_batch
 from app.kernel.tasks import Job, Progress, Result
-from app.services.merging.compactions import ask_for_compaction, run_next_compaction
+from app.services.merging.compactions import ask_for_compaction
 from app.services.rows.kept_views import FAILED_SECONDS, Views
 from app.services.rows.lookups import Consistency, Images
 from app.services.rows.scans import parts, read_scan
@@ -26,7 +26,18 @@ from app.services.shared.damage import failure_of, named_files, read_again
 from app.services.shared.executor import MergeSite
 from app.services.snapshots.changelogs import read_page
 from app.services.upkeep.scrubs import verify
-from tests.services.builders import QUIET, SUM, committed, create_table, merge, merge_staged, post, snapshot_of, totals
+from tests.services.builders import (
+    QUIET,
+    SUM,
+    committed,
+    create_table,
+    merge,
+    merge_staged,
+    post,
+    run_next_compaction,
+    snapshot_of,
+    totals,
+)
 from tests.services.damaged import damage_of, files_in, flip, flipped, gone
 from tests.services.executor import PythonExecutor
 

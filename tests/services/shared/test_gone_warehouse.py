@@ -17,12 +17,12 @@ from app.files.layout import Warehouse
 from app.files.writable import claim
 from app.kernel.tasks import Job, Progress, Result
 from app.services.batches.group_commit import GroupCommit
-from app.services.merging.merges import request_merge, run_next_merge
+from app.services.merging.merges import request_merge
 from app.services.operating.readiness import check_not_lost
 from app.services.shared.executor import MergeSite
 from app.storage.staging.staging import read_batch
 from tests.services.batches.test_group_commit import staged
-from tests.services.builders import create_table, merge, post
+from tests.services.builders import create_table, merge, post, run_next_merge
 from tests.services.executor import PythonExecutor
 
 

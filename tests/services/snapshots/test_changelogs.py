@@ -11,12 +11,12 @@ from app.core.errors import Conflict, ErrorCode, NotFound
 from app.core.table.history import SnapshotKind, Table, TaskState
 from app.core.table.schema import TableSchema
 from app.files.layout import Warehouse
-from app.services.merging.merges import request_merge, run_next_merge
+from app.services.merging.merges import request_merge
 from app.services.shared.executor import MergeSite
 from app.services.snapshots.changelogs import Changes, Page, Position, follow_from, read_page
 from tests.catalog.builders import CATALOGS
 from tests.services import builders
-from tests.services.builders import SUM, compact, create_table, snapshot_of
+from tests.services.builders import SUM, compact, create_table, run_next_merge, snapshot_of
 from tests.services.executor import InterruptedExecutor
 from tests.services.one_catalog import catalog_kind
 

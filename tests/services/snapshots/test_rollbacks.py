@@ -11,13 +11,13 @@ import pytest
 
 from app.core.errors import ErrorCode, NotFound
 from app.core.table.history import Table, TaskState
-from app.services.merging.merges import request_merge, run_next_merge
+from app.services.merging.merges import request_merge
 from app.services.rows.lookups import Images, get_row
 from app.services.shared.executor import MergeSite
 from app.services.snapshots.snapshots import RolledBack, find_snapshot, roll_back
 from app.services.snapshots.tags import create_tag
 from app.services.upkeep.sweeps import expire_snapshots, sweep
-from tests.services.builders import SUM, create_table, merge_staged, post, schema, totals
+from tests.services.builders import SUM, create_table, merge_staged, post, run_next_merge, schema, totals
 from tests.services.executor import InterruptedExecutor
 
 PATIENT = SUM | {"num-sorted-run.compaction-trigger": "50"}

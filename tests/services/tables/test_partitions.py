@@ -10,14 +10,13 @@ import pytest
 
 from app.core.errors import Invalid
 from app.core.table.history import Rewrite, SnapshotKind, Table, TaskState
-from app.services.merging.compactions import run_next_compaction
 from app.services.rows.lookups import Consistency, Images, get_rows
 from app.services.shared.executor import MergeSite
 from app.services.shared.pages import PageRequest
 from app.services.tables.partitions import drop_partitions, expire_partitions, list_partitions
 from app.services.upkeep.sweeps import sweep
 from tests.services import builders
-from tests.services.builders import compact, create_table, snapshot_of
+from tests.services.builders import compact, create_table, run_next_compaction, snapshot_of
 
 COLUMNS = (("day", "DATE"), ("shop", "STRING"), ("id", "BIGINT"), ("n", "BIGINT"))
 SUMS = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}

@@ -16,7 +16,7 @@ from app.core.table.history import Table
 from app.core.table.published import Format
 from app.files.layout import Warehouse
 from app.services.explaining.history import KeptRecord, file_history
-from app.services.merging.merges import request_merge, run_next_merge
+from app.services.merging.merges import request_merge
 from app.services.publishing.publications import keep_versions
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
@@ -24,7 +24,7 @@ from app.services.upkeep.backups import Backup, back_up, restore
 from app.services.upkeep.sweeps import sweep
 from app.storage.backup_folder import BackupFolder
 from tests.delta_readers import READERS
-from tests.services.builders import NO_HISTORY, QUIET, SUM, compact, create_table, post, totals
+from tests.services.builders import NO_HISTORY, QUIET, SUM, compact, create_table, post, run_next_merge, totals
 from tests.services.kept import kept_of
 from tests.services.publishing.delta_logs import PUBLISHED, log_of, publish, read
 from tests.services.upkeep.test_sweeps import NO_GRACE, age

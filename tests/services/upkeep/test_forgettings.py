@@ -16,6 +16,7 @@ from app.services.shared.executor import MergeSite
 from app.services.snapshots.snapshots import roll_back
 from app.services.tables.tables import alter_table
 from app.services.upkeep.forgettings import ask_to_forget
+from tests.catalog.builders import claim_next
 from tests.services.builders import compact, snapshot_of
 from tests.services.upkeep.forgetting import (
     ADA,
@@ -113,7 +114,7 @@ def test_nothing_is_forgotten_while_a_merge_runs_and_no_merge_begins_before(site
     posted(site, person(ADA, 1, STREET))
     with site.database.transaction() as repository:
         repository.tasks.request(table.id, "request")  # type: ignore[arg-type]
-        claimed = repository.leases.claim("somebody", 600)
+        claimed = claim_next(repository, "somebody", 600)
     one = asked(site, table)
     assert forget(site) == 0
     [remnant] = known(site, one).remnants
@@ -121,12 +122,11 @@ def test_nothing_is_forgotten_while_a_merge_runs_and_no_merge_begins_before(site
     with site.database.transaction() as repository:
         repository.leases.fail(claimed.task.id, "somebody", f"of {ADA}", cancelled=True)
         repository.tasks.request(table.id, "request")  # type: ignore[arg-type]
-        assert not repository.leases.may_claim(claimed.task.kind)
-        assert repository.leases.claim("another", 600) is None
+        assert claim_next(repository, "another", 600) is None
     assert forget(site) == 1
     with site.database.transaction() as repository:
         assert ADA not in str(repository.tasks.get(table.id, claimed.task.id).error)
-        assert repository.leases.claim("another", 600) is not None
+        assert claim_next(repository, "another", 600) is not None
 
 
 def test_a_key_column_may_have_been_renamed(site: MergeSite, images: Images, tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ import pytest
 from app.core.table.history import Table
 from app.core.table.upkeep.forgetting import ForgettingState
 from app.services.explaining.history import file_history
-from app.services.merging.merges import request_merge, run_next_merge
+from app.services.merging.merges import request_merge
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
-from tests.services.builders import compact
+from tests.services.builders import compact, run_next_merge
 from tests.services.one_catalog import catalog_kind
 from tests.services.upkeep.forgetting import ENGINES, asked, forget, gone, known, people, posted, row
 

@@ -13,13 +13,23 @@ from pathlib import Path
 import pytest
 
 from app.services.batches.batches import withdraw_batch
-from app.services.merging.merges import request_merge, run_next_merge
+from app.services.merging.merges import request_merge
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
 from app.services.tables.drops import drop_table
 from app.services.upkeep.sweeps import FILED_GRACE, GRACE, sweep
 from app.telemetry.entries import Counted, Upkeep
-from tests.services.builders import NO_HISTORY, SUM, compact, create_table, merge, post, snapshot_of, totals
+from tests.services.builders import (
+    NO_HISTORY,
+    SUM,
+    compact,
+    create_table,
+    merge,
+    post,
+    run_next_merge,
+    snapshot_of,
+    totals,
+)
 
 NO_GRACE = timedelta(0)
 

@@ -26,6 +26,7 @@ from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
 from app.services.upkeep.sweeps import GRACE, sweep
 from lab.faults.places import Clock
+from tests.catalog.builders import claim_next
 from tests.services.builders import SUM, create_table, post, totals
 
 
@@ -142,7 +143,7 @@ def claimed(site: MergeSite, table: Table, kind: TaskKind = TaskKind.MERGE) -> C
     """A merge or compaction of the table that runs now."""
     with site.database.transaction() as repository:
         repository.tasks.request(table.id, TaskTrigger.REQUEST, kind)
-        found = repository.leases.claim("worker", 600, kind)
+        found = claim_next(repository, "worker", 600, kind)
     assert found is not None
     return found
 

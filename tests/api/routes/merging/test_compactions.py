@@ -10,10 +10,9 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.shared.deps import Parts
-from app.services.merging.compactions import run_next_compaction
-from app.services.merging.merges import run_next_merge
 from app.services.shared.executor import MergeSite
 from tests.api.conftest import TABLES
+from tests.services.builders import run_next_compaction, run_next_merge
 from tests.services.executor import PythonExecutor
 
 CreateTable = Callable[..., dict[str, Any]]

@@ -14,10 +14,10 @@ from fastapi.testclient import TestClient
 
 from app.api.shared.deps import Parts
 from app.core.table.history import Run, Snapshot, SnapshotKind, TaskKind, TaskTrigger
-from app.services.merging.compactions import run_next_compaction
 from app.services.shared.executor import MergeSite
 from tests.api.conftest import TABLES
-from tests.services.builders import merge_staged
+from tests.catalog.builders import claim_next
+from tests.services.builders import merge_staged, run_next_compaction
 from tests.services.executor import PythonExecutor
 from tests.storage.images.imaged import build
 
@@ -178,7 +178,7 @@ def test_why_merges_wait_and_why_compactions_fail_is_told(app: FastAPI, shop: Te
         "until": asked["requestedAt"] + 300_000,
     }
     with parts.database.transaction() as repository:
-        assert repository.leases.claim("worker", 600, TaskKind.COMPACTION) is not None
+        assert claim_next(repository, "worker", 600, TaskKind.COMPACTION) is not None
         repository.leases.fail(asked["id"], "worker", "no room")
     told = stats(shop)
     failed = shop.get(f"{TABLE}/merges/{asked['id']}").json()
@@ -190,7 +190,7 @@ def compact(parts: Parts, table_id: str) -> Snapshot:
     """A compaction in the catalog alone: the biggest run's files stand for all."""
     with parts.database.transaction() as repository:
         repository.tasks.request(table_id, TaskTrigger.REQUEST, TaskKind.COMPACTION)
-        claimed = repository.leases.claim("worker", 600, TaskKind.COMPACTION)
+        claimed = claim_next(repository, "worker", 600, TaskKind.COMPACTION)
         assert claimed is not None
         assert claimed.base is not None
         run = Run("compacted", 0, claimed.base.runs[0].files)

@@ -10,9 +10,9 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.main import Parts
-from app.services.merging.merges import run_next_merge
 from app.services.shared.executor import MergeSite
 from tests.api.conftest import TABLES
+from tests.services.builders import run_next_merge
 from tests.services.executor import PythonExecutor
 
 WIDE = f"{TABLES}/wide"

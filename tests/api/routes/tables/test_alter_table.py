@@ -23,11 +23,11 @@ from app.core.errors import Conflict
 from app.core.table.history import NewBatch, Table
 from app.core.table.schema import TableSchema
 from app.kernel.tasks import Result
-from app.services.merging.merges import run_next_merge
 from app.services.shared.executor import MergeSite
 from app.services.tables.tables import alter_table
 from tests.api.conftest import DATABASES, TABLES
-from tests.services.builders import merge_staged
+from tests.catalog.builders import add_batch
+from tests.services.builders import merge_staged, run_next_merge
 from tests.services.executor import PythonExecutor
 
 CreateTable = Callable[..., dict[str, Any]]
@@ -353,7 +353,7 @@ class BusyCatalog:
 
 
 def _first_batch(repository: Repository, table_id: str) -> object:
-    return repository.batches.add(table_id, NewBatch("b", 0, "b.parquet", 1, 0, 1, "f"))
+    return add_batch(repository, table_id, NewBatch("b", 0, "b.parquet", 1, 0, 1, "f"))
 
 
 def _other_alter(repository: Repository, table_id: str) -> object:
