@@ -17,7 +17,7 @@ from pyspark.sql.connect.session import SparkSession
 from app.catalog.database import CatalogDatabase
 from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.plan.records.record_decoder import DecodedRecords
-from app.core.table.history import Batch, NewBatch, Snapshot, Table, Task, TaskState
+from app.core.table.history import Batch, CatalogTask, NewBatch, Snapshot, Table, TaskState
 from app.core.table.records import RowKind
 from app.core.table.schema import TableSchema
 from app.files.layout import Warehouse
@@ -96,7 +96,7 @@ class BenchSite:
         with self.merges.database.transaction() as repository:
             return add_batch(repository, table.id, new)
 
-    def merge(self, table: Table) -> Task:
+    def merge(self, table: Table) -> CatalogTask:
         """Merge everything staged as the worker does it."""
         wanted = request_merge(self.merges.database, table.id)
         assert run_next_merge(self.merges, "bench")

@@ -26,7 +26,7 @@ from fastapi.testclient import TestClient
 
 from app.api.shared.deps import Parts
 from app.catalog.shared.models import batches
-from app.core.table.history import Task, TaskState
+from app.core.table.history import CatalogTask, TaskState
 from app.files.named_files import damaged_files
 from app.main import create_app
 from app.services.explaining.history import file_history
@@ -249,7 +249,7 @@ class Campaign:
             damaged = [error.file.path for error in damaged_files(self.parts.warehouse, named)]
             self.tally.count(kind, "named" if damaged == [file] else "wrong", f"{how} {path}: found were {damaged}")
 
-    def _merge(self, table_id: str) -> Task:
+    def _merge(self, table_id: str) -> CatalogTask:
         wanted = request_merge(self.parts.database, table_id)
         assert run_next_merge(self.site, "worker")
         with self.parts.database.transaction() as repository:
@@ -257,7 +257,7 @@ class Campaign:
             repository.transaction.execute(batches.update().values(tries=0))
             return repository.tasks.get(table_id, wanted.id)
 
-    def _compact(self, table_id: str) -> Task:
+    def _compact(self, table_id: str) -> CatalogTask:
         with self.parts.database.transaction() as repository:
             wanted = ask_for_compaction(repository, table_id)
         assert run_next_compaction(self.site, "compactor")

@@ -9,7 +9,7 @@ from typing import Any
 from app.catalog.database import CatalogDatabase
 from app.core.errors import AlreadyExists
 from app.core.plan.records.bounds import Bounds
-from app.core.table.history import Batch, Snapshot, Table, Task, TaskKind
+from app.core.table.history import Batch, CatalogTask, Snapshot, Table, TaskKind
 from app.core.table.schema import TableSchema
 from app.files.layout import Warehouse
 from app.services.batches.batches import Upload, accept_batch
@@ -121,14 +121,14 @@ def run_next_compaction(site: MergeSite, owner: str) -> bool:
     return lease is not None
 
 
-def merge_staged(database: CatalogDatabase, warehouse: Warehouse, table_id: str) -> Task:
+def merge_staged(database: CatalogDatabase, warehouse: Warehouse, table_id: str) -> CatalogTask:
     """A merge of everything staged, asked for and run."""
     with database.reading() as repository:
         table = repository.tables.existing(table_id)
     return merge(MergeSite(database, warehouse, PythonExecutor(), 600), table)
 
 
-def merge(site: MergeSite, table: Table, *records: Mapping[str, Any]) -> Task:
+def merge(site: MergeSite, table: Table, *records: Mapping[str, Any]) -> CatalogTask:
     """A batch of ``records``, if there are any, and a merge of everything staged, run to whatever end."""
     if records:
         post(site.database, site.warehouse, *records, name=table.name)

@@ -30,12 +30,12 @@ from app.core.table.history import (
     Batch,
     BatchState,
     Blame,
+    CatalogTask,
     ChangelogFile,
     Run,
     Snapshot,
     SnapshotKind,
     Table,
-    Task,
     TaskKind,
     TaskState,
     TaskTrigger,
@@ -60,7 +60,7 @@ MERGED = (
 class ClaimedTask:
     """A task that ``lease_owner`` may run now: fold ``batches`` (in number order) onto ``base``, or compact it."""
 
-    task: Task
+    task: CatalogTask
     table: Table
     batches: tuple[Batch, ...]
     base: Snapshot | None
@@ -206,7 +206,7 @@ class Leases:
         snapshot_id: int | None,
         rows: int,
         detail: Mapping[str, int] | None = None,
-    ) -> Task:
+    ) -> CatalogTask:
         """Return the compaction, succeeded; ``snapshot_id`` is the last it committed, ``rows`` what it wrote.
 
         Raise ``Conflict`` when the lease is lost.
@@ -215,7 +215,7 @@ class Leases:
         done = {"progress": 1.0, "progress_detail": dict(detail or {}), "snapshot_id": snapshot_id, "rows": rows}
         return self._end(task_id, TaskState.SUCCEEDED, **done)
 
-    def finish_merge_without_changes(self, merge_id: str, owner: str) -> Task:
+    def finish_merge_without_changes(self, merge_id: str, owner: str) -> CatalogTask:
         """Return the merge, succeeded with the table's current snapshot, because its batches (if any) hold no record.
 
         Raise ``Conflict`` when the lease is lost, ``ValueError`` when there are records that would be forgotten.
@@ -229,7 +229,9 @@ class Leases:
         self._go_on(table_id)
         return self._end(merge_id, TaskState.SUCCEEDED, progress=1.0, progress_detail={}, snapshot_id=current)
 
-    def fail(self, task_id: str, owner: str, error: str, cancelled: bool = False, blame: Blame | None = None) -> Task:
+    def fail(
+        self, task_id: str, owner: str, error: str, cancelled: bool = False, blame: Blame | None = None
+    ) -> CatalogTask:
         """Return the task, failed (or cancelled) with ``error``; a merge's batches stay staged and the next merge takes
         them, but for what is set aside because ``blame`` says that its records made the merge fail.
 
@@ -336,7 +338,7 @@ class Leases:
             raise _lease_lost(task_id, owner)
         return row
 
-    def _count_failure(self, merge: Task) -> None:
+    def _count_failure(self, merge: CatalogTask) -> None:
         change = tables.update().where(tables.c.id == merge.table_id)
         failed = tables.c.failed_merges + 1
         self.transaction.execute(change.values(failed_merges=failed, merge_failed_at=merge.finished_at))
@@ -351,13 +353,13 @@ class Leases:
         failed = (tables.c.id == table_id) & (tables.c.failed_merges > 0)
         self.transaction.execute(tables.update().where(failed).values(failed_merges=0, merge_failed_at=None))
 
-    def _give_up(self, task_id: str, state: TaskState, error: str) -> Task:
+    def _give_up(self, task_id: str, state: TaskState, error: str) -> CatalogTask:
         """End a task and set its batches free."""
         claimed = batches.update().where(batches.c.merge_id == task_id, batches.c.state == BatchState.STAGED)
         self.transaction.execute(claimed.values(merge_id=None))
         return self._end(task_id, state, error=error)
 
-    def _end(self, task_id: str, state: TaskState, **values: Any) -> Task:
+    def _end(self, task_id: str, state: TaskState, **values: Any) -> CatalogTask:
         end = (
             merges.update()
             .where(merges.c.id == task_id)

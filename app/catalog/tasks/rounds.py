@@ -24,7 +24,17 @@ from app.catalog.tasks.claimable import CLAIMABLE, OLDEST_FIRST, WAITS, at
 from app.catalog.tasks.leases import MERGED, ClaimedTask, lease_values
 from app.catalog.tasks.stops import Stops
 from app.catalog.tasks.tasks import UNFINISHED, task_of
-from app.core.table.history import Batch, BatchState, Run, Snapshot, SnapshotKind, Table, Task, TaskKind, TaskState
+from app.core.table.history import (
+    Batch,
+    BatchState,
+    CatalogTask,
+    Run,
+    Snapshot,
+    SnapshotKind,
+    Table,
+    TaskKind,
+    TaskState,
+)
 
 MOST_SEEN = 1_000  # so that small merges are seen behind many large ones that wait for a place
 _OF_TABLE = (batches.c.table_id == merges.c.table_id) & (batches.c.state == BatchState.STAGED)
@@ -171,7 +181,7 @@ class Rounds:
         ]
 
     def _claimed(
-        self, one: WaitingMerge, pending: Task, taken: Sequence[Batch], row: AnyRow, owner: str, now: datetime
+        self, one: WaitingMerge, pending: CatalogTask, taken: Sequence[Batch], row: AnyRow, owner: str, now: datetime
     ) -> ClaimedTask:
         table = replace(one.table, snapshot_id=row.snapshot_id)
         task = replace(pending, state=TaskState.RUNNING, started_at=now, batches=len(taken))

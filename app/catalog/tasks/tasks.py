@@ -14,7 +14,7 @@ from app.catalog.shared.models import batches, merges, tables
 from app.catalog.shared.transaction import AnyRow, Transaction
 from app.catalog.tables.tables import TABLES, Tables, intact
 from app.core.errors import Invalid, NotFound, Resource, not_found
-from app.core.table.history import Backlog, BatchState, Failures, Table, Task, TaskKind, TaskState, TaskTrigger
+from app.core.table.history import Backlog, BatchState, CatalogTask, Failures, Table, TaskKind, TaskState, TaskTrigger
 
 FORGOTTEN: Mapping[TaskKind, sa.Column[int]] = {
     TaskKind.MERGE: tables.c.forgotten_merges,
@@ -82,12 +82,12 @@ def _failed(compactions: sa.ColumnElement[bool]) -> sa.Select[AnyRow]:
 _compactions = merges.c.kind == TaskKind.COMPACTION
 _FAILED = _failed(_compactions)
 _FAILED_OF = _failed(_compactions & merges.c.table_id.in_(sa.bindparam("tables", expanding=True)))
-_TASK_COLUMNS = [merges.c[field.name] for field in fields(Task)]
+_TASK_COLUMNS = [merges.c[field.name] for field in fields(CatalogTask)]
 
 
-def task_of(row: AnyRow) -> Task:
+def task_of(row: AnyRow) -> CatalogTask:
     """Return the task that a row of ``merges`` describes; its lease is the worker's business and left out."""
-    return Task(**{column.key: row._mapping[column] for column in _TASK_COLUMNS})
+    return CatalogTask(**{column.key: row._mapping[column] for column in _TASK_COLUMNS})
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Tasks:
 
     def request(
         self, table_id: str, trigger: TaskTrigger, kind: TaskKind = TaskKind.MERGE, *, full: bool = False
-    ) -> Task:
+    ) -> CatalogTask:
         """Return the table's pending task of the kind, new unless one is pending already.
 
         A running one does not count: it may have claimed its batches (or runs) before the newest came. Raise
@@ -114,7 +114,7 @@ class Tasks:
             return self.get(table_id, row.id)
         if row is not None:
             return task_of(row)
-        task = Task(
+        task = CatalogTask(
             uuid.uuid4().hex, table_id, TaskState.PENDING, trigger, self.transaction.now(), kind=kind, full=full
         )
         values = {column.key: getattr(task, column.key) for column in _TASK_COLUMNS}
@@ -132,7 +132,7 @@ class Tasks:
         new = [table_id for table_id in triggers if table_id in existing and table_id not in waits]
         now = self.transaction.now()
         tasks = [
-            Task(
+            CatalogTask(
                 uuid.uuid4().hex,
                 one,
                 TaskState.PENDING,
@@ -153,7 +153,7 @@ class Tasks:
         """Return those of the tables that have a pending task of the kind."""
         return set(self.transaction.execute(_PENDING, {"tables": [*table_ids], "of": kind}).scalars())
 
-    def get(self, table_id: str, task_id: str) -> Task:
+    def get(self, table_id: str, task_id: str) -> CatalogTask:
         """Return the table's task with this id. Raise ``NotFound``."""
         return task_of(self.row(table_id, task_id))
 
@@ -165,7 +165,7 @@ class Tasks:
         limit: int,
         state: TaskState | None = None,
         kind: TaskKind | None = None,
-    ) -> list[Task]:
+    ) -> list[CatalogTask]:
         """Return up to ``limit`` tasks of the table, newest first, those that come after the one with the id ``after``,
         those in ``state`` and of ``kind``.
 
@@ -186,7 +186,7 @@ class Tasks:
         query = query.order_by(merges.c.requested_at.desc(), merges.c.id.desc()).limit(limit)
         return [task_of(row) for row in self.transaction.execute(query)]
 
-    def request_cancel(self, table_id: str, task_id: str) -> Task:
+    def request_cancel(self, table_id: str, task_id: str) -> CatalogTask:
         """Return the task: cancelled if it was pending, marked to stop if it runs, unchanged if it is over.
 
         Raise ``NotFound``.

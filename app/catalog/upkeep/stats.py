@@ -23,7 +23,7 @@ from app.catalog.shared.models import (
 from app.catalog.shared.transaction import Transaction
 from app.catalog.tables.tables import TABLES, intact
 from app.catalog.tasks.tasks import FORGOTTEN, task_of
-from app.core.table.history import SET_ASIDE, BatchState, Task, TaskKind, TaskState
+from app.core.table.history import SET_ASIDE, BatchState, CatalogTask, TaskKind, TaskState
 from app.core.table.upkeep.overdue import Wait
 
 _LAST_BATCHES = 100
@@ -182,7 +182,7 @@ class Stats:
         kept, tagged = self._count(snapshots, table_id), self._count(tags, table_id)
         return RetainedTotals(kept, tagged, files, size, changelogs)
 
-    def succeeded(self, table_id: str, kind: TaskKind) -> tuple[int, Task | None]:
+    def succeeded(self, table_id: str, kind: TaskKind) -> tuple[int, CatalogTask | None]:
         """Return how many merges (or compactions) of the table have succeeded, and the last of them."""
         over = (merges.c.table_id == table_id) & (merges.c.state == TaskState.SUCCEEDED) & (merges.c.kind == kind)
         listed = self.transaction.execute(sa.select(sa.func.count()).where(over)).scalar_one()

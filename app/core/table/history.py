@@ -348,8 +348,9 @@ class Blame:
 
 
 @dataclass(frozen=True)
-class Task:
+class CatalogTask:
     """A merge, or a compaction (``full``: of all runs, not what the policy picks): what a worker does under a lease.
+    Spark runs it as one or several of the kernel's tasks.
 
     ``progress`` is from 0 to 1 while it runs; ``records`` and ``rows`` are what it folded and wrote; ``error`` says
     why it failed and what to do next.

@@ -49,7 +49,7 @@ class GroupCommit:
     def enter(self, table_id: str, new: NewBatch) -> Batch:
         """Return the batch that ``new`` became; when it returns, the batch is durable.
 
-        Raise what ``Batches.add`` raises, ``Unavailable`` when the staging file was swept meanwhile, ``NotStored``
+        Raise what ``Batches.add`` says, ``Unavailable`` when the staging file was swept meanwhile, ``NotStored``
         when it cannot be made durable, or must wait behind others for a catalog that stands still.
         """
         own = _Entry(new)

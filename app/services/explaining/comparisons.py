@@ -13,7 +13,7 @@ from app.catalog.repository import Repository
 from app.core.errors import Conflict, ErrorCode, NotFound, Resource, not_found
 from app.core.plan.merging.merge_plan import compile_plan
 from app.core.plan.records.integers import integers_of
-from app.core.table.history import Run, Snapshot, SnapshotKind, Table, Task, TaskState
+from app.core.table.history import CatalogTask, Run, Snapshot, SnapshotKind, Table, TaskState
 from app.core.table.options.entries import Integers
 from app.files.layout import Warehouse
 from app.files.reading import TokenRange
@@ -152,7 +152,7 @@ def of_snapshots(repository: Repository, table: Table, version: str, since: str 
     return _compared(repository, table, find_snapshot(repository, table, since), after)
 
 
-def _not_committed(task: Task) -> Conflict:
+def _not_committed(task: CatalogTask) -> Conflict:
     states = {
         TaskState.PENDING: "waits for a worker; ask again when its state is succeeded",
         TaskState.RUNNING: "runs; ask again when its state is succeeded",
@@ -163,7 +163,7 @@ def _not_committed(task: Task) -> Conflict:
     return Conflict(message, code=ErrorCode.MERGE_NOT_COMMITTED, resource_type=Resource.MERGE, resource_name=task.id)
 
 
-def _expired(repository: Repository, table: Table, task: Task) -> NotFound:
+def _expired(repository: Repository, table: Table, task: CatalogTask) -> NotFound:
     number = str(task.snapshot_id)
     missing = repository.snapshots.not_found(table.id, f"snapshot {number}, which the {task.kind} committed,", number)
     fix = "what it did is known as long as that is kept: snapshot.time-retained, snapshot.num-retained.min, or a tag"

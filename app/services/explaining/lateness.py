@@ -16,7 +16,7 @@ from app.core.errors import Conflict, FaultCode, Invalid, KeyfoldError, NotFound
 from app.core.plan.merging.late_lanes import Lane, lanes_of
 from app.core.plan.merging.merge_plan import compile_plan
 from app.core.rules.lateness import horizon_text
-from app.core.table.history import Batch, Table, Task
+from app.core.table.history import Batch, CatalogTask, Table
 from app.core.table.upkeep.damage import DamagedFile
 from app.core.table.upkeep.late_records import STEPS, LateRecords
 from app.files.layout import Warehouse
@@ -207,9 +207,9 @@ class LateCounting:
     def __init__(self, database: CatalogDatabase, warehouse: Warehouse) -> None:
         self._database = database
         self._warehouse = warehouse
-        self._waiting: Queue[Task] = Queue(MOST_WAITING)
+        self._waiting: Queue[CatalogTask] = Queue(MOST_WAITING)
 
-    def note(self, merge: Task) -> None:
+    def note(self, merge: CatalogTask) -> None:
         """Have a merge that is over counted."""
         try:
             self._waiting.put_nowait(merge)
@@ -225,7 +225,7 @@ class LateCounting:
                 continue
             self._count(merge)
 
-    def _count(self, merge: Task) -> None:
+    def _count(self, merge: CatalogTask) -> None:
         try:
             count_late_records(self._database, self._warehouse, merge.table_id, merge.id)
         except KeyfoldError as error:

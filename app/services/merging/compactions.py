@@ -14,8 +14,7 @@ from app.core.errors import Conflict
 from app.core.plan.merging.evolution import same_fold
 from app.core.plan.merging.published_runs import readable_as
 from app.core.table.compaction import CompactionPolicy
-from app.core.table.history import ChangelogFile, Run, Snapshot, Table, TaskKind, TaskTrigger
-from app.core.table.history import Task as CatalogTask
+from app.core.table.history import CatalogTask, ChangelogFile, Run, Snapshot, Table, TaskKind, TaskTrigger
 from app.core.table.options.entries import ChangelogProducer, MergeEngine
 from app.core.table.options.parsed import TableOptions
 from app.core.table.published import formats_of

@@ -16,6 +16,7 @@ from app.core.rules.accumulators import overflow
 from app.core.table.history import (
     Backlog,
     Batch,
+    CatalogTask,
     ChangelogFile,
     Run,
     Snapshot,
@@ -25,7 +26,6 @@ from app.core.table.history import (
     TaskState,
     TaskTrigger,
 )
-from app.core.table.history import Task as CatalogTask
 from app.core.table.options.entries import ChangelogProducer
 from app.kernel.plan_tasks import Plan, changes_written, runs_written
 from app.kernel.tasks import Result, Task

@@ -12,7 +12,7 @@ from app.catalog.repository import Repository
 from app.catalog.upkeep.stats import RetainedTotals, StagedTotals
 from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.compaction import Stop
-from app.core.table.history import Run, Snapshot, SnapshotKind, Table, Task, TaskKind, TaskState, Written
+from app.core.table.history import CatalogTask, Run, Snapshot, SnapshotKind, Table, TaskKind, TaskState, Written
 from app.core.table.upkeep.overdue import Overdue
 from app.services.merging.overdue import overdue_tables
 from app.storage.images import ImageProgress, Images
@@ -44,8 +44,8 @@ class TableStats:
     written: Written
     merges: int
     compactions: int
-    last_merge: Task | None
-    last_compaction: Task | None
+    last_merge: CatalogTask | None
+    last_compaction: CatalogTask | None
     merges_wait: Stop | None
     compaction_failure: CompactionFailure | None
 

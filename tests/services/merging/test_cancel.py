@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from app.core.table.history import Table, Task, TaskState
+from app.core.table.history import CatalogTask, Table, TaskState
 from app.services.batches.batches import withdraw_batch
 from app.services.merging.merges import request_merge
 from app.services.rows.lookups import Images
@@ -15,12 +15,12 @@ from tests.services.builders import committed, create_table, merge, post, run_ne
 from tests.services.executor import InterruptedExecutor, PatientExecutor, PythonExecutor
 
 
-def cancel(site: MergeSite, table: Table, merge: Task) -> None:
+def cancel(site: MergeSite, table: Table, merge: CatalogTask) -> None:
     with site.database.transaction() as repository:
         repository.tasks.request_cancel(table.id, merge.id)
 
 
-def after(site: MergeSite, table: Table, merge: Task) -> Task:
+def after(site: MergeSite, table: Table, merge: CatalogTask) -> CatalogTask:
     with site.database.reading() as repository:
         return repository.tasks.get(table.id, merge.id)
 

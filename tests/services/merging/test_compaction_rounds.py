@@ -10,7 +10,7 @@ from random import Random
 import pyarrow.parquet as pq
 import pytest
 
-from app.core.table.history import Table, Task, TaskKind, TaskState
+from app.core.table.history import CatalogTask, Table, TaskKind, TaskState
 from app.kernel.tasks import Job, Progress, Result
 from app.services.merging.compaction_rounds import SMALL_BYTES, is_small_table, run_small_compactions
 from app.services.merging.compactions import ask_for_compaction
@@ -44,7 +44,7 @@ def table_of_two_runs(site: MergeSite, options: Mapping[str, str] = OPTIONS, nam
     return table
 
 
-def last_compaction(site: MergeSite, table: Table) -> Task:
+def last_compaction(site: MergeSite, table: Table) -> CatalogTask:
     with site.database.reading() as repository:
         return next(one for one in repository.tasks.page(table.id, limit=100) if one.kind is TaskKind.COMPACTION)
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from app.core.errors import Conflict
-from app.core.table.history import DataFile, Run, Snapshot, Table, Task, TaskKind, TaskState, TaskTrigger
+from app.core.table.history import CatalogTask, DataFile, Run, Snapshot, Table, TaskKind, TaskState, TaskTrigger
 from app.services.merging.compactions import ask_for_compaction, pick_runs, replaced
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
@@ -17,7 +17,7 @@ from tests.services.builders import SUM, compact, create_table, merge, run_next_
 from tests.services.executor import InterruptedExecutor, PythonExecutor
 
 
-def last_compaction(site: MergeSite, table: Table) -> Task:
+def last_compaction(site: MergeSite, table: Table) -> CatalogTask:
     with site.database.reading() as repository:
         return next(one for one in repository.tasks.page(table.id, limit=100) if one.kind is TaskKind.COMPACTION)
 

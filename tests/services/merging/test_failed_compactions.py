@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.core.table.history import Failures, Table, Task, TaskKind, TaskState
+from app.core.table.history import CatalogTask, Failures, Table, TaskKind, TaskState
 from app.kernel.tasks import Result
 from app.services.merging.compactions import ask_for_compaction, request_failed_compactions
 from app.services.merging.merges import request_merge
@@ -46,7 +46,7 @@ def merge(site: MergeSite, table: Table) -> None:
     assert run_next_merge(site, "worker")
 
 
-def compactions(site: MergeSite, table: Table) -> list[Task]:
+def compactions(site: MergeSite, table: Table) -> list[CatalogTask]:
     with site.database.reading() as repository:
         tasks = repository.tasks.page(table.id, limit=100)
     return [task for task in tasks if task.kind is TaskKind.COMPACTION]

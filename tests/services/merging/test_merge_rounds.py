@@ -10,7 +10,7 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import WaitingMerge
-from app.core.table.history import Table, Task, TaskState
+from app.core.table.history import CatalogTask, Table, TaskState
 from app.services.merging.leases import Lease
 from app.services.merging.merge_choice import ROUND_BYTES, ROUND_MERGES, ROUND_RECORDS, SMALL_RECORDS, choose
 from app.services.merging.merge_rounds import claim_round, run_round
@@ -46,7 +46,7 @@ def claimed(site: MergeSite, owner: str = "round") -> list[Lease]:
     return claim_round(site, owner, choose(waiting, 0).together)
 
 
-def merges_of(site: MergeSite, table: Table) -> list[Task]:
+def merges_of(site: MergeSite, table: Table) -> list[CatalogTask]:
     """Newest first."""
     with site.database.reading() as repository:
         return repository.tasks.page(table.id, limit=10)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.core.table.history import BatchState, Table, Task, TaskState, TaskTrigger
+from app.core.table.history import BatchState, CatalogTask, Table, TaskState, TaskTrigger
 from app.files.layout import Warehouse
 from app.kernel.tasks import Job, Progress, Result
 from app.services.merging.merges import DueMerges, request_due_merges, request_merge
@@ -31,7 +31,7 @@ from tests.services.builders import (
 from tests.services.executor import BrokenExecutor, InterruptedExecutor, Killed, PythonExecutor, die
 
 
-def merges_of(database: CatalogDatabase, table: Table) -> list[Task]:
+def merges_of(database: CatalogDatabase, table: Table) -> list[CatalogTask]:
     """The table's merges, newest first."""
     with database.reading() as repository:
         return repository.tasks.page(table.id, limit=100)

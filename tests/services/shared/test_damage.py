@@ -12,7 +12,7 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.catalog.shared.models import batches, data_files
 from app.core.errors import Unavailable
-from app.core.table.history import BatchState, Table, Task, TaskKind, TaskState
+from app.core.table.history import BatchState, CatalogTask, Table, TaskKind, TaskState
 from app.core.table.upkeep.damage import DamagedFile, DamageReason, FileKind
 from app.files.layout import Warehouse
 from app.files.named_files import file_of_batch
@@ -45,7 +45,7 @@ CALM = SUM | QUIET | {"num-sorted-run.compaction-trigger": "50"}
 LOOKUP = CALM | {"changelog-producer": "lookup"}
 
 
-def compact(site: MergeSite, table: Table) -> Task:
+def compact(site: MergeSite, table: Table) -> CatalogTask:
     with site.database.transaction() as repository:
         wanted = ask_for_compaction(repository, table.id)
     assert run_next_compaction(site, "compactor")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.core.table.history import Table, Task, TaskState
+from app.core.table.history import CatalogTask, Table, TaskState
 from app.core.table.options.entries import REMOVED_OPTIONS
 from app.core.table.schema import TableSchema
 from app.services.rows.lookups import Consistency, Images, get_row
@@ -25,7 +25,7 @@ def alter(site: MergeSite, table: Table, *columns: tuple[int, str], options: dic
         repository.tables.alter(table.id, now.schema_id, schema)
 
 
-def merge(site: MergeSite, table: Table, **values: int) -> Task:
+def merge(site: MergeSite, table: Table, **values: int) -> CatalogTask:
     """One record of the key 1, posted and merged."""
     return builders.merge(site, table, {"id": 1, **values})
 

@@ -16,7 +16,7 @@ from app.api.shared.deps import ImagesDep, PartsDep
 from app.api.shared.paths import TABLE_PATH
 from app.api.shared.problems import PROBLEM_RESPONSES
 from app.api.shared.transactions import Reading, TableDep
-from app.core.table.history import Task
+from app.core.table.history import CatalogTask
 from app.core.table.upkeep.overdue import OverdueReason
 from app.services.operating.stats import TableStats, image_progress, table_stats
 
@@ -50,7 +50,7 @@ class Written(Answer):
     changelog_bytes: Annotated[int, From("changelog")]
 
 
-def _duration_millis(task: Task) -> int:
+def _duration_millis(task: CatalogTask) -> int:
     """0 for a task that ended before it began; only those that ended are asked for."""
     ended = task.finished_at or task.requested_at
     return epoch_millis(ended) - epoch_millis(task.started_at or ended)
