@@ -37,7 +37,7 @@ def run_schema(plan: MergePlan) -> pa.Schema:
 
 
 def state_table(plan: MergePlan, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> pa.Table:
-    """State rows with their tokens, as ``run_schema`` has them. Raise what Arrow raises of values that it cannot
+    """Return state rows with their tokens, as ``run_schema`` has them. Raise what Arrow raises of values that it cannot
     hold.
     """
     schema = run_schema(plan)

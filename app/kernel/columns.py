@@ -356,7 +356,7 @@ def _ranks(values: pa.Array) -> pa.Array:
 
 
 def _wide(values: pa.Array) -> pa.Array:
-    """Numbers in a type that holds the sum of any two of them."""
+    """Return numbers in a type that holds the sum of any two of them."""
     data_type = values.type
     if pa.types.is_floating(data_type):
         return values

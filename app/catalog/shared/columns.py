@@ -20,7 +20,7 @@ V = TypeVar("V")
 
 
 def name_type() -> TypeEngine[str]:
-    """Text that sorts by code point on both databases, so that pages of names come in one order everywhere."""
+    """Return text that sorts by code point on both databases, so that pages of names come in one order everywhere."""
     return sa.String().with_variant(sa.String(collation="C"), "postgresql")
 
 

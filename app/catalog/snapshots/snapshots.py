@@ -154,7 +154,7 @@ class Snapshots:
         return not_found(Resource.SNAPSHOT, name, message)
 
     def rows_of(self, table_id: str, numbers: Collection[int]) -> dict[int, int]:
-        """State rows of each of the snapshots ``numbers`` that exists."""
+        """Return how many state rows each of the snapshots ``numbers`` has, of those that exist."""
         query = (
             sa.select(snapshots.c.id, sa.func.coalesce(sa.func.sum(data_files.c.rows), 0))
             .join(snapshot_runs, _on(snapshot_runs, snapshots, snapshot_id="id"), isouter=True)

@@ -11,7 +11,7 @@ from keyfold_client import KeyfoldError, Misuse, NotKeyfold, Refused, Unreachabl
 
 
 def failure_of(error: KeyfoldError) -> Failure:
-    """How a command ends that met ``error``."""
+    """Return how a command ends that met ``error``."""
     if isinstance(error, Refused):
         return Failure(exit_of(error.status), *error.lines, payload=error.problem)
     if isinstance(error, Unreachable):

@@ -71,7 +71,7 @@ def text_pieces(file: IO[bytes], salt: str, *, csv: bool) -> Iterator[Piece]:
 
 
 def _record(file: IO[bytes], *, quoted: bool) -> bytes:
-    """The bytes of the next record: a line, or several where line breaks may stand between quotes."""
+    """Return the bytes of the next record: a line, or several where line breaks may stand between quotes."""
     parts: list[bytes] = []
     quotes = size = 0
     while part := file.readline(MOST_RECORD_BYTES + 1 - size):

@@ -60,13 +60,13 @@ def show_example(visit: Visit) -> Response:
 
 
 def _changed(before: dict[str, Any] | None, after: dict[str, Any] | None) -> set[str]:
-    """The columns in which the row is another one."""
+    """Return the columns in which the row is another one."""
     old, new = before or {}, after or {}
     return {name for name in new if old.get(name) != new[name]}
 
 
 def _row(visit: Visit, example: Example) -> dict[str, Any] | None:
-    """The row as the service answers it now, staged records included."""
+    """Return the row as the service answers it now, staged records included."""
     parts = visit.parts
     with parts.database.reading() as repository:
         table = repository.tables.get(DATABASE, example.name)

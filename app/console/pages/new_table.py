@@ -83,7 +83,7 @@ def show_form(visit: Visit) -> Response:
 
 
 def check_draft(visit: Visit) -> Response:
-    """What is to be said of the draft, while it is typed."""
+    """Return what is to be said of the draft, while it is typed."""
     form = _sent(visit)
     verdict = _verdict(visit, form)
     return visit.page("parts/verdict.html", verdict=verdict, form=form, curls=_curls(visit, form, verdict))
@@ -148,7 +148,7 @@ def _databases(visit: Visit) -> Sequence[str]:
 
 
 def _curls(visit: Visit, form: _Form, verdict: Verdict | None) -> list[str]:
-    """The commands that make what the form says; none of what has faults."""
+    """Return the commands that make what the form says; none of what has faults."""
     if verdict is None or verdict.faults:
         return []
     made = visit.curl("POST", "/v1/catalog/databases", {"name": form.database})
@@ -169,7 +169,9 @@ def _guess(visit: Visit, form: _Form) -> Response:
 
 
 def _fill_in(visit: Visit, form: _Form, columns: ColumnForm, action: str) -> Response:
-    """The table as SQL, to be looked at and made; the form again where it says none, or more lines are asked for."""
+    """Return the table as SQL, to be looked at and made; the form again where it says none, or more lines are asked
+    for.
+    """
     if action == "more":
         return _page(visit, form, columns=columns)
     try:
@@ -180,7 +182,7 @@ def _fill_in(visit: Visit, form: _Form, columns: ColumnForm, action: str) -> Res
 
 
 def _mended(visit: Visit, form: _Form, place: str) -> str:
-    """The text after a repair of one of its faults; as it was where there is none any more."""
+    """Return the text after a repair of one of its faults; as it was where there is none any more."""
     faults = judged(form.draft, visit.parts.settings.catalog_bounds).faults
     number = int(place) if place.isascii() and place.isdigit() and len(place) < 6 else len(faults)
     repair = faults[number].repair if number < len(faults) else None
@@ -197,7 +199,9 @@ def _make(visit: Visit, form: _Form) -> Response:
 
 
 def _made(visit: Visit, form: _Form) -> list[str]:
-    """The names of the tables, which are made. Raise ``Invalid``, ``AlreadyExists``, ``Conflict``, ``Forbidden``."""
+    """Return the names of the tables, which are made. Raise ``Invalid``, ``AlreadyExists``, ``Conflict``,
+    ``Forbidden``.
+    """
     bounds, by = visit.parts.settings.catalog_bounds, visit.grant.name
     if form.kind == DraftKind.SQL:
         declared = declared_tables(form.database, form.text, None, bounds)

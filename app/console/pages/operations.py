@@ -78,7 +78,7 @@ def _plot(entry: _Entry, steps: Sequence[Step], now: float) -> Plot:
 
 
 def _answered(*statuses: str) -> Measure:
-    """Requests of the API a second that were answered with a status of one of these classes."""
+    """Return requests of the API a second that were answered with a status of one of these classes."""
 
     def measure(step: Step) -> float | None:
         rates = [step.a_second(Counted.REQUESTS, status) for status in statuses]
@@ -88,13 +88,13 @@ def _answered(*statuses: str) -> Measure:
 
 
 def _beside(step: Step) -> float | None:
-    """Requests a second that no operation of the API took: pages of the console, and what its gate refused."""
+    """Return requests a second that no operation of the API took: pages of the console, and what its gate refused."""
     rates = [step.a_second(Counted.REQUESTS, NO_OPERATION, status) for status in ("1xx", "2xx", "3xx", "4xx", "5xx")]
     return None if None in rates else sum(one for one in rates if one is not None)
 
 
 def _answer_time(share: float) -> Measure:
-    """The seconds below which ``share`` of the API's answers took."""
+    """Return the seconds below which ``share`` of the API's answers took."""
 
     def measure(step: Step) -> float | None:
         grown = step.grown(Counted.REQUEST_SECONDS)
@@ -104,7 +104,7 @@ def _answer_time(share: float) -> Measure:
 
 
 def _task_time(kind: str) -> Measure:
-    """The seconds that a merge or compaction took, on the average of those that ended."""
+    """Return the seconds that a merge or compaction took, on the average of those that ended."""
 
     def measure(step: Step) -> float | None:
         grown = [step.grown(Counted.TASK_SECONDS, kind, outcome) for outcome in TaskOutcome]
@@ -116,7 +116,7 @@ def _task_time(kind: str) -> Measure:
 
 
 def _lookups(images: str) -> Measure:
-    """Keys a second that were answered by images alone, or not."""
+    """Return keys a second that were answered by images alone, or not."""
 
     def measure(step: Step) -> float | None:
         rates = [step.a_second(Counted.LOOKED_UP, kind, images) for kind in ("one", "many")]
@@ -234,7 +234,7 @@ def _processes(hour: Hour, steps: Sequence[Step]) -> list[_Process]:
 
 
 def _restarts(name: str, steps: Sequence[Step]) -> int:
-    """How often the process was started again in the last hour; the first start is none."""
+    """Return how often the process was started again in the last hour; the first start is none."""
     grown = (step.grown(Measured.PROCESS_STARTS, name) for step in steps)
     return sum(int(one[0]) for one in grown if one is not None)
 

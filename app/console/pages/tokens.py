@@ -51,7 +51,7 @@ def revoke(visit: Visit) -> Response:
 
 
 def _wish(form: dict[str, str]) -> Wish:
-    """What the form asks for: a pattern a line. Raise ``Invalid`` for a role that is none."""
+    """Return what the form asks for: a pattern a line. Raise ``Invalid`` for a role that is none."""
     try:
         role = Role(form["role"])
     except ValueError as error:

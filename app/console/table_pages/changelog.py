@@ -128,7 +128,7 @@ def _context(newest: Newest) -> dict[str, Any]:
 
 
 def _state(table: Table, head: int | None) -> str:
-    """What the fragment is distinguished by: an ALTER may begin a changelog, or end it."""
+    """Return what the fragment is distinguished by: an ALTER may begin a changelog, or end it."""
     return f"{table.schema_id}.{head or 0}"
 
 
@@ -146,7 +146,7 @@ def _shown(changes: Changes) -> SnapshotShown:
 
 
 def _paired(rows: Sequence[tuple[RowKind, dict[str, Any]]], keys: Sequence[str]) -> Iterator[ChangeShown]:
-    """The changes in their order; what was before an update is reported with it."""
+    """Yield the changes in their order; what was before an update is reported with it."""
     before: ChangeShown | None = None
     for kind, row in rows:
         shown = ChangeShown(kind, [row.get(name) for name in keys], row)

@@ -57,7 +57,7 @@ def _statements(table: Table) -> list[tuple[Dialect, str, Invalid | None]]:
 
 
 def _key(visit: Visit, table: Table) -> list[str]:
-    """A key that there is, so that what is pasted finds something; an example of one in a table without rows."""
+    """Return a key that there is, so that what is pasted finds something; an example of one in a table without rows."""
     with suppress(KeyfoldError):  # the page is the same without it
         page = rows_of(visit, WantedRows(), None, most=1)
         for row in page.rows:

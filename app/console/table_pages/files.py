@@ -105,7 +105,7 @@ def show_files(visit: Visit) -> Response:
 
 
 def _bars(stats: TableStats) -> list[Bar]:
-    """A bar for each partition, the largest first."""
+    """Return a bar for each partition, the largest first."""
     sizes = {number: sum(run.size_bytes for run in runs) for number, runs in enumerate(stats.partitions)}
     largest = max([1, *sizes.values()])
     bars = [Bar(runs[0].partition, runs, largest) for runs in stats.partitions]

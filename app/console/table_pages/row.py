@@ -122,7 +122,7 @@ def _no_row(visit: Visit, table: Table, address: _RowAddress, error: KeyfoldErro
 def _what_if(
     visit: Visit, table: Table, address: _RowAddress, trial: Trial | None, lanes: Sequence[StoryLane]
 ) -> dict[str, Any]:
-    """What the form that tries records shows."""
+    """Return what the form that tries records shows."""
     tried_by = None
     if trial and not trial.error:  # what was refused may be of any shape
         path = table_path(table.database, table.name, "/rows:simulate")
@@ -155,7 +155,7 @@ def _ask_for_key(
 
 
 def _written(visit: Visit, table: Table) -> str:
-    """The record that the form says: a field that is empty is left out of it."""
+    """Return the record that the form says: a field that is empty is left out of it."""
     query = visit.request.query_params
     record: dict[str, Any] = {}
     if query.get("kind", "+I") != "+I":
@@ -210,7 +210,7 @@ def _context(visit: Visit, table: Table, address: _RowAddress, view: RowView) ->
 
 
 def _deleting(visit: Visit, table: Table, address: _RowAddress, row: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What the form that deletes the row shows; nothing where there is none, or the visitor may not write."""
+    """Return what the form that deletes the row shows; nothing where there is none, or the visitor may not write."""
     if row is None or not visit.may(Role.WRITE, table.database, table.name):
         return {"deletes": None}
     path = table_path(table.database, table.name, f"/rows?{urlencode({'key': address.keys}, doseq=True)}")
@@ -222,7 +222,7 @@ def _deleting(visit: Visit, table: Table, address: _RowAddress, row: Mapping[str
 
 
 def _sent(visit: Visit, table: Table, address: _RowAddress) -> dict[str, Any]:
-    """What became of the record of a form."""
+    """Return what became of the record of a form."""
     batch = sent_batch(visit, table.id, address.sent)
     context = {"sent": batch, "address": address, "batches": address_of_table(visit, "/batches")}
     return {**context, "digest": visit.digest(_SENT, **context) if batch else ""}
@@ -249,7 +249,7 @@ def place_of(record: RecordPlace) -> str:
 
 
 def _place_of_step(step: ExplainedStep) -> str:
-    """The same of a step; nothing of an event."""
+    """Return the same of a step; nothing of an event."""
     return "" if step.record is None else place_of(step.record)
 
 
@@ -272,7 +272,7 @@ def _until(
 
 
 def _stops(address: _RowAddress, view: RowView) -> list[Stop]:
-    """The moments of the row: before its first step, after each record, in each snapshot that has it, and now."""
+    """Return the moments of the row: before its first step, after each record, in each snapshot that has it, and now."""
     stops = [Stop(f"before these: {view.now.start.words}", address.step_url(_FIRST), address.step == _FIRST)]
     steps = view.now.steps
     for number, step in enumerate(steps):

@@ -140,7 +140,7 @@ _UNTOUCHED: Final = object()
 
 
 def _written(column: Column, sent: Mapping[str, str]) -> Any:
-    """The value that somebody wrote for ``column``; ``_UNTOUCHED`` where no one did."""
+    """Return the value that somebody wrote for ``column``; ``_UNTOUCHED`` where no one did."""
     name = column.name
     if sent.get(_NULL + name):
         return None
@@ -155,7 +155,7 @@ def _written(column: Column, sent: Mapping[str, str]) -> Any:
 
 
 def _lines(text: str) -> str:
-    """A text with the ends of lines that values have; forms send others."""
+    """Return a text with the ends of lines that values have; forms send others."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

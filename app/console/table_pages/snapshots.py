@@ -102,7 +102,7 @@ def make_tag(visit: Visit) -> Response:
 
 
 def _number(text: str) -> int | None:
-    """The number of a snapshot, None for the current one. Raise ``Invalid``."""
+    """Return the number of a snapshot, None for the current one. Raise ``Invalid``."""
     if not text or (text.isascii() and text.isdigit() and len(text) < 10):
         return int(text) if text else None
     message = f"{text[:50]!r} is no number of a snapshot"
@@ -133,7 +133,7 @@ def show_changes(visit: Visit) -> Response:
 
 
 def _same(visit: Visit) -> str:
-    """The query of the API for what the page compares."""
+    """Return the query of the API for what the page compares."""
     since = visit.param("since")
     return f"?{urlencode({'since': since})}" if since else ""
 

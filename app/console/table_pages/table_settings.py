@@ -87,7 +87,7 @@ def send_columns(visit: Visit) -> Response:
 
 
 def _column_changes(form: Mapping[str, str]) -> list[Change]:
-    """What a form of the columns asks for. Raise ``Invalid``."""
+    """Return what a form of the columns asks for. Raise ``Invalid``."""
     column, text = form.get("column", ""), form.get("text", "").strip()
     readers: Mapping[str, Change] = {
         "add": {"action": "addColumn", "fieldNames": [column.strip()], "dataType": text},
@@ -146,7 +146,7 @@ def _judged(visit: Visit, table: Table, fields: Sequence[OptionField], form: Map
 
 
 def _placed(error: KeyfoldError, changes: Sequence[Change], fields: Sequence[OptionField]) -> Faults:
-    """The faults by the field of the change that brought them about."""
+    """Return the faults by the field of the change that brought them about."""
     numbers = {one.key: one.number for one in fields if one.change is not None}
     by_place: dict[object, list[Violation]] = {}
     faults = error.violations or (Violation("", FaultCode.ILLEGAL_OPTION_VALUE, error.message),)

@@ -64,7 +64,7 @@ def send(visit: Visit) -> Response:
 
 
 def _upload(visit: Visit) -> Upload:
-    """The file as the API gets it. Raise ``Invalid`` where there is none, or where no one says what it is."""
+    """Return the file as the API gets it. Raise ``Invalid`` where there is none, or where no one says what it is."""
     if visit.file is None:
         raise Invalid("choose a file")
     media_type, coding = media_type_and_coding(visit.file.name)
@@ -85,7 +85,7 @@ def _upload(visit: Visit) -> Upload:
 
 
 def _texts(upload: Upload, error: KeyfoldError) -> dict[int, str]:
-    """What the rows with faults say; nothing of a body that is packed."""
+    """Return what the rows with faults say; nothing of a body that is packed."""
     rows = {one.row for one in error.violations[:MOST_FAULTS] if one.row is not None}
     if upload.encoding:
         return {}

@@ -157,7 +157,7 @@ def _has_at_most(most: int, body: object) -> bool:
 
 
 def _type_texts(fields: Sequence[Any]) -> Iterator[str]:
-    """The texts of types in the columns' JSON, at any depth."""
+    """Yield the texts of types in the columns' JSON, at any depth."""
     unseen: list[Any] = [field.get("type") for field in fields if isinstance(field, Mapping)]
     while unseen:
         value = unseen.pop()

@@ -54,7 +54,7 @@ def _inner_types(data_type: DataType) -> Sequence[DataType]:
 
 
 def _row_bytes(data_type: DataType, value: Any) -> int:
-    """About how many bytes the ROWs inside ``value`` take once it is read, where every field is, sent or not."""
+    """Return about how many bytes the ROWs inside ``value`` take once it is read, where every field is, sent or not."""
     if not _has_rows(data_type) or not isinstance(value, (list, dict)):
         return 0
     if data_type.kind is Kind.ROW:

@@ -141,7 +141,7 @@ def _pair(text: str, key: str) -> re.Match[str] | None:
 
 
 def _columns(text: str) -> list[str]:
-    """Words that may be names of columns: those that stand before another word."""
+    """Return words that may be names of columns: those that stand before another word."""
     named = re.findall(r"(?:[(,]\s*`?(\w+)`?\s+[A-Za-z]|\"name\"\s*:\s*\"([^\"\n]+)\")", text)
     return [one or other for one, other in named if (one or other).upper() not in ("PRIMARY", "CONSTRAINT", "UNIQUE")]
 

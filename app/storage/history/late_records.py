@@ -284,8 +284,8 @@ def _columns_of(condition: Condition) -> Sequence[Column]:
 def _staged(
     warehouse: Warehouse, batch: Batch, written: TableSchema, schema: TableSchema, columns: Sequence[Column]
 ) -> pa.Table:
-    """Columns of a batch under the schema of the merge; what the batch's own schema lacks is null, and named by no
-    record.
+    """Return columns of a batch under the schema of the merge; what the batch's own schema lacks is null, and named by
+    no record.
     """
     before = {column.id: column.name for column in written.columns}
     words = [word for word in named_words(schema) if word in named_words(written)]

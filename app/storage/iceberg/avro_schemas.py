@@ -17,7 +17,7 @@ def _optional(number: int, name: str, data_type: Any) -> dict[str, Any]:
 
 
 def _by_column(key: int, value: int, value_type: str) -> dict[str, Any]:
-    """A map from column ids, which Avro has as a list of pairs."""
+    """Return a map from column ids, which Avro has as a list of pairs."""
     pair = {
         "type": "record",
         "name": f"k{key}_v{value}",

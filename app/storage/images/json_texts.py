@@ -142,7 +142,7 @@ def _outside(values: pa.Array, low: int, high: int) -> pa.Array | None:
 
 
 def _without_zeros(texts: pa.Array) -> pa.Array:
-    """Texts of times without the zeros that end the fraction."""
+    """Return texts of times without the zeros that end the fraction."""
     return pc.ascii_rtrim(pc.ascii_rtrim(texts, "0"), ".")
 
 
@@ -156,7 +156,7 @@ def _timestamp(values: pa.Array, data_type: DataType) -> Texts:
 
 
 def _with_t(texts: pa.Array) -> pa.Array:
-    """Texts of moments with a T between day and clock; where all are of one width in one go."""
+    """Return texts of moments with a T between day and clock; where all are of one width in one go."""
     content = _content(texts)
     width = len(content) // max(1, len(texts))
     if texts.null_count or texts.offset or not width or not bool((content[10::width] == ord(" ")).all()):

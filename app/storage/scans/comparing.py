@@ -84,7 +84,7 @@ class Sides:
         return np.unique(np.concatenate(parts)) if parts else _NONE
 
     def rows_to_read(self, warehouse: Warehouse, tokens: TokenRange, touched: Tokens) -> int:
-        """State rows in the row groups that may hold one of ``touched``. Raise ``DamagedFile``."""
+        """Return how many state rows are in the row groups that may hold one of ``touched``. Raise ``DamagedFile``."""
         wanted = partial(may_hold, touched)
         count = 0
         for file in (file for run in self.alike for file in files_of_run(self.table_id, run)):

@@ -150,7 +150,7 @@ async def whole_body(request: Request) -> bytes:
 
 
 def _wait_seconds(prefer: str | None) -> float:
-    """The seconds of ``Prefer: wait=n`` (RFC 7240); 0 where it is absent or not understood."""
+    """Return the seconds of ``Prefer: wait=n`` (RFC 7240); 0 where it is absent or not understood."""
     wait = preference(prefer, "wait") or ""
     return min(float(wait), MAX_WAIT_SECONDS) if wait.isascii() and wait.isdigit() else 0.0
 
@@ -189,8 +189,8 @@ ACCEPTED: dict[int | str, dict[str, Any]] = {
 
 
 async def _merged(parts: Parts, batches: Sequence[history.Batch], seconds: float) -> list[history.Batch]:
-    """The batches as soon as all are merged, or as they are after ``seconds`` or when the service stops; anyone who
-    waits holds no thread.
+    """Return the batches as soon as all are merged, or as they are after ``seconds`` or when the service stops; anyone
+    who waits holds no thread.
     """
     deadline = time.monotonic() + seconds
     now = list(batches)

@@ -139,6 +139,6 @@ def _basic(authorization: str | None) -> tuple[str, str] | None:
 
 
 def _refused(status: int, error: str, why: str) -> JSONResponse:
-    """A failure in the form of RFC 6749 §5.2."""
+    """Return a failure in the form of RFC 6749 §5.2."""
     challenge = {"WWW-Authenticate": f'Basic realm="{_BASIC}"'} if status == 401 else {}
     return JSONResponse({"error": error, "error_description": why}, status, _NO_STORE | challenge)

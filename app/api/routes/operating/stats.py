@@ -84,7 +84,7 @@ class CompactionFailed(Answer):
 
 
 def _now(name: str, before: int | None) -> Callable[[TableStats], object]:
-    """An attribute of the current snapshot, or what it is before the first one."""
+    """Return an attribute of the current snapshot, or what it is before the first one."""
     return lambda stats: getattr(stats.snapshot, name) if stats.snapshot else before
 
 

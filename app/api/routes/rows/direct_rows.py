@@ -105,7 +105,7 @@ def _spelling(scope: Scope, given: _Parameters) -> Spelling:
 
 
 def _parameters(query: bytes) -> _Parameters | None:
-    """What the query string says, as Starlette reads it; None if it says anything else, or anything twice."""
+    """Return what the query string says, as Starlette reads it; None if it says anything else, or anything twice."""
     given = _Parameters()
     for one in query.decode("latin-1").split("&") if query else ():
         name, _, value = one.partition("=")

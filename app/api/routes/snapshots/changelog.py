@@ -101,7 +101,7 @@ async def _wanted(
         str | None, Header(description="the id of the last event that was received; goes before fromSnapshot")
     ] = None,
 ) -> Wanted:
-    """The parameters, all of them checked together. Raise ``Invalid``."""
+    """Return the parameters, all of them checked together. Raise ``Invalid``."""
     faults: list[Violation] = []
     first = _number("fromSnapshot", from_snapshot, 10**9 - 1, faults)
     last = _number("toSnapshot", to_snapshot, 10**9 - 1, faults)

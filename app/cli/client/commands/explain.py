@@ -68,7 +68,7 @@ def _begun(explained: JsonObject) -> str:
 
 
 def _lines(explained: JsonObject) -> Iterator[list[object]]:
-    """A line for each column that a step changed or that did not let it, and one at least."""
+    """Yield a line for each column that a step changed or that did not let it, and one at least."""
     for step in explained["steps"]:
         head = _head(step)
         changed = [one for one in step["columns"] if one["before"] != one["after"] or one["late"] or one["ignored"]]
@@ -92,7 +92,7 @@ def _place(record: JsonObject) -> str:
 
 
 def _sources(column: JsonObject) -> str:
-    """Where a value came from: records by batch and position, and what the steps start from."""
+    """Return where a value came from: records by batch and position, and what the steps start from."""
     older = [f"{column['leftOut']} older ones"] if column["leftOut"] else []
     start = ["the start"] if column["start"] else []
     return ", ".join([*start, *older, *map(_place, column["records"])])
@@ -163,7 +163,7 @@ def _say_row(row: Mapping[str, Any]) -> None:
 
 
 def _changes(steps: list[Any]) -> Iterator[list[object]]:
-    """A line for each column that a record changed, and one at least. Records count from 1."""
+    """Yield a line for each column that a record changed, and one at least. Records count from 1."""
     for step in steps:
         head: list[object] = [step["record"] + 1, step["kind"]]
         changed = [one for one in step["columns"] if one["before"] != one["after"]]

@@ -100,7 +100,9 @@ def _objects(text: str) -> Iterator[Any]:
 
 
 def _typed(declared: str, text: str) -> Any:
-    """The text as JSON, where the type wants another form than text; what is none stays, for the service to refuse."""
+    """Return the text as JSON, where the type wants another form than text; what is none stays, for the service to
+    refuse.
+    """
     if not _NUMBERS.match(declared):
         return text
     try:

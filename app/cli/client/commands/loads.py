@@ -160,7 +160,7 @@ def _count(loaded: _Loaded, batch: dict[str, Any], *, replayed: bool) -> None:
 
 
 def _named(file: Path, pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """The pieces; what is wrong with the file is reported with its name."""
+    """Yield the pieces; what is wrong with the file is reported with its name."""
     try:
         yield from pieces
     except Failure as failure:
@@ -170,7 +170,7 @@ def _named(file: Path, pieces: Iterator[Piece]) -> Iterator[Piece]:
 
 
 def _located(refused: Refused, file: Path, piece: Piece) -> Failure:
-    """The refusal, with each fault where it is in the file."""
+    """Return the refusal, with each fault where it is in the file."""
     end, faults = exit_of(refused.status), refused.faults
     if not faults:
         return Failure(end, f"{file}: {refused.message}", payload=refused.problem)
@@ -224,7 +224,9 @@ def _unpacked(file: Path, opened: IO[bytes]) -> IO[bytes]:
 
 
 def _size(file: Path) -> int | None:
-    """Its bytes; None of standard input and of what else has a beginning only: a pipe (``<(zcat orders.csv.gz)``)."""
+    """Return the bytes of the file; None of standard input and of what else has a beginning only: a pipe (``<(zcat
+    orders.csv.gz)``).
+    """
     return file.stat().st_size if file != STDIN and file.is_file() else None
 
 

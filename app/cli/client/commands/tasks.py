@@ -61,7 +61,7 @@ def _end(service: Service, table: str, task: dict[str, Any], wait: bool, as_json
 
 
 def _waited(service: Service, path: str, task: dict[str, Any]) -> dict[str, Any]:
-    """The task once it has ended, with a bar at a terminal. Ctrl-C leaves it running."""
+    """Return the task once it has ended, with a bar at a terminal. Ctrl-C leaves it running."""
     pause, most = LOOK_SECONDS
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         shown = bar.add_task(task["job"], total=1.0)

@@ -169,11 +169,11 @@ class RunSteps(ABC, Generic[Stored, Rows]):
 
     @abstractmethod
     def combined(self, plan: MergePlan, rows: Sequence[Rows]) -> Rows:
-        """State of ``plan``, oldest first, as one."""
+        """Return state of ``plan``, oldest first, as one."""
 
     @abstractmethod
     def carried_over(self, old: MergePlan, new: MergePlan, rows: Rows) -> Rows:
-        """State of ``old`` as first records of ``new``, which means something else."""
+        """Return state of ``old`` as first records of ``new``, which means something else."""
 
 
 def combined_runs(plan: MergePlan, runs: Sequence[tuple[MergePlan, Stored]], steps: RunSteps[Stored, Rows]) -> Rows:

@@ -238,5 +238,5 @@ def _row_order(schema: TableSchema, options: FoldingOptions) -> Order:
 
 
 def _required(options: FoldingOptions) -> tuple[str, ...]:
-    """Columns that no record may leave null although they are nullable (padding cannot pad a null)."""
+    """Return columns that no record may leave null although they are nullable (padding cannot pad a null)."""
     return tuple(options["sequence.field"]) if options["sequence.auto-padding"] else ()
