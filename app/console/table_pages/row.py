@@ -272,7 +272,7 @@ def _until(
 
 
 def _stops(address: _RowAddress, view: RowView) -> list[Stop]:
-    """Return the moments of the row: before its first step, after each record, in each snapshot that has it, and now."""
+    """Return the moments of the row: before its first step, after each record, in each snapshot, and now."""
     stops = [Stop(f"before these: {view.now.start.words}", address.step_url(_FIRST), address.step == _FIRST)]
     steps = view.now.steps
     for number, step in enumerate(steps):
