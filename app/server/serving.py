@@ -91,7 +91,7 @@ class StoppingServer(uvicorn.Server):
         gc.freeze()
 
     async def main_loop(self) -> None:
-        """Serve until a signal comes, with one tick a second. uvicorn has ten, a third of what an idle process takes."""
+        """Serve until a signal comes, with a tick a second. uvicorn has ten, a third of what an idle process takes."""
         self._loop, counter = asyncio.get_running_loop(), 0
         while not await self.on_tick(counter):
             counter += _TICKS_A_SECOND

@@ -38,7 +38,8 @@ class TransactionRoute(APIRoute):
 def in_one_thread(handler: Handler) -> Handler:
     """Return a handler that FastAPI can call: it begins and ends the transaction in the thread that runs ``handler``.
 
-    One that needs only the table has no thread and no transaction where the table is known to be current.
+    One that needs only the table has none: the table is that of the lookups' view, without a thread where that is known
+    to be current.
 
     As dependencies, the transaction's begin, the table and the transaction's end had a thread each: the changes of
     thread took half of a small answer's time. The transaction ends before the response is sent, so a 2xx never precedes
@@ -56,6 +57,8 @@ def in_one_thread(handler: Handler) -> Handler:
     request_name = requests[0] if requests else "request_"
 
     def run(request: Request, parts: Parts, given: dict[str, Any]) -> Any:
+        if not repositories:
+            return handler(**given, **dict.fromkeys(tables, parts.views.current_table(_name_in(request))))
         with parts.database.transaction() if writing else parts.database.reading() as repository:
             given |= dict.fromkeys(repositories, repository)
             if tables:

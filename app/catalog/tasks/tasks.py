@@ -33,7 +33,7 @@ UNFINISHED = merges.c.id.in_(
 
 _ONE_AFTER_ANOTHER = timedelta(microseconds=1)  # of requests that come together
 _ADDED = merges.insert()
-_kind = sa.bindparam("of")
+_kind: sa.BindParameter[TaskKind] = sa.bindparam("of")
 _PENDING = sa.select(merges.c.table_id).where(
     merges.c.table_id.in_(sa.bindparam("tables", expanding=True)),
     merges.c.kind == _kind,

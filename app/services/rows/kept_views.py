@@ -7,11 +7,12 @@ import threading
 import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from app.catalog.connections.notifications import EVERYTHING
 from app.catalog.database import CatalogDatabase
-from app.core.errors import KeyfoldError, NotFound
+from app.core.errors import DamagedCatalog, KeyfoldError, NotFound
 from app.core.table.history import Batch, Table
 from app.core.table.options.entries import Consistency
 from app.core.table.upkeep.damage import DamagedFile
@@ -123,6 +124,14 @@ class Views:
         kept = self._fresh(name, Consistency.MERGED) if self._shared else None
         return None if kept is None else kept.view.table
 
+    def current_table(self, name: Name) -> Table:
+        """Return the table as the catalog has it now, and keep what lookups see of it. Raise ``NotFound``."""
+        if self._shared:
+            with suppress(DamagedCatalog), self._turns[name]:  # of its snapshot: the table itself may be intact
+                return self.known_table(name) or self._read(name, Consistency.MERGED).view.table
+        with self._database.reading() as repository:
+            return repository.tables.get(*name)
+
     def known(self, name: Name) -> View | None:
         """Return the table's view, be it current or not; None if there is none."""
         kept = self._kept.get(name)
@@ -136,7 +145,9 @@ class Views:
         if known is not None:
             return known
         with self._turns[name]:
-            return self.recall(name, wanted) or self._read(name, wanted).seen(wanted)
+            known = self.recall(name, wanted) or self._read(name, wanted).seen(wanted)
+        self._used.add(name)
+        return known
 
     def _unchanged(self, name: Name, wanted: Consistency | None) -> View | None:
         """Return what is kept if the catalog has no later batch."""
@@ -160,7 +171,6 @@ class Views:
             raise
         self._kept[name] = kept
         self._kept.move_to_end(name)
-        self._used.add(name)
         while len(self._kept) > MOST_TABLES or (len(self._kept) > 1 and self._columns() > MOST_COLUMNS):
             self._forget(next(iter(self._kept)))
         return kept

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.core.errors import NotFound
+from app.core.errors import DamagedCatalog, NotFound
 from app.core.table.history import Table
 from app.files.layout import Warehouse
 from app.services.batches.batches import withdraw_batch
@@ -116,17 +117,33 @@ def test_a_table_is_known_until_another_process_changes_it(
     views: Views, counted: Counted, writer: CatalogDatabase, table: Table
 ) -> None:
     assert views.known_table(WIDE) is None
-    views.current(WIDE, MERGED)
+    assert views.current_table(WIDE) == table
+    assert not views.take_used()  # no lookup: no images are made of it
     readings = counted.readings
     assert views.known_table(WIDE) == table
     assert counted.readings == readings
     with writer.transaction() as repository:
         repository.tables.alter(table.id, 0, schema(options=SUM | {"lookup.consistency": "merged"}))
     assert views.known_table(WIDE) is None
+    assert views.current_table(WIDE).schema_id == 1
     assert views.current(WIDE, MERGED).table == views.known_table(WIDE)
     with writer.transaction() as repository:
         repository.tables.rename("shop", "wide", "shop", "renamed")
     assert views.known_table(WIDE) is None
+    with pytest.raises(NotFound):
+        views.current_table(WIDE)
+
+
+def test_a_table_is_shown_although_its_snapshot_is_damaged(
+    views: Views, writer: CatalogDatabase, warehouse: Warehouse, table: Table
+) -> None:
+    post(writer, warehouse, {"id": 1, "n": 1})
+    merge_staged(writer, warehouse, table.id)
+    with writer.transaction() as repository:
+        repository.transaction.execute(sa.text("DELETE FROM snapshot_runs"))
+    with pytest.raises(DamagedCatalog):
+        views.current(WIDE, MERGED)
+    assert views.current_table(WIDE).id == table.id
 
 
 def test_a_view_goes_on_with_its_moment(
@@ -205,6 +222,7 @@ def test_a_process_on_another_machine_asks_for_the_last_batch(
     assert views.recall(WIDE, None) is None
     assert views.recall(WIDE, MERGED) is not None
     assert views.known_table(WIDE) is None
+    assert views.current_table(WIDE) == table
     untold = Untold(catalog_url, folder=tmp_path / "elsewhere")
     post(untold, warehouse, {"id": 1, "n": 10})
     assert look(views.current(WIDE, None)) == 11
