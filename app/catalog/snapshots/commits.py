@@ -26,6 +26,25 @@ class Commit:
     rewritten: int = 0
 
 
+_STAGED = (
+    sa.select(sa.func.count())
+    .where(batches.c.table_id == tables.c.id, batches.c.state == BatchState.STAGED)
+    .scalar_subquery()
+)
+# Made once: each process asks every second.
+_STATES = (
+    sa.select(
+        tables.c.id,
+        databases.c.name,
+        tables.c.name,
+        tables.c.schema_id,
+        tables.c.snapshot_id,
+        tables.c.last_batch_number,
+        _STAGED,
+    )
+    .join(databases, databases.c.id == tables.c.database_id)
+    .where(tables.c.id.in_(sa.bindparam("tables", expanding=True)))
+)
 _COLUMNS = (snapshots.c.id, snapshots.c.kind, snapshots.c.schema_id, snapshots.c.committed_at, snapshots.c.rewritten)
 
 
@@ -74,22 +93,7 @@ class Commits:
         """Return what changes of each of the tables that exist when lookups see something else: database, name, schema,
         current snapshot, last batch, and how many batches are staged.
         """
-        staged = (
-            sa.select(sa.func.count())
-            .where(batches.c.table_id == tables.c.id, batches.c.state == BatchState.STAGED)
-            .scalar_subquery()
-        )
-        query = (
-            sa.select(
-                tables.c.id,
-                databases.c.name,
-                tables.c.name,
-                tables.c.schema_id,
-                tables.c.snapshot_id,
-                tables.c.last_batch_number,
-                staged,
-            )
-            .join(databases, databases.c.id == tables.c.database_id)
-            .where(tables.c.id.in_(table_ids))
-        )
-        return {row[0]: (row[1], row[2], row[3], row[4], row[5], row[6]) for row in self.transaction.execute(query)}
+        return {
+            row[0]: (row[1], row[2], row[3], row[4], row[5], row[6])
+            for row in self.transaction.execute(_STATES, {"tables": [*table_ids]})
+        }
