@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
-from app.core.errors import Conflict
-from app.core.table.history import CatalogTask, DataFile, Run, Snapshot, Table, TaskKind, TaskState, TaskTrigger
+from app.catalog.database import CatalogDatabase
+from app.catalog.repository import Repository
+from app.catalog.shared.models import snapshots
+from app.core.errors import Conflict, Unavailable
+from app.core.table.history import (
+    CatalogTask,
+    DataFile,
+    Run,
+    Snapshot,
+    SnapshotKind,
+    Table,
+    TaskKind,
+    TaskState,
+    TaskTrigger,
+)
 from app.services.merging.compactions import ask_for_compaction, pick_runs, replaced
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
@@ -41,6 +57,35 @@ def test_a_merge_asks_for_a_compaction_once_the_runs_reach_the_trigger(site: Mer
     assert [run.full for run in snapshot.runs] == [True]
     assert totals(site.database, images, table, [1, 2]) == [3, 0]
     assert not run_next_compaction(site, "compactor")
+
+
+class GoneOnceCompacted(CatalogDatabase):
+    """A catalog that answers no more once a compaction is committed, as for a process that is killed then."""
+
+    gone = False
+
+    @contextmanager
+    def transaction(self, *, wakes: bool = True) -> Iterator[Repository]:
+        if self.gone:
+            raise Unavailable("the process is killed")
+        with super().transaction(wakes=wakes) as repository:
+            yield repository
+            kinds = repository.transaction.execute(sa.select(snapshots.c.kind)).scalars()
+            self.gone = SnapshotKind.COMPACTION in kinds
+
+
+def test_a_compaction_is_over_with_its_last_commit(site: MergeSite, catalog_url: str, tmp_path: Path) -> None:
+    table = create_table(site.database)
+    for _ in range(2):
+        merge(site, table, {"id": 1, "n": 1})
+    with site.database.transaction() as repository:
+        ask_for_compaction(repository, table.id)
+    killed = GoneOnceCompacted(catalog_url, folder=tmp_path)
+    assert run_next_compaction(replace(site, database=killed), "compactor")
+    killed.close()
+    assert killed.gone
+    assert len(run_ids(site, table)) == 1
+    assert last_compaction(site, table).state is TaskState.SUCCEEDED
 
 
 def test_small_new_runs_are_combined_and_the_large_old_one_is_left_alone(site: MergeSite, images: Images) -> None:
