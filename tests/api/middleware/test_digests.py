@@ -59,6 +59,11 @@ def test_a_body_that_was_altered_or_cut_is_refused(wide: TestClient, body: bytes
     assert wide.get(BATCHES).json()["batches"] == []
 
 
+def test_a_read_without_a_body_has_the_digest_of_none(wide: TestClient) -> None:
+    assert wide.get(BATCHES, headers={"Content-Digest": digest(b"")}).status_code == 200
+    assert wide.get(BATCHES, headers={"Content-Digest": digest(BODY)}).status_code == 400
+
+
 def test_one_right_digest_excuses_no_wrong_one(wide: TestClient) -> None:
     assert post(wide, f"{digest(BODY)}, {digest(b'', 'sha-512')}").status_code == 400
 
