@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import gc
+from importlib import import_module
+from typing import Final
 
-import pandas  # noqa: F401  # what every worker would import
-import pyspark.sql.pandas.serializers
-import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
-import spark_jobs.parcels  # noqa: F401
+from app.files.memory import keep_memory_flat
+
+# What every worker would import.
+_IMPORTED: Final = ("pandas", "pyspark.sql.pandas.serializers", "pyspark.worker", "spark_jobs.parcels")
 
 if __name__ == "__main__":
+    keep_memory_flat(arenas=1)
+    for module in _IMPORTED:
+        import_module(module)
     gc.freeze()  # a worker collects garbage behind each task: what all share is no garbage
     manager()

@@ -14,6 +14,7 @@ from app.cli.overview import COMMANDS, options
 from app.core.errors import KeyfoldError
 
 _CLIENT = "client."
+_ARENAS = 2  # of memory, for the threads that answer
 
 
 def program_for(words: Sequence[str]) -> typer.Typer:
@@ -30,7 +31,7 @@ def command_of(words: Sequence[str]) -> Callable[[], None]:
     if COMMANDS[words[0]].module.startswith(_CLIENT):
         carry_out = import_module("app.cli.client.failures").carry_out
     else:
-        import_module("app.cli.memory").keep_memory_flat()
+        import_module("app.files.memory").keep_memory_flat(_ARENAS)
         carry_out = _carry_out
     return partial(carry_out, program_for(words))
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -12,7 +14,6 @@ from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.keys import key_to_json
 from app.core.table.records import TOKEN_COLUMN
 from app.core.table.upkeep.damage import DamagedFile
-from app.files.ahead import ahead
 from app.files.layout import Warehouse, changelog_file, data_file
 from app.files.writable import NO_ROOM, reason_of
 from app.kernel.blame import blamed_records
@@ -26,6 +27,7 @@ from app.kernel.values import UnfoldableValue
 from app.kernel.write import Output, run_of, sync_files
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 def run_tasks(warehouse: Warehouse, tasks: Sequence[Task]) -> list[Result]:
@@ -84,12 +86,23 @@ def _merge(warehouse: Warehouse, task: Task, output: Output) -> Result:
 
 def _compact(warehouse: Warehouse, task: Task, output: Output) -> Result:
     fold, rows = fold_of(task.schema), 0
-    for window in ahead(windows_of(warehouse, task)):
+    for window in _ahead(windows_of(warehouse, task)):
         state = combined_window(fold.plan, window)
         output.add(compacted(fold, state, task.now, oldest=task.oldest))
         rows += sum(len(one.rows.tokens) for one in window if one is not None)
     files, changes = output.close()
     return Result(files, changes, rows)
+
+
+def _ahead(pieces: Iterator[T]) -> Generator[T]:
+    """Yield the same pieces, each made in a thread while the caller has the one before: Arrow does most without the
+    interpreter's lock.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        following = thread.submit(next, pieces, None)
+        while (piece := following.result()) is not None:
+            following = thread.submit(next, pieces, None)
+            yield piece
 
 
 def _changes(warehouse: Warehouse, task: Task, output: Output) -> Result:

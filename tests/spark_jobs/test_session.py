@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql.connect.session import SparkSession
@@ -43,6 +44,23 @@ def test_the_first_use_starts_the_server_and_sets_the_session_up(connection: Spa
     assert {key: session.conf.get(key) for key in SESSION_CONFIGS} == SESSION_CONFIGS
     assert connection.session() is session
     assert connection.ready()
+
+
+def test_workers_begin_with_the_kernel_imported_and_the_allocator_that_gives_memory_back(
+    connection: SparkConnection,
+) -> None:
+    def begun(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import sys  # noqa: PLC0415
+
+        import pyarrow  # noqa: PLC0415  # of the worker
+
+        for _ in rows:
+            found = [str("app.kernel.run" in sys.modules), pyarrow.default_memory_pool().backend_name]
+            yield pyarrow.record_batch([pyarrow.array(found)], names=["found"])
+
+    with connection.job("begun") as spark:
+        rows = spark.createDataFrame([("one",)], "word string").mapInArrow(begun, "found string").collect()
+    assert [row[0] for row in rows] == ["True", "system"]
 
 
 def test_progress_tells_of_the_stages_of_this_thread(connection: SparkConnection) -> None:
