@@ -10,6 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from app.files.layout import Warehouse
+from app.files.memory import give_memory_back
 from app.kernel.run import run_tasks
 from app.kernel.tasks import Job, Task, from_text, to_text
 
@@ -48,6 +49,7 @@ def run_parcels(parcels: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             places = [int(place) for place in said["tasks"]]
             tasks = [from_text(Task, text) for text in said["tasks"].values()]
             results = [to_text(result) for result in run_tasks(_warehouse(said["warehouse"]), tasks)]
+            give_memory_back()
             yield pa.record_batch([pa.array(places, pa.int32()), pa.array(results)], schema=_RESULTS)
 
 

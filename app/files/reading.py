@@ -211,6 +211,8 @@ def joined(batches: Iterator[pa.RecordBatch], most_bytes: int) -> Iterator[pa.Re
     pending: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
+        if not len(batch):
+            continue  # a slice without rows holds all bytes of what it was cut from
         pending.append(batch)
         rows, size = rows + len(batch), size + batch.nbytes
         if size >= most_bytes or rows >= BATCH_ROWS:
