@@ -14,8 +14,8 @@ def keep_memory_flat(arenas: int) -> None:
     """Let Arrow and Python share the allocator of the C library, with so many ``arenas`` for all threads.
 
     Arrow's own allocator, and glibc, keep what each of some twenty threads once used. Processes that answered 200
-    clients grew from 110 to 450 MiB each within an hour, with 30 KiB of Arrow in use. A task of Spark held 90 MiB less
-    (docs/benchmarks.md). Call this before pyarrow is imported, which reads its variable then.
+    clients grew from 110 to 450 MiB each within an hour, with 30 KiB of Arrow in use. A task of Spark holds 90 MiB less
+    (bench/README.md). Call this before pyarrow is imported, which reads its variable then.
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     if "MALLOC_ARENA_MAX" not in os.environ:

@@ -117,12 +117,6 @@ class Snapshots:
         existing = self._load(table_id, number, number)
         return existing[0] if existing else None
 
-    def last_of(self, table_id: str, kinds: Collection[SnapshotKind]) -> int | None:
-        """Return the number of the newest snapshot of one of these kinds that has not expired."""
-        query = sa.select(sa.func.max(snapshots.c.id)).where(snapshots.c.table_id == table_id)
-        last: int | None = self.transaction.execute(query.where(snapshots.c.kind.in_(kinds))).scalar_one()
-        return last
-
     def ends(self, table_id: str) -> tuple[int, int] | None:
         """Return the numbers of the earliest and the latest snapshot, None before the first commit.
 
