@@ -21,7 +21,7 @@ SOURCE ?= postgres
 MINUTES ?= 10
 CATALOG ?= sqlite
 
-.PHONY: serve test quick check audit sbom check-mutants flips fuzz soak debezium bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock client openapi reference docs screenshots
+.PHONY: serve test quick check audit sbom check-mutants flips fuzz soak debezium bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock client openapi reference docs screenshots chart
 
 # Python compiles what it imports, not what it never does.
 INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
@@ -144,7 +144,11 @@ $(SPARK_READERS)/.installed: tests/acceptance/spark_readers/requirements.txt
 	$(SPARK_READERS)/bin/python $(INSTALL) -r $<
 	touch $@
 
-# The schemas of Kubernetes' objects, and Helm, which Go builds: tests/test_rendered_chart.py asks for both.
+# The Helm chart as Helm renders it, checked by the schemas of Kubernetes' objects; Go builds Helm. The tests read what
+# it writes, and fail if the chart changed since.
+chart: $(VENV)/.installed $(HELM)/bin/helm
+	$(BIN)/python -m lab.chart --helm $(HELM)/bin/helm --validate $(HELM)/bin/kubernetes-validate
+
 $(HELM)/.installed:
 	$(PYTHON) -m venv $(HELM)
 	$(HELM)/bin/python $(INSTALL) kubernetes-validate==1.37.0
