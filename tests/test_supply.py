@@ -28,7 +28,9 @@ def tools() -> Path:
 
 def test_the_list_has_every_locked_package_in_its_version(tools: Path, tmp_path: Path) -> None:
     listed = tmp_path / "sbom.json"
-    subprocess.run([tools / "cyclonedx-py", "environment", sys.executable, "--output-file", listed], check=True)
+    # The tool checks what it writes in `make sbom`: that takes it longer than the list.
+    make_list = [tools / "cyclonedx-py", "environment", "--no-validate", sys.executable, "--output-file", listed]
+    subprocess.run(make_list, check=True)
     components: list[dict[str, Any]] = json.loads(listed.read_text())["components"]
     versions = {re.sub(r"[-_.]+", "-", one["name"]).lower(): one["version"] for one in components}
     assert len(LOCKED) > 50
