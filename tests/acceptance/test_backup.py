@@ -51,7 +51,8 @@ class Producer:
 
 def test_a_backup_of_a_busy_service_is_restored_and_served(tmp_path: Path, spark_remote: str) -> None:
     old, new, kept = tmp_path / "old", tmp_path / "new", tmp_path / "backups"
-    with serving(old, spark_remote=spark_remote) as (_, client):
+    # The backup has the lease of a merge that ran meanwhile: the restored service waits until it is over.
+    with serving(old, spark_remote=spark_remote, lease_seconds="10") as (_, client):
         client.create_database("shop")
         client.create_table("shop", "sums", SCHEMA).raise_for_status()
         table = TableClient(client, "shop", "sums")

@@ -22,6 +22,7 @@ Case = dict[str, Any]
 FOLDER = Path(__file__).parent.parent / "cases"
 # The README of the cases: the other files hold answers that depend on the cut or on Paimon's version.
 REQUIRED = ["seed", "docs", "edge_cases", "errors", "tests_*"]
+AT_ONCE = 64  # cases that are played at a time: one round merges what waits of all of them
 
 
 @cache
@@ -91,7 +92,7 @@ class Play:
         if answer.status_code == 400:
             return False
         assert answer.status_code == 202, answer.text
-        # Four of sixteen are merged at a time: while one of them is not asked for, Spark has the next.
+        # Many wait at a time, and a round merges them together: the less they ask, the more Spark has done.
         merge = table.merge(longest_pause=2) if merged else {"state": "succeeded"}
         if merge["state"] != "succeeded":
             # Overflow that only the fold can see (A.7): the batch is withdrawn as its owner would do it.
@@ -143,9 +144,9 @@ def play(client: Client, number: int, case: Case) -> list[Any]:
 
 @pytest.fixture(scope="session")
 def plays(client: Client) -> Mapping[str, Future[list[Any]]]:
-    """All cases, played several at a time."""
+    """All cases, played ``AT_ONCE`` at a time."""
     client.create_database("cases")
-    with ThreadPoolExecutor(16) as pool:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         return {name: pool.submit(play, client, number, case) for number, (name, case) in enumerate(CASES.items())}
 
 
