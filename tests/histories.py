@@ -10,6 +10,8 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
+from hypothesis import settings
+
 from tests.oracle import Change, TableCase, names
 from tests.oracle_sketches import VALUES
 
@@ -17,13 +19,15 @@ KEYS = 12
 TIMES = int(os.environ.get("KEYFOLD_EXAMPLES", "1"))
 
 
-def examples(usual: int) -> int:
-    """How many random tables a test of Spark plays: so many in each run, always the same, times ``KEYFOLD_EXAMPLES``.
+def examples(percent: int) -> int:
+    """Return how many examples a property has that costs more or less than others: ``percent`` of the profile's.
 
-    A job costs Spark nearly as much for a table of four columns as for one of eight, so these are few and wide: what
+    The profile of ``make test`` has 100: there ``percent`` is the number. ``KEYFOLD_EXAMPLES`` multiplies it.
+
+    Random tables of Spark are few and wide. A job costs Spark nearly as much for four columns as for eight, and what
     is drawn of columns, their types and functions is as much as of twice as many tables of the usual width.
     """
-    return TIMES * usual
+    return max(1, TIMES * percent * settings().max_examples // 100)
 
 
 DOMAINS: Mapping[str, list[Any]] = {

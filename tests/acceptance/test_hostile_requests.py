@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.histories import examples
 from tests.service import Client, TableClient
 
 DATABASE = "hostile"
@@ -345,7 +346,7 @@ JSON = st.recursive(
 
 def test_any_json_and_any_bytes_are_answered(client: Client, table: TableClient) -> None:
     @given(body=st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encode()), data=st.data())
-    @settings(max_examples=300)
+    @settings(max_examples=examples(300))
     def answered(body: bytes, data: st.DataObject) -> None:
         wrap = data.draw(st.sampled_from([b"%s", b'{"records": [%s]}', b'{"keys": [%s]}', b'{"records": %s}']))
         route = data.draw(st.sampled_from(["/batches", "/rows:batchGet"]))

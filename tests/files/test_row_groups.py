@@ -29,6 +29,7 @@ from app.storage.history.forgetting import batch_without
 from app.storage.history.history import Room, key_records, staged_key_records, write_history
 from app.storage.staging.staged_index import StagedIndex, load_batch, load_bounded_batch
 from app.storage.staging.staging import read_batch, read_key_records, staged_groups, write_pieces
+from tests.histories import examples
 from tests.services.builders import schema
 from tests.storage.staged import batch_in, write_as_before
 
@@ -137,7 +138,7 @@ def staged_in_both_ways(warehouse: Warehouse, records: list[dict[str, Any]], cut
     write_as_before(warehouse, "t1", "old.parquet", TEXTS, pieces)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(bodies())
 def test_a_file_of_an_older_release_is_read_the_same(body: tuple[list[dict[str, Any]], list[int]]) -> None:
     records, cuts = body

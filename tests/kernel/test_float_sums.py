@@ -17,6 +17,7 @@ from app.core.plan.merging.merge_plan import compile_plan
 from app.core.rules.float_sums import FloatSum, added, retracted
 from app.kernel.float_sums import float_sums
 from tests.builders import schema_of
+from tests.histories import examples
 from tests.kernel.test_histories import combined_rows, folded_rows, same
 from tests.oracle import Change, TableCase
 from tests.site import Site
@@ -107,7 +108,7 @@ def test_sums_of_prices_are_short(data_type: str) -> None:
 
 
 @pytest.mark.parametrize("data_type", TYPES)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=st.data())
 def test_merges_and_compactions_of_hard_values_have_the_bits_of_the_rule(
     data_type: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -24,7 +24,7 @@ from tests import oracle
 from tests.builders import schema_of
 from tests.core.plan.merging.test_fold import combine_anyhow, to_records
 from tests.core.rules.test_settled_logs import settled, state_of
-from tests.histories import cut, random_history, random_table
+from tests.histories import cut, examples, random_history, random_table
 from tests.services.builders import schema
 
 COLUMNS = (("id", "INT"), ("g", "INT"), ("n", "INT"), ("t", "STRING"), ("at", "TIMESTAMP(3)"))
@@ -59,7 +59,7 @@ def log_of(plan: MergePlan, state: Mapping[str, Any]) -> Any:
 
 
 @pytest.mark.slow(reason="plays many long histories")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(seed=st.integers(0, 2**32))
 def test_any_cut_and_any_compaction_leaves_out_what_came_too_late(seed: int) -> None:
     random = Random(seed)

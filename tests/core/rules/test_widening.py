@@ -21,7 +21,7 @@ from tests import oracle
 from tests.builders import schema_of
 from tests.core.plan.merging.test_fold import by_key
 from tests.core.tables import plan
-from tests.histories import ENGINES, cut, random_history, random_table, rewritten, widened_table
+from tests.histories import ENGINES, cut, examples, random_history, random_table, rewritten, widened_table
 
 
 def records(plan: MergePlan, changes: list[oracle.Change], first: int) -> list[Record]:
@@ -31,7 +31,7 @@ def records(plan: MergePlan, changes: list[oracle.Change], first: int) -> list[R
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(seed=st.integers(0, 2**32))
 def test_runs_written_before_and_after_a_widening_combine_to_the_fold_of_all_records(engine: str, seed: int) -> None:
     random = Random(seed)

@@ -27,7 +27,7 @@ from app.services.rows.many_lookups import KeysRequest, rows_as_json
 from app.services.rows.views import View
 from app.storage.images import Images
 from tests.builders import schema_of
-from tests.histories import ENGINES, cut, random_history, random_table, rewritten, widened_table
+from tests.histories import ENGINES, cut, examples, random_history, random_table, rewritten, widened_table
 from tests.oracle import Change
 from tests.services.builders import schema
 from tests.services.one_catalog import catalog_kind
@@ -89,7 +89,7 @@ def records_of(plan: MergePlan, changes: Sequence[Change], first: int) -> list[R
 
 @pytest.mark.slow(reason="writes hundreds of runs and makes their images")
 @pytest.mark.parametrize("engine", ENGINES)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(seed=st.integers(0, 2**32))
 def test_answers_of_several_runs_are_those_of_their_state_rows(engine: str, seed: int) -> None:
     random = Random(seed)

@@ -26,6 +26,7 @@ from app.core.types.values import value_text
 from app.files.arrow import arrow_type, staging_schema
 from app.services.bodies.formats import FORMATS, JSON
 from tests.core.strategies import SCALAR_TYPES, TYPES, values
+from tests.histories import examples
 from tests.pieces import joined
 from tests.storage.ingest.odd_values import ODD, ODD_TYPES, edges
 
@@ -174,7 +175,7 @@ def plain(one: pa.Array) -> Any:
     return one.view(pa.int32() if one.type.bit_width == 32 else pa.int64())[0].as_py()
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.data())
 def test_json_and_ndjson_are_read_as_the_decoder_reads_each_record(data: st.DataObject) -> None:
     schema = data.draw(typed_tables())
@@ -206,7 +207,7 @@ def quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if any(c in text for c in '",\r\n') else text
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.data())
 def test_csv_is_read_as_the_decoder_reads_each_field(data: st.DataObject) -> None:
     schema = data.draw(typed_tables())
@@ -307,7 +308,7 @@ def parquet_body(table: pa.Table) -> bytes:
 BODIES = {ARROW: arrow_body, PARQUET: parquet_body}
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_arrow_and_parquet_are_read_as_the_decoder_reads_each_value(data: st.DataObject) -> None:
     schema = data.draw(typed_tables(SCALAR_TYPES))
@@ -339,7 +340,7 @@ def test_arrow_and_parquet_are_read_as_the_decoder_reads_each_value(data: st.Dat
         assert through(schema, media_type, body(table)) == wanted, media_type
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.data())
 def test_nested_values_of_arrow_are_read_as_their_json(data: st.DataObject) -> None:
     schema = data.draw(typed_tables())

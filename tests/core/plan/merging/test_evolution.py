@@ -18,7 +18,7 @@ from app.core.table.records import KINDS_BY_TEXT, Record
 from app.core.table.schema import TableSchema
 from tests import oracle
 from tests.builders import schema_of
-from tests.histories import random_history
+from tests.histories import examples, random_history
 
 BASE = {"merge-engine": "aggregation", "fields.a.aggregate-function": "sum"}
 COLUMNS = (("k", "INT"), ("a", "INT"), ("b", "STRING"))
@@ -82,7 +82,7 @@ NEXT = [
 
 
 @pytest.mark.parametrize("options", NEXT)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(seed=st.integers(0, 2**32))
 def test_under_a_new_plan_the_old_row_counts_as_the_first_record(options: dict[str, str], seed: int) -> None:
     random = Random(seed)

@@ -16,7 +16,7 @@ from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.table.records import KINDS_BY_TEXT, Record
 from tests import oracle
 from tests.builders import schema_of
-from tests.histories import ENGINES, cut, random_history, random_table
+from tests.histories import ENGINES, cut, examples, random_history, random_table
 
 
 def to_records(plan: MergePlan, changes: list[oracle.Change]) -> list[Record]:
@@ -50,7 +50,7 @@ def combine_anyhow(random: Random, plan: MergePlan, states: list[Any], *, oldest
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(seed=st.integers(0, 2**32))
 def test_any_cut_and_any_tree_of_combines_gives_the_row_of_the_one_by_one_fold(engine: str, seed: int) -> None:
     random = Random(seed)
