@@ -122,9 +122,12 @@ def test_operations_have_the_statuses_that_they_answer_and_no_other() -> None:
 
 
 def test_answers_name_their_headers() -> None:
+    headers = {f"#/components/headers/{name}" for name in DOCUMENT["components"]["headers"]}
     for operation in operations_in(DOCUMENT):
         for status, response in operation["responses"].items():
             assert "X-Request-Id" in response["headers"]
+            references = {one["$ref"] for one in response["headers"].values() if "$ref" in one}
+            assert references <= headers, "test_it_is_valid follows the references of schemas only"
             assert ("Retry-After" in response["headers"]) >= (status in ("429", "503"))
     row = DOCUMENT["paths"]["/v1/catalog/databases/{database}/tables/{table}/rows"]["get"]["responses"]
     assert {"ETag", "Keyfold-Snapshot", "Keyfold-Batch"} <= set(row["200"]["headers"])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.core.errors import Conflict, ErrorCode, Invalid, KeyReused, NotFound, TooLarge, UnsupportedMediaType
+from app.core.errors import Conflict, ErrorCode, Invalid, KeyReused, TooLarge
 from app.core.plan.records.bounds import Bounds
 from app.core.table.history import Table
 from app.files.layout import Warehouse
@@ -84,11 +84,6 @@ def lines_of(body: bytes) -> list[object]:
     ]
 
 
-def test_ndjson_is_one_record_a_line_and_blank_lines_are_none() -> None:
-    body = b'{"id": 1}\n\n{"id": 2}\r\n  \n{"id": 3}'
-    assert lines_of(body) == [{"id": 1}, {"id": 2}, {"id": 3}]
-
-
 def test_every_line_that_is_no_json_is_named_by_its_number() -> None:
     with pytest.raises(Invalid) as refusal:
         lines_of(b'{"id": 1}\n\nnope\n{"id": 2}\n{\n')
@@ -97,34 +92,11 @@ def test_every_line_that_is_no_json_is_named_by_its_number() -> None:
     assert refusal.value.total_violations == 2
 
 
-def test_another_format_is_refused(database: CatalogDatabase, warehouse: Warehouse) -> None:
-    create_table(database)
-    with pytest.raises(UnsupportedMediaType):
-        accept(database, warehouse, b"id\n1\n", "text/tsv")
-
-
 def test_unknown_members_are_named_by_pointers(database: CatalogDatabase, warehouse: Warehouse) -> None:
     create_table(database)
     with pytest.raises(Invalid) as refusal:
         accept(database, warehouse, b'{"records": [], "a/b": 1}')
     assert [fault.pointer for fault in refusal.value.violations] == ["/a~1b"]
-
-
-@pytest.mark.parametrize("catalog_kind", CATALOGS)
-def test_a_repeated_request_is_answered_with_the_first_batch(database: CatalogDatabase, warehouse: Warehouse) -> None:
-    table = create_table(database)
-    first = post(database, warehouse, {"id": 1, "n": 1}, key="k")
-    assert post(database, warehouse, {"id": 1, "n": 1}, key="k") == first
-    assert staged_files(warehouse, table) == {first.file}
-
-
-@pytest.mark.parametrize("catalog_kind", CATALOGS)
-def test_a_key_with_another_request_is_refused(database: CatalogDatabase, warehouse: Warehouse) -> None:
-    table = create_table(database)
-    first = post(database, warehouse, {"id": 1, "n": 1}, key="k")
-    with pytest.raises(KeyReused):
-        post(database, warehouse, {"id": 1, "n": 2}, key="k")
-    assert staged_files(warehouse, table) == {first.file}
 
 
 def test_a_request_is_refused_while_the_first_with_its_key_is_under_way(site: MergeSite) -> None:
@@ -156,19 +128,6 @@ def test_requests_that_race_for_one_key_leave_one_batch_and_one_file(site: Merge
         [batch] = repository.batches.page(table.id, limit=10)
     assert set(answers) == ({batch.id} if same else {batch.id, "idempotency_key_reused"})
     assert staged_files(site.warehouse, table) == {batch.file}
-
-
-@pytest.mark.parametrize("key", ["", "x" * 256])
-def test_a_key_is_one_to_255_characters(database: CatalogDatabase, warehouse: Warehouse, key: str) -> None:
-    create_table(database)
-    with pytest.raises(Invalid):
-        post(database, warehouse, {"id": 1}, key=key)
-    assert post(database, warehouse, {"id": 1}, key="x" * 255).number == 1
-
-
-def test_a_batch_for_no_table_is_refused(database: CatalogDatabase, warehouse: Warehouse) -> None:
-    with pytest.raises(NotFound):
-        post(database, warehouse, {"id": 1})
 
 
 def test_other_threads_go_on_while_a_large_body_is_parsed() -> None:
