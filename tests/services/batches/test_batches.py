@@ -99,6 +99,23 @@ def test_unknown_members_are_named_by_pointers(database: CatalogDatabase, wareho
     assert [fault.pointer for fault in refusal.value.violations] == ["/a~1b"]
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
+def test_a_repeated_request_is_answered_with_the_first_batch(database: CatalogDatabase, warehouse: Warehouse) -> None:
+    table = create_table(database)
+    first = post(database, warehouse, {"id": 1, "n": 1}, key="k")
+    assert post(database, warehouse, {"id": 1, "n": 1}, key="k") == first
+    assert staged_files(warehouse, table) == {first.file}
+
+
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
+def test_a_key_with_another_request_is_refused(database: CatalogDatabase, warehouse: Warehouse) -> None:
+    table = create_table(database)
+    first = post(database, warehouse, {"id": 1, "n": 1}, key="k")
+    with pytest.raises(KeyReused):
+        post(database, warehouse, {"id": 1, "n": 2}, key="k")
+    assert staged_files(warehouse, table) == {first.file}
+
+
 def test_a_request_is_refused_while_the_first_with_its_key_is_under_way(site: MergeSite) -> None:
     table, commits = create_table(site.database), GroupCommit(site.database, site.warehouse)
     upload = Upload(b'{"records": [{"id": 1, "n": 1}]}', JSON, "k")
