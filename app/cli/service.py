@@ -106,8 +106,8 @@ def _check(settings: Settings) -> None:
 def _require_spark(settings: Settings) -> None:
     if is_object_store(settings.warehouse_root) and settings.spark_remote is None:
         raise Invalid(
-            "the embedded Spark cannot read object stores, so nothing would ever be merged: set KEYFOLD_SPARK_REMOTE to"
-            " a server with hadoop-aws, or KEYFOLD_WORKERS=0 and run keyfold worker elsewhere"
+            "the embedded Spark does not merge tables in an object store: set KEYFOLD_SPARK_REMOTE to a Spark Connect"
+            " server whose Python workers have its credentials, or KEYFOLD_WORKERS=0 and run keyfold worker elsewhere"
         )
 
 
