@@ -110,7 +110,7 @@ def depends_on_arrival(plan: MergePlan, rule: Rule) -> bool:
 
 
 def _group_words(group: tuple[str, ...]) -> str:
-    return f" (records in which {' and '.join(group)} are null do not touch it)" if group else ""
+    return f" (records with null in {' and '.join(group)} are ignored)" if group else ""
 
 
 def _register_words(rule: Register, column: Column) -> str:
@@ -121,7 +121,7 @@ def _register_words(rule: Register, column: Column) -> str:
     if rule.part.skips_null:
         text = f"the {which} value that is not null, by {order_words(rule.order)}"
     elif rule.part.skips_unnamed and column.name not in rule.part.group:
-        text = f"the value of the {which} record that names it, be it null, by {order_words(rule.order)}"
+        text = f"the value of the {which} record that names it, null included, by {order_words(rule.order)}"
     else:
         text = f"the value of the {which} record, null included, by {order_words(rule.order)}"
     return text + _group_words(rule.part.group) + _retract_words(rule, column)
@@ -134,7 +134,7 @@ def _retract_words(rule: Register, column: Column) -> str:
 
 
 def _named_words(_rule: NamedValues, _column: Column) -> str:
-    return f"the value of the latest record that names it, be it null, by {order_words(Order())}"
+    return f"the value of the latest record that names it, null included, by {order_words(Order())}"
 
 
 def _named_reason(rule: NamedValues, column: Column, step: Step) -> Reason:

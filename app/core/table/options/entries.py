@@ -127,7 +127,7 @@ _TABLE_OPTIONS = (
         "sequence.late-horizon",
         horizon,
         None,
-        "how far below the latest sequence a record may still come; a log leaves out what comes later, and settles",
+        "how far behind the latest sequence a record may be; logs ignore older records, so that they can be folded",
         folds=True,
         engines=_BY_COLUMN,
     ),
@@ -179,13 +179,13 @@ _TABLE_OPTIONS = (
         "events.source",
         names,
         (),
-        "tables of the source whose change events this one takes, such as inventory.orders; else the one of its name",
+        "source tables whose change events this table takes, such as inventory.orders; default: the one of its name",
     ),
     Option(
         "events.truncate-time",
         boolean,
         False,
-        "times of change events lose the digits that their column does not hold, instead of being refused",
+        "cut the digits of a change event's times that the column cannot hold, instead of rejecting the event",
     ),
     Option(
         "aggregation.remove-record-on-delete",
@@ -222,7 +222,7 @@ _TABLE_OPTIONS = (
         "lookup.consistency",
         OneOf(Consistency),
         None,
-        "what a lookup sees that does not say: latest, or merged for the snapshot alone",
+        "consistency of lookups that set none: latest, or merged (the snapshot only)",
     ),
     Option("lookup.integers", OneOf(Integers), Integers.NUMBER, "how answers spell BIGINT: number, or text"),
     Option("merge.max-staged-rows", count, 1_000_000, "staged records that start a merge at once"),
@@ -241,7 +241,7 @@ _TABLE_OPTIONS = (
         timedelta(days=1),
         "how long the records of merged batches are kept, to explain rows; 0: not at all",
     ),
-    Option("history.max-size", size, 1024**3, "bytes of such records that are kept at most, the newest"),
+    Option("history.max-size", size, 1024**3, "most bytes of such records to keep; the oldest go first"),
     Option("num-sorted-run.compaction-trigger", count, 5, "runs that start a compaction"),
     Option("num-sorted-run.stop-trigger", count, None, "runs at which merges wait for a compaction"),
     Option(
@@ -260,9 +260,9 @@ _TABLE_OPTIONS = (
         ExpirationStrategy.VALUES_TIME,
         "what the age of a partition is counted from",
     ),
-    Option("partition.timestamp-pattern", str.strip, None, "a partition's time, of its columns: $day $hour:00:00"),
+    Option("partition.timestamp-pattern", str.strip, None, "a partition's time, from its columns: $day $hour:00:00"),
     Option("partition.timestamp-formatter", time_format, None, "how that text is read: yyyy-MM-dd HH:mm:ss"),
-    Option("target-file-size", size, 128 * 1024**2, "size of a data file at which a run gets more of them"),
+    Option("target-file-size", size, 128 * 1024**2, "file size above which a run is split into more files"),
     Option("full-compaction.delta-commits", count, None, "merges after which all runs are combined"),
     Option("changelog-producer.row-deduplicate", boolean, False, "no changelog of rows that stay equal"),
     Option(
@@ -279,7 +279,7 @@ _TABLE_OPTIONS = (
         "how long a deleted row is remembered, for late records",
         engines=_ORDERED,
     ),
-    Option("tag.default-time-retained", duration, None, "how long a tag is kept that does not say so itself"),
+    Option("tag.default-time-retained", duration, None, "how long a tag without its own time is kept"),
     Option("delta.publish", boolean, False, "write a Delta log: full compactions, or merges with looked-up changes"),
     Option(
         "delta.publish.interval",
@@ -297,10 +297,10 @@ _TABLE_OPTIONS = (
         "iceberg.publish.interval",
         duration,
         None,
-        "how far Iceberg's may lag until a merge or a full compaction is published",
+        "how far the Iceberg snapshot may lag until a merge or a full compaction is published",
     ),
     Option(
-        "iceberg.snapshots-retained", duration, timedelta(hours=1), "how long Iceberg's snapshot is kept after the next"
+        "iceberg.snapshots-retained", duration, timedelta(hours=1), "time an Iceberg snapshot is kept after the next"
     ),
 )
 TABLE_OPTIONS: Mapping[str, Option] = {option.key: option for option in (*_TABLE_OPTIONS, *WITHOUT_EFFECT)}
@@ -322,7 +322,7 @@ _FIELD_OPTIONS = (
     ),
     Option("ignore-retract", boolean, False, "retracts leave the column unchanged", folds=True, engines=_BY_COLUMN),
     Option("default-value", str, None, "what a null of the final row is shown as"),
-    Option("from-event", OneOf(EventPosition), None, "the position that a change event says of itself, put here"),
+    Option("from-event", OneOf(EventPosition), None, "the position of the change event in its source"),
     Option("distinct", boolean, False, "keep one of equal elements", folds=True, of_function=True, engines=_BY_COLUMN),
     Option(
         "list-agg-delimiter",

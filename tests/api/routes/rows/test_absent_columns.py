@@ -117,8 +117,8 @@ def test_a_simulation_tells_what_is_not_named_and_what_is_named_null(create: Cre
 def test_the_rules_say_what_a_record_must_do_to_change_a_column(create: CreateTable, shop: TestClient) -> None:
     create(fields=FIELDS, options=TELLING)
     rules = {one["column"]: one["rule"] for one in shop.get(f"{TABLE}/rules").json()["columns"]}
-    assert rules["city"].startswith("the value of the latest record that names it, be it null, by edited, then arrival")
-    assert rules["total"] == "the value of the latest record that names it, be it null, by arrival"
+    assert rules["city"].startswith("the value of the latest record that names it, null included, by edited")
+    assert rules["total"] == "the value of the latest record that names it, null included, by arrival"
 
 
 @pytest.mark.parametrize("engine", ["deduplicate", "first-row"])
