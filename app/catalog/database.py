@@ -183,7 +183,7 @@ class CatalogDatabase:
             return Notifications.listening(self._engine, self.marks.identity)
 
     def ping(self) -> None:
-        """Return when the database answers."""
+        """Run one query. Raise ``Unavailable`` if the database does not answer."""
         with translated(), self._reading() as connection:
             connection.execute(sa.select(1))
 

@@ -48,7 +48,7 @@ class Sums:
 
     @property
     def checksums(self) -> Checksums:
-        """Of all bytes that came; the last block may be short."""
+        """The checksums of all bytes written so far; the last block may be short."""
         rest = self._block.digest() if self.size_bytes % BLOCK_BYTES else b""
         return Checksums(self.size_bytes, self._whole.hexdigest(), bytes(self._digests) + rest)
 

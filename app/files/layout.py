@@ -86,7 +86,7 @@ class Warehouse:
         return "/".join((self.root.rstrip("/"), *segments))
 
     def spark_uri(self, *segments: str) -> str:
-        """Return the URI of a file or folder for Spark, which takes it as it is."""
+        """Return the URI of a file or folder in Spark's spelling."""
         uri = self.uri(*segments)
         return f"{SPARK_SCHEME}{uri.removeprefix(SCHEME)}" if self.is_store else uri
 

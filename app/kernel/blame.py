@@ -43,7 +43,7 @@ def blamed_records(plan: MergePlan, groups: Groups, records: pa.Table, now: int)
 
 @contextmanager
 def blamed_states(plan: MergePlan, groups: Groups, states: pa.Table) -> Iterator[None]:
-    """Name the key and column of state rows that cannot be combined. Raise ``UnfoldableValue``."""
+    """Raise ``UnfoldableValue`` with key and column if the block fails because two state rows cannot be combined."""
     try:
         yield
     except _OF_THE_MACHINE:

@@ -110,13 +110,13 @@ class StrictHttp(HttpToolsProtocol):
         self._reader: TimerHandle | None = None
 
     def connection_made(self, transport: BaseTransport) -> None:
-        """A client has come. It has as long for its first request as for any."""
+        """Admit a new client. Its first request has the same time limit as any other."""
         super().connection_made(transport)  # type: ignore[arg-type]  # uvicorn narrows what asyncio declares
         self._admitted = self.of.enter(self)
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has gone."""
+        """Release the place of a client that has gone."""
         self.of.leave(self)
         self._stop_timers()
         super().connection_lost(exc)

@@ -100,7 +100,7 @@ class Entry:
 
     @property
     def exposed_name(self) -> str:
-        """The name under which Prometheus has it; a histogram's series add ``_bucket``, ``_sum`` and ``_count``."""
+        """The metric's name in Prometheus; the series of a histogram add ``_bucket``, ``_sum`` and ``_count``."""
         return f"{self.name}_total" if self.kind is Kind.COUNTER else self.name
 
 

@@ -59,7 +59,7 @@ class BodyLimits:
         return min(self._most, next(larger, MOST_BYTES))
 
     def spooled(self, method: str, path: str) -> bool:
-        """Return whether the route reads the body from ``SPOOLED``: what is too large for the memory is a file."""
+        """Return whether the route reads the body from ``SPOOLED``, which moves a large body to a file."""
         return method == "POST" and any(pattern.match(path.removesuffix("/")) for pattern in self._spooled)
 
 

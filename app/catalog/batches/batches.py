@@ -153,11 +153,11 @@ class Batches:
         return [checksums.batch_of(row) for row in self.transaction.execute(query.order_by(order).limit(limit))]
 
     def staged(self, table_id: str, *, after: int = 0) -> list[Batch]:
-        """Return all batches of the table that no snapshot has, in number order, those after the number ``after``."""
+        """Return the table's staged batches with numbers above ``after``, by number."""
         return self._batches(_STAGED_AFTER, {"table": table_id, "after": after})
 
     def staged_numbers(self, table_id: str) -> list[int]:
-        """Return the numbers of all batches of the table that no snapshot has, in order."""
+        """Return the numbers of the table's staged batches, ascending."""
         return list(self.transaction.execute(_STAGED_NUMBERS, {"table": table_id}).scalars())
 
     def count_merged_after(self, table_id: str, number: int) -> int:
@@ -222,7 +222,7 @@ class Batches:
         return set(files) - self.live_staging_files(table_id)
 
     def files_of_batches(self, table_id: str, files: Sequence[str]) -> set[str]:
-        """Return those of ``files`` that batches of the table have or had, so that no upload will still name them."""
+        """Return those of ``files`` that a batch of the table names or named. No later upload will name them."""
         existing: set[str] = set()
         for start in range(0, len(files), _FILES_AT_ONCE):
             mine = (batches.c.table_id == table_id) & batches.c.file.in_(files[start:][:_FILES_AT_ONCE])

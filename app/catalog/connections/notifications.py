@@ -57,5 +57,5 @@ class Notifications:
             raise Unavailable("the connection that listens for commits was lost") from error
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection that listens."""
         self.connection.close()

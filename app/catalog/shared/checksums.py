@@ -36,7 +36,7 @@ def of_table(row: AnyRow, **changed: object) -> str:
 
 
 def of_new_table(values: Mapping[str, object]) -> str:
-    """Return the same of a row that is about to be inserted."""
+    """Return the checksum, as ``of_table`` does, of a row that is not inserted yet."""
     return _checksum(*(values.get(name) for name in _OF_TABLE))
 
 

@@ -80,7 +80,7 @@ class NewSnapshots:
         return made
 
     def add_runs(self, table_id: str, new: Sequence[Run]) -> int:
-        """Store the runs that are not there yet; return their bytes. Runs never change: those that are there stay."""
+        """Insert the runs that the catalog does not have yet. Return their bytes. Runs never change."""
         known = set(self.transaction.execute(_KNOWN, {"table": table_id}).scalars())
         missing = [run for run in new if run.id not in known]
         self._add_runs([(table_id, run) for run in missing])

@@ -230,7 +230,7 @@ class Tables:
         return [*self.transaction.execute(query).scalars()]
 
     def schema_sizes(self, database: str, names: Collection[str]) -> list[int]:
-        """Return about how many bytes the schemas of the tables ``names`` take, in name order. Raise as ``page``."""
+        """Return the approximate bytes of the schemas of the tables ``names``, in name order. Raise ``NotFound``."""
         size = sa.func.length(table_schemas.c.body)
         query = TABLES.with_only_columns(size).where(tables.c.database_id == self.databases.row(database).id)
         query = query.where(tables.c.name.in_(names)).order_by(tables.c.name)

@@ -101,9 +101,9 @@ class Tasks:
     def request(
         self, table_id: str, trigger: TaskTrigger, kind: TaskKind = TaskKind.MERGE, *, full: bool = False
     ) -> CatalogTask:
-        """Return the table's pending task of the kind, new unless one is pending already.
+        """Return the table's pending task of the kind. Create it if none is pending.
 
-        A running one does not count: it may have claimed its batches (or runs) before the newest came. Raise
+        A running task does not count: it may have claimed its batches or runs before the newest came. Raise
         ``NotFound`` when the table is gone.
         """
         self.tables.lock(table_id)

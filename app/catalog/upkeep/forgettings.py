@@ -118,8 +118,9 @@ class Forgettings:
         return _forgetting(row)
 
     def page(self, table_id: str, *, after: str | None = None, limit: int) -> list[Forgetting]:
-        """Return up to ``limit`` of the table's, newest first, those that come after the one with the id ``after``.
-        Raise ``Invalid`` where there is no such one.
+        """Return up to ``limit`` forgettings of the table, newest first, from the one after the id ``after`` on.
+
+        Raise ``Invalid`` if ``after`` does not exist.
         """
         query = sa.select(forgettings).where(forgettings.c.table_id == table_id)
         place = (forgettings.c.requested_at, forgettings.c.id)
@@ -255,7 +256,7 @@ class Forgettings:
         self._change(forgetting.id, held=sorted(held))
 
     def end(self, forgetting: Forgetting) -> None:
-        """End the forgetting: nothing holds its keys any more. Blank what they are known by."""
+        """End the forgetting, once nothing holds its keys. Erase the salt and the digests of the keys."""
         self.transaction.erase()
         now = self.transaction.now()
         self._change(forgetting.id, gone_at=now, salt="", prints=[], held=[], remnants=[])

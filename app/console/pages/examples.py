@@ -34,7 +34,7 @@ def show_examples(visit: Visit) -> Response:
 
 
 def show_example(visit: Visit) -> Response:
-    """Show one: its SQL, what its records did so far, and the next one."""
+    """Show an example: its SQL, what its records did so far, and the next record."""
     example = example_of(visit.names["example"])
     visit.grant.check_table(Role.READ, DATABASE, example.name)
     loaded = loaded_example(visit.parts.database, example)

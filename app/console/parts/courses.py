@@ -17,12 +17,12 @@ class Course(Plot):
 
     @cached_property
     def span(self) -> float:
-        """All of it is drawn."""
+        """The width of the plot, in snapshots; at least 1."""
         return max(1.0, len(self.snapshots) - 1.0)
 
     @property
     def times(self) -> list[str]:
-        """The snapshots at both ends."""
+        """The labels of the first and the last snapshot."""
         if not self.snapshots:
             return []
         return [f"snapshot {number}" for number in dict.fromkeys((self.snapshots[0], self.snapshots[-1]))]

@@ -79,7 +79,7 @@ class OptionFilter:
 
     @property
     def query(self) -> str:
-        """What an address asks for it, with its question mark; empty where all fields are shown."""
+        """The query of this filter's address, with its question mark; empty if all fields are shown."""
         parameters = {"q": self.part, "changed": "1" if self.changed else ""}
         said = urlencode({name: text for name, text in parameters.items() if text})
         return f"?{said}" if said else ""

@@ -159,7 +159,9 @@ def show_rollback(visit: Visit) -> Response:
 
 
 def send_rollback(visit: Visit) -> Response:
-    """Go back, if the name of the table was typed; show the form again where it was not, or something came between."""
+    """Roll the table back and show its snapshots. If its name was not typed, or a commit came between, show the form
+    again.
+    """
     to, typed, seen = (visit.form.get(name, "").strip() for name in ("to", "typed", "from"))
     try:
         if typed != table_name(visit)[1].strip():

@@ -95,7 +95,7 @@ def read_type(value: object) -> DataType:
 
 
 def read_move(value: object) -> Move:
-    """Return a column's new place."""
+    """Return the move that ``value`` spells in JSON. Raise ``_Refused`` with the member at fault."""
     if not isinstance(value, Mapping):
         raise _Refused(FaultCode.NOT_AN_OBJECT, "a move is an object", 'send {"type": "FIRST"}, for instance')
     place = value.get("type")

@@ -31,12 +31,12 @@ class NestedKey:
         return [(0,) if v is None else (1, float_rank(v) if isinstance(v, float) else v) for v in values]
 
     def taken(self, elements: Sequence[Mapping[str, Any] | None]) -> list[Mapping[str, Any]]:
-        """Return the elements that count: no nulls, and with the strategy ``ignore`` none with a null key."""
+        """Return the elements without nulls; with the strategy ``ignore`` also without those that have a null key."""
         ignore = self.null_strategy == "ignore"
         return [e for e in elements if e is not None and not (ignore and None in self.of(e))]
 
     def fault(self, elements: Sequence[Mapping[str, Any] | None]) -> str | None:
-        """Return why the elements can never be folded."""
+        """Return why the elements can never be folded; None if they can."""
         if self.null_strategy == "error" and any(e is not None and None in self.of(e) for e in elements):
             return f"a nested key ({', '.join(self.fields)}) is null and nested-key-null-strategy is error"
         return None

@@ -18,25 +18,25 @@ UNCHANGED, UNTOUCHED = "unchanged", "the group is not touched"
 
 
 def not_named(record: Record, columns: Sequence[Column], otherwise: str) -> str:
-    """Return what a record does that does not name all of ``columns``, in words."""
+    """Return why a record is left out that does not name all of ``columns``: the unnamed ones, then ``otherwise``."""
     unnamed = [column.name for column in columns if not record.names(column.name)]
     return f"{' and '.join(unnamed)} not named: {otherwise}"
 
 
 class Condition(ABC):
-    """What a record must have to take part."""
+    """A condition that a record must meet to take part in a rule."""
 
     @abstractmethod
     def met(self, record: Record) -> bool:
-        """Return whether the record has it."""
+        """Return whether the record meets the condition."""
 
     def places(self, records: LogRecords, places: Sequence[int]) -> Sequence[int]:
-        """Return those of ``places`` whose record has it."""
+        """Return those of ``places`` whose record meets the condition."""
         return [place for place in places if self.met(records.record(place))]
 
     @abstractmethod
     def reason(self, record: Record) -> str:
-        """Return what a record that does not have it does instead, in words."""
+        """Return, in words, why a record that does not meet the condition is left out."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class Participation:
 
     @cached_property
     def group(self) -> tuple[str, ...]:
-        """The ordering fields of that group; none outside groups."""
+        """The ordering fields of the rule's sequence group; empty outside groups."""
         return self.in_group.names if self.in_group else ()
 
 

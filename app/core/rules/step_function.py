@@ -20,21 +20,21 @@ class Fold(ABC):
 
     @abstractmethod
     def add(self, value: Any) -> None:
-        """Fold one value in; never null."""
+        """Fold in one value that is not null."""
 
     def add_all(self, values: Sequence[Any]) -> None:
-        """Add each."""
+        """Fold in each value, in order."""
         for value in values:
             self.add(value)
 
     def retract(self, value: Any) -> None:
-        """Take one value back; something was added before."""
+        """Take one value back. At least one value was added before."""
         raise NotImplementedError("a retract that a function cannot take is refused when it is posted")
 
     @property
     @abstractmethod
     def value(self) -> Any:
-        """What all steps come to; None if nothing was added."""
+        """The result of all steps; None if nothing was added."""
 
 
 class OneByOne(Fold):

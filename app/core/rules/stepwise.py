@@ -64,7 +64,7 @@ class Stepwise(Rule):
 
     @property
     def keeps_log(self) -> bool:
-        """Whether late records may belong in the middle, so that no compaction settles all of the log."""
+        """Whether a late record can belong before others, so that no compaction settles the whole log."""
         return not self._by_arrival
 
     @cached_property

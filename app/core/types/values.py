@@ -28,7 +28,7 @@ class ValueFault(ValueError):
         self.path = path
 
     def inside(self, segment: object) -> ValueFault:
-        """Return the same fault, seen from one level further out."""
+        """Return the same fault with ``segment`` before its path, as the value around it reports it."""
         return ValueFault(self.code, str(self), self.fix, (str(segment), *self.path))
 
 

@@ -57,17 +57,17 @@ def end_session(database: CatalogDatabase, secret: str) -> None:
 
 
 def check_no_session(authorization: str | None) -> None:
-    """Raise ``Unauthorized`` for the text of a session in the place of a token. It opens pages alone: what a program
-    made with it, a token perhaps, would outlive the session.
+    """Raise ``Unauthorized`` if a session is sent in place of a token. A session opens pages only: what a program made
+    with it, such as a token, would outlive the session.
     """
     if (authorization or "").partition(" ")[2].strip().startswith(_PREFIX):
-        message = "a session of the console is no token of the API"
+        message = "this is a session of the console, not an API token"
         fix = "send a token: keyfold token create NAME"
         raise Unauthorized(message, violations=[Violation("", FaultCode.UNKNOWN_TOKEN, message, fix)])
 
 
 def unknown_token() -> Unauthorized:
-    """Return the failure for a text with which no session begins."""
+    """Return the error of a sign-in with a token that is unknown, revoked, expired or incomplete."""
     message = "this token is not known: it was revoked, has expired, or is not whole"
     fix = "copy the whole token, which begins with kf_, or make another one: keyfold token create NAME"
     return Unauthorized(message, violations=[Violation("", FaultCode.UNKNOWN_TOKEN, message, fix)])

@@ -61,7 +61,7 @@ class RowChange:
 
     @property
     def unknown_columns(self) -> UnknownColumns:
-        """A row has the columns of its table."""
+        """Always refused: a row has only the columns of its table."""
         return UnknownColumns.REFUSE
 
     @property

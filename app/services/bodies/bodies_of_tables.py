@@ -51,12 +51,12 @@ class Split:
     total: int = 0
 
     def fault(self, violation: Violation) -> None:
-        """Add one fault."""
+        """Count a fault, and keep it unless ``REPORTED_VIOLATIONS`` are kept already."""
         self.faults += [violation] if self.total < REPORTED_VIOLATIONS else []
         self.total += 1
 
     def unknown(self, name: str, pointer: str, fix: str, row: int | None = None, *, skip: bool, count: int = 1) -> None:
-        """Note what is for a table that is not there."""
+        """Count ``count`` records for a table that does not exist: skipped if ``skip``, else a fault."""
         if skip:
             self.skipped[name] = self.skipped.get(name, 0) + count
         else:

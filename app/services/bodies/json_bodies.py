@@ -292,7 +292,7 @@ class _TooManyDigits(ValueError):
 
 
 def unreadable(pointer: str, error: Exception) -> Invalid:
-    """Return the failure of a body that is no JSON."""
+    """Return the error for a body that is not JSON, with the place that ``error`` names."""
     fault = replace(_fault(error, "the body", _FIX), pointer=pointer)
     return Invalid(fault.message, violations=[fault])
 

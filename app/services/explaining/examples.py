@@ -37,11 +37,11 @@ class Example:
 
     @property
     def schema(self) -> TableSchema:
-        """Its schema."""
+        """The schema that ``ddl`` declares."""
         return declared_tables(DATABASE, self.ddl, None)[0].schema
 
     def steps(self, count: int) -> list[SimulatedStep]:
-        """Return what the first ``count`` records do, one after another, with the reason of each column."""
+        """Return the simulated steps of the first ``count`` records, each with its reason for every column."""
         body = {"schema": self.schema.to_json(), "records": self.records[:count]}
         return [step for row in simulate_merge(json.dumps(body).encode()) for step in row.steps] if count else []
 

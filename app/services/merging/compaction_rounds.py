@@ -23,7 +23,7 @@ ROUND_TABLES: Final = 50
 
 
 def is_small_table(repository: Repository, table_id: str) -> bool:
-    """Return whether all compactions of a table are small; false where the catalog has not what was stored of it."""
+    """Return whether every compaction of the table is small; False if its part of the catalog is damaged."""
     try:
         current = repository.snapshots.current(table_id)
     except DamagedCatalog:

@@ -151,5 +151,5 @@ def _compaction_failure(repository: Repository, table: Table) -> CompactionFailu
 
 
 def image_progress(images: Images, table: Table, snapshot: Snapshot | None) -> ImageProgress:
-    """Return how far the images are that answer lookups in the table's current snapshot."""
+    """Return how many data files of the current snapshot have an image, how many there are, and the images' bytes."""
     return images.progress(table.id, snapshot.runs if snapshot else (), compile_plan(table.schema))

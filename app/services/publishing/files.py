@@ -58,7 +58,7 @@ class TableFiles:
 def list_files(
     repository: Repository, warehouse: Warehouse, table: Table, version: str | None, request: PageRequest
 ) -> TableFiles:
-    """Return a page of the files of the current snapshot, or of the one that ``version`` means. Raise ``NotFound``."""
+    """Return a page of the files of a snapshot: the current one if ``version`` is None. Raise ``NotFound``."""
     snapshot = repository.snapshots.of(table) if version is None else find_snapshot(repository, table, version)
     runs = snapshot.runs if snapshot else ()
     files = [

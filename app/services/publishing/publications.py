@@ -52,8 +52,9 @@ class Publisher:
         self._intervals: LRUCache[tuple[str, int, Format], timedelta] = LRUCache(_SCHEMAS_REMEMBERED)
 
     def publish(self) -> int:
-        """Write the versions that the catalog has and whose files are not there, each table's in order; return how
-        many. Merges bring versions only once those before are written, so that what is slow to write has fewer.
+        """Write the files of versions that the catalog lists as pending, each table's in order. Return how many.
+
+        A table gets its next version only once the last one is written. So a table that is slow to write has fewer.
         """
         self.follow_merges()
         with self._database.reading() as repository:
@@ -71,8 +72,9 @@ class Publisher:
         return written
 
     def follow_merges(self, now: datetime | None = None) -> None:
-        """Add the versions of tables whose merges have their changes looked up: what was merged since the newest is in
-        the next, as soon as the interval of the format allows it. Where it cannot be, ask for a full compaction.
+        """Add the next version of each table whose merges look up their changes, once the format's interval allows it.
+
+        The version has everything that was merged since the newest one. If it cannot, request a full compaction.
         """
         with self._database.reading() as repository:
             behind = repository.published.behind()

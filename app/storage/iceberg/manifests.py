@@ -73,7 +73,7 @@ def avro_bytes(schema: dict[str, Any], records: Sequence[Mapping[str, Any]], hea
 
 
 def write_manifests(warehouse: Warehouse, published: Published, run: Run) -> list[Manifest]:
-    """Write the manifests of a run: of its data files, and of the places in them that are deleted, if any are.
+    """Write and return the manifests of a run: one for its data files, and one for their deleted rows, if any.
 
     Raise as ``facts_of`` does.
     """

@@ -62,7 +62,7 @@ DELETED = Answer(None, True)
 
 @dataclass(frozen=True)
 class ImageProgress:
-    """How far the images that answer a snapshot are: its data files, those of them that have one, and their bytes."""
+    """How many data files a snapshot has, how many of them have an image, and the bytes of these images."""
 
     files: int
     made: int

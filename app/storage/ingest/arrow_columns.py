@@ -96,7 +96,7 @@ def takes(source: pa.DataType, of: DataType) -> bool:
 
 
 def read_column(of: DataType, array: pa.Array) -> Vector:
-    """Return the values of an Arrow column whose type ``takes`` knows."""
+    """Return the values of an Arrow column, whose type ``takes`` has accepted."""
     if types.is_null(array.type):
         return Vector(pa.nulls(len(array), arrow_type(of)))
     return _READERS.get(of.family, nothing_known)(of, array)

@@ -58,7 +58,7 @@ class _Segment:
 
     @classmethod
     def of(cls, tokens: Tokens, batches: Tokens, rows: Tokens) -> _Segment:
-        """Return the places, those of a token given in arrival order."""
+        """Return the places of records, sorted by token. The arguments have those of one token in arrival order."""
         order = np.argsort(tokens, kind="stable")
         return cls(_numbers(tokens[order]), batches[order], rows[order])
 

@@ -160,10 +160,10 @@ def _gone_on_failure(warehouse: Warehouse, path: str) -> Iterator[None]:
 
 
 def sync_staging(warehouse: Warehouse, table_id: str, names: Sequence[str] = ()) -> None:
-    """Make the files ``names`` durable, and the names of all staging files that were written until now.
+    """Make the files ``names`` durable, and the folder's entries for all staging files written so far.
 
-    Several files are one sync of their file system where it has that (Linux): a tenth of the time of one sync each. A
-    file or folder that is gone is left to anyone who looks for it.
+    On Linux several files need one sync of their file system: a tenth of the time of one sync each. A missing file or
+    folder is skipped; its reader reports it.
     """
     if not warehouse.local:
         return

@@ -94,5 +94,5 @@ def load(table: TableDep, repository: Reading, warehouse: WarehouseDep, snapshot
 
 @router.post(f"{_TABLE}/metrics", operation_id="reportIcebergMetrics", status_code=204)
 def report_metrics(table: TableDep) -> Response:  # noqa: ARG001  # 404 where there is none
-    """Accept what a client says of its scan; it is not kept."""
+    """Accept the metrics of a client's scan, and drop them."""
     return Response(status_code=204)

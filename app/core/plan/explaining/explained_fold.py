@@ -84,7 +84,7 @@ class ShownFold:
         self.plan, self.state, self.shown, self.strict = plan, state, shown, strict
 
     def visible(self) -> Row | None:
-        """Return the row now, as JSON; None where there is none."""
+        """Return the row as a reader sees it now, as JSON; None if it does not exist."""
         return self._seen()[0]
 
     def check(self, key: Mapping[str, Any]) -> None:

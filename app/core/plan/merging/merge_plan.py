@@ -118,7 +118,7 @@ class MergePlan:
 
     @cached_property
     def whole(self) -> WholeRow | None:
-        """By what one of a key's state rows wins whole; None where answers are made of several."""
+        """The rule by which one state row of a key wins as a whole; None if a row combines several."""
         return whole_row(self.rules, self.row, self.schema.value_columns)
 
     @cached_property

@@ -53,7 +53,9 @@ def key_texts(schema: TableSchema, keys: Sequence[Key]) -> list[list[bytes]]:
 
 
 def joined_keys(texts: Sequence[Sequence[bytes]]) -> list[bytes]:
-    """Return ``key_texts`` as JSON arrays: equal for equal keys, and never the beginning of another key's."""
+    """Return each key as a JSON array, made of ``key_texts``. Equal keys have equal arrays, and no array is a prefix
+    of another key's.
+    """
     if len(texts) == 1:
         return [b"[%b]" % text for text in texts[0]]
     return [b"[" + b",".join(parts) + b"]" for parts in zip(*texts, strict=True)]

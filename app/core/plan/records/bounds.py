@@ -98,7 +98,10 @@ class Bounds:
             raise _too_large(message, "write smaller pages and row groups")
 
     def check_values(self, values: int) -> None:
-        """Raise ``TooLarge`` where there are more values, of all columns, than a body has bits: some take no bytes."""
+        """Raise ``TooLarge`` if all columns together have more values than the largest body has bits.
+
+        The size in bytes is no bound: some values take no bytes.
+        """
         if values > 8 * self.whole_bytes:
             raise _too_large("the body has too many values")
 

@@ -44,7 +44,7 @@ class FoundColumns:
     more: bool = False
 
     def note(self, raw: Mapping[str, Any], names: Iterable[str]) -> None:
-        """Note the members ``names`` of one record."""
+        """Count the unknown members ``names`` of one record, and keep some of their values."""
         for name in sorted(names):
             self.note_column(name, 1)
             values = self.values.get(cut(name))

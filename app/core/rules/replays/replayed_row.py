@@ -52,7 +52,7 @@ class ReplayRules(Protocol):
 
     @property
     def members(self) -> Mapping[str, str]:
-        """By column its name in an entry."""
+        """The name of each column in a log entry, by column name."""
         ...
 
 
