@@ -22,11 +22,11 @@ commands = typer.Typer()
 
 @commands.command()
 def backup(
-    folder: Annotated[Path, typer.Argument(help="where backups are kept, each file of them once")],
+    folder: Annotated[Path, typer.Argument(help="folder that keeps the backups")],
     data: DataFolder = None,
     keep: Annotated[int | None, typer.Option(min=1, help="backups to keep; older ones are removed")] = None,
 ) -> None:
-    """Back up catalog and files while the service runs; what an earlier backup has is not copied again."""
+    """Back up the catalog and its files while the service runs. Files of earlier backups are not copied again."""
     settings = settings_of(folder=data)
     database, target = existing(data), BackupFolder(folder)
     done = back_up(database, Warehouse(settings.warehouse_root), target, __version__, _counting("copied"))
@@ -45,9 +45,9 @@ def backup(
 def restore(
     folder: Annotated[Path, typer.Argument(help="where the backups are")],
     data: DataFolder = None,
-    name: Annotated[str | None, typer.Option("--backup", help="which one; default: the newest")] = None,
+    name: Annotated[str | None, typer.Option("--backup", help="name of the backup; default: the newest")] = None,
 ) -> None:
-    """Put a backup back, into a data folder (or database and warehouse) that holds nothing yet."""
+    """Restore a backup into an empty data folder, or an empty database and warehouse."""
     settings = settings_of(folder=data)
     database = CatalogDatabase(settings.catalog_url)
     warehouse = Warehouse(settings.warehouse_root)

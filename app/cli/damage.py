@@ -23,7 +23,7 @@ def verify(
     data: DataFolder = None,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object instead of lines")] = False,
 ) -> None:
-    """Check the catalog, read every file that it names, list what is damaged or missing; status 1 if anything is."""
+    """Check the catalog and every file that it names. List damaged and missing files; exit with 1 if there are any."""
     settings = settings_of(folder=data)
     log_to_stderr("CRITICAL")  # the log would say the same again
     database = existing(data)

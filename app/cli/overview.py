@@ -33,29 +33,28 @@ COMMANDS: Final[Mapping[str, Command]] = {
     ),
     "verify": Command(
         "damage",
-        "Check the catalog, read every file that it names, list what is damaged or missing; status 1 if anything is.",
+        "Check the catalog and every file that it names. List damaged and missing files; exit with 1 if there are any.",
     ),
     "backup": Command(
         "backups",
-        "Back up catalog and files while the service runs; what an earlier backup has is not copied again.",
+        "Back up the catalog and its files while the service runs. Files of earlier backups are not copied again.",
     ),
     "restore": Command(
         "backups",
-        "Put a backup back, into a data folder (or database and warehouse) that holds nothing yet.",
+        "Restore a backup into an empty data folder, or an empty database and warehouse.",
     ),
     "check-spark": Command(
         "spark",
-        "Merge and compact a small table on the Spark that is configured: status 1 and what is missing, "
-        "if anything is.",
+        "Merge and compact a small table on the configured Spark. If it cannot, say what is missing and exit with 1.",
     ),
     "token": Command(
         "tokens",
-        "API tokens: made, listed, revoked.",
+        "Make, list and revoke API tokens.",
     ),
     "load": Command(
         "client.commands.loads",
-        "Post the records of files, in their order. Run the same command again after a break: what was "
-        "posted is known by its content, and counts once.",
+        "Post the records of files, in order. After an interruption run the same command: batches that were "
+        "posted are recognized by their content, and count once.",
     ),
     "get": Command(
         "client.commands.rows",
@@ -79,15 +78,15 @@ COMMANDS: Final[Mapping[str, Command]] = {
     ),
     "forget": Command(
         "client.commands.forget",
-        "Take keys out of rows, snapshots, history and changelogs, for good.",
+        "Remove keys from rows, snapshots, history and changelogs, permanently.",
     ),
     "forgettings": Command(
         "client.commands.forget",
-        "List what was forgotten of a table and what is to be, newest first.",
+        "List finished and pending removals of keys from a table, newest first.",
     ),
     "scan": Command(
         "client.commands.scans",
-        "Write the rows of a table, all of one moment.",
+        "Print the rows of a table as of one moment.",
     ),
     "count": Command(
         "client.commands.scans",
@@ -95,7 +94,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     ),
     "export": Command(
         "client.commands.exports",
-        "Write the rows of a table to a file, all of one moment. Run the same command again after a break: it goes on.",
+        "Write the rows of a table as of one moment to a file. After an interruption run it again: it continues.",
     ),
     "sql": Command(
         "client.commands.queries",
@@ -107,11 +106,11 @@ COMMANDS: Final[Mapping[str, Command]] = {
     ),
     "rollback": Command(
         "client.commands.snapshots",
-        "Show what going back to a snapshot changes, ask, and go back. The snapshots between stay: it can be undone.",
+        "Show what a rollback to a snapshot changes, ask, and roll back. The snapshots between stay: it can be undone.",
     ),
     "merge": Command(
         "client.commands.tasks",
-        "Merge what is staged now, instead of when it is due.",
+        "Merge the staged batches now, before they are due.",
     ),
     "compact": Command(
         "client.commands.tasks",
@@ -123,8 +122,8 @@ COMMANDS: Final[Mapping[str, Command]] = {
     ),
     "tail": Command(
         "client.commands.changelog",
-        "Write the changes of a table as they are merged, a line of JSON each. A connection that breaks "
-        "is made again, and nothing is missing or twice.",
+        "Print the changes of a table as they are merged, a line of JSON each. After a lost connection it "
+        "continues, without gaps or repeats.",
     ),
     "open": Command(
         "client.commands.pages",
@@ -132,11 +131,11 @@ COMMANDS: Final[Mapping[str, Command]] = {
     ),
     "database": Command(
         "client.commands.databases",
-        "Databases of a service: made, listed, dropped.",
+        "Create, list and drop databases.",
     ),
     "table": Command(
         "client.commands.tables",
-        "Tables of a service: made of SQL, shown, explained, dropped.",
+        "Create, show, alter, copy and drop tables.",
     ),
     "tag": Command(
         "client.commands.snapshots",

@@ -14,7 +14,7 @@ commands = typer.Typer()
 
 @commands.command()
 def check_spark(data: DataFolder = None) -> None:
-    """Merge and compact a small table on the Spark that is configured: status 1 and what is missing, if anything is."""
+    """Merge and compact a small table on the configured Spark. If it cannot, say what is missing and exit with 1."""
     settings = settings_of(folder=data)
     executor = SparkExecutor(settings)
     try:

@@ -21,20 +21,18 @@ from app.services.access.tokens import Wish, audit_members, make_token
 from app.services.operating.audit_log import AuditLog
 
 Url = Annotated[
-    str | None, typer.Option("--url", help="of a service elsewhere, over HTTP, with a token whose role is admin")
+    str | None, typer.Option("--url", help="URL of a service to use over HTTP; needs a token with the role admin")
 ]
-commands = typer.Typer(name="token", help="API tokens: made, listed, revoked.", no_args_is_help=True)
+commands = typer.Typer(name="token", help="Make, list and revoke API tokens.", no_args_is_help=True)
 
 
 @commands.command("create")
 def token_create(
     name: str,
-    role: Annotated[
-        Role, typer.Option(help="what it may do; each role may do what the one before it may")
-    ] = Role.ADMIN,
+    role: Annotated[Role, typer.Option(help="what it may do; each role includes the one before it")] = Role.ADMIN,
     on: Annotated[
         list[str] | None,
-        typer.Option(help="what for: '*', 'shop.*' or 'shop.orders'; may be given again  [default: *]"),
+        typer.Option(help="tables that it may use: '*', 'shop.*' or 'shop.orders'; may be repeated  [default: *]"),
     ] = None,
     expires: Annotated[str | None, typer.Option(help="90d, 12h, or a time: 2027-01-31T18:00:00Z")] = None,
     webhook: Annotated[
@@ -44,7 +42,7 @@ def token_create(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Make a token; it is shown only now."""
+    """Make a token and print it. It is not shown again."""
     if url is not None:
         patterns = on or [EVERYTHING]
         wish = {"name": name, "role": role, "on": patterns, "expires": expires, "webhook": webhook}
@@ -90,7 +88,7 @@ def _millis(time: datetime | None) -> int | None:
 
 @commands.command("revoke")
 def token_revoke(name: str, data: DataFolder = None, url: Url = None, token_file: TokenFile = None) -> None:
-    """Take a token back; running servers follow at once."""
+    """Revoke a token. Running servers reject it at once."""
     if url is not None:
         over_http.revoke(url, token_file, name)
         return

@@ -27,7 +27,7 @@ def _service(url: str, token_file: Path | None) -> Iterator[Service]:
 
 
 def make(url: str, token_file: Path | None, wish: Mapping[str, Any]) -> None:
-    """Make a token; it is shown only now."""
+    """Make a token and print it. It is not shown again."""
     with _service(url, token_file) as service:
         say(service.json("POST", _TOKENS, json=dict(wish))["token"])
 

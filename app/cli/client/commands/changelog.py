@@ -25,8 +25,8 @@ def tail(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Write the changes of a table as they are merged, a line of JSON each. A connection that breaks is made again, and
-    nothing is missing or twice.
+    """Print the changes of a table as they are merged, a line of JSON each. After a lost connection it continues,
+    without gaps or repeats.
     """
     with Service.at(url, token_file) as service:
         service.patience_seconds = _PATIENCE_SECONDS

@@ -12,7 +12,7 @@ from app.cli.client.service import CATALOG, Service
 from app.cli.client.settings import AsJson, TokenFile, Url
 from app.cli.client.shown import report, say, say_json
 
-commands = typer.Typer(name="database", help="Databases of a service: made, listed, dropped.", no_args_is_help=True)
+commands = typer.Typer(name="database", help="Create, list and drop databases.", no_args_is_help=True)
 
 
 @commands.command("create")

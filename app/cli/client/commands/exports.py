@@ -93,7 +93,7 @@ def export(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Write the rows of a table to a file, all of one moment. Run the same command again after a break: it goes on."""
+    """Write the rows of a table as of one moment to a file. After an interruption run it again: it continues."""
     chosen = form or _form_of(file)
     if file.exists() and not force:
         raise usage(f"{file} is there already", "  → --force replaces it")

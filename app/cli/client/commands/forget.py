@@ -42,7 +42,7 @@ def forget(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take keys out of rows, snapshots, history and changelogs, for good."""
+    """Remove keys from rows, snapshots, history and changelogs, permanently."""
     with Service.at(url, token_file) as service:
         wished = _read(service, table, key or [], keys)
         if not yes and not typer.confirm(f"Forget {len(wished)} keys of {table}? Nothing brings them back", err=True):
@@ -58,7 +58,7 @@ def forget(
 
 @commands.command()
 def forgettings(table: TableName, url: Url = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
-    """List what was forgotten of a table and what is to be, newest first."""
+    """List finished and pending removals of keys from a table, newest first."""
     with Service.at(url, token_file) as service:
         for one in service.listed(path_of(table, "/forgettings"), "forgettings"):
             if as_json:

@@ -104,8 +104,8 @@ def load(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Post the records of files, in their order. Run the same command again after a break: what was posted is known by
-    its content, and counts once.
+    """Post the records of files, in order. After an interruption run the same command: batches that were posted are
+    recognized by their content, and count once.
     """
     chosen = [(file, form or _form_of(file)) for file in files]
     with Service.at(url, token_file) as service:

@@ -51,7 +51,7 @@ def scan(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Write the rows of a table, all of one moment."""
+    """Print the rows of a table as of one moment."""
     shown = form or (ScanFormat.TABLE if sys.stdout.isatty() else ScanFormat.NDJSON)
     params = scan_params(filters, columns=columns, snapshot=snapshot, consistency="merged" if merged else None)
     with Service.at(url, token_file) as service:

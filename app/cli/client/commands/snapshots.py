@@ -52,7 +52,7 @@ def rollback(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what going back to a snapshot changes, ask, and go back. The snapshots between stay: it can be undone."""
+    """Show what a rollback to a snapshot changes, ask, and roll back. The snapshots between stay: it can be undone."""
     with Service.at(url, token_file) as service:
         current = service.json("GET", path_of(table, "/snapshot"))["snapshot"]["snapshot"]["id"]
         path = path_of(table, f"/snapshots/{quote(to, safe='')}/changes")

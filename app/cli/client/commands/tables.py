@@ -18,9 +18,7 @@ from app.cli.client.shown import moment, report, say, say_json, say_pairs, say_t
 from app.core.access import pattern_of
 from app.core.types.dialects import Dialect
 
-commands = typer.Typer(
-    name="table", help="Tables of a service: made of SQL, shown, explained, dropped.", no_args_is_help=True
-)
+commands = typer.Typer(name="table", help="Create, show, alter, copy and drop tables.", no_args_is_help=True)
 commands.command("alter")(alterations.alter)
 commands.command("copy")(alterations.copy)
 

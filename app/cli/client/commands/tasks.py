@@ -25,7 +25,7 @@ Wait = Annotated[bool, typer.Option("--wait", help="end when it has ended; statu
 def merge(
     table: TableName, wait: Wait = False, url: Url = None, token_file: TokenFile = None, as_json: AsJson = False
 ) -> None:
-    """Merge what is staged now, instead of when it is due."""
+    """Merge the staged batches now, before they are due."""
     with Service.at(url, token_file) as service:
         task = service.json("POST", path_of(table, "/merges"), again=True)
         _end(service, table, task, wait, as_json)
