@@ -82,7 +82,7 @@ class FaultCode(StrEnum):
     ILLEGAL_COLUMN_TYPE = "illegal_column_type", "an option names a column whose type it cannot use"
     ILLEGAL_DEFAULT = "illegal_default", "a default is no value of its column's type"
     ILLEGAL_DURATION = "illegal_duration", "text that is no duration, or one of no length"
-    ILLEGAL_EXPIRY = "illegal_expiry", "text that is neither a duration nor a time to come with its offset"
+    ILLEGAL_EXPIRY = "illegal_expiry", "text that is neither a duration nor a future time with its offset"
     ILLEGAL_FUNCTION_TYPE = "illegal_function_type", "an aggregate function does not take the column's type"
     ILLEGAL_KEY_TYPE = "illegal_key_type", "a column's type cannot be a key"
     ILLEGAL_MOVE = (
@@ -135,7 +135,7 @@ class FaultCode(StrEnum):
     NO_FREE_ID = "no_free_id", "the table has used up its column ids"
     NO_INSTANT = "no_instant", "a rollback names no snapshot, or several"
     NO_ROOM = "no_room", "the disk of the warehouse or of the data folder has too little room"
-    NO_TOKEN_LEFT = "no_token_left", "the service asks for a token, and all were revoked"
+    NO_TOKEN_LEFT = "no_token_left", "the service needs a token, and all have expired or were revoked"
     NOT_A_LIST = "not_a_list", "a list of names is expected"
     NOT_A_NUMBER = "not_a_number", "text that is no number in the range that is needed"
     NOT_A_POSITION = "not_a_position", "a page token or event id that no answer of the route gave"

@@ -182,7 +182,7 @@ class Tasks:
             try:
                 last = self.get(table_id, after)
             except NotFound as error:
-                raise Invalid("the page token is not one that this list gave") from error
+                raise Invalid("the page token is not from this list; send a nextPageToken of it, or none") from error
             query = query.where(place < sa.tuple_(sa.literal(last.requested_at, merges.c.requested_at.type), last.id))
         query = query.order_by(merges.c.requested_at.desc(), merges.c.id.desc()).limit(limit)
         return [task_of(row) for row in self.transaction.execute(query)]

@@ -128,7 +128,7 @@ class Forgettings:
             try:
                 last = self.get(table_id, after)
             except NotFound as error:
-                raise Invalid("the page token is not one that this list gave") from error
+                raise Invalid("the page token is not from this list; send a nextPageToken of it, or none") from error
             at = sa.literal(last.requested_at, forgettings.c.requested_at.type)
             query = query.where(sa.tuple_(*place) < sa.tuple_(at, last.id))
         query = query.order_by(*(one.desc() for one in place)).limit(limit)

@@ -94,7 +94,7 @@ def read_tables(text: str, dialect: Dialect | None = None) -> list[TableStatemen
 
 def _check_size(size: int, most: int, code: FaultCode, what: str) -> None:
     if size > most:
-        message = f"the text has {size} {what}, {most} are possible"
+        message = f"the text has {size} {what}, at most {most} are allowed"
         fault = Violation(POINTER, code, message, "send fewer statements at a time")
         raise Invalid(message, code=ErrorCode.INVALID_SCHEMA, violations=[fault])
 

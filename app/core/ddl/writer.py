@@ -18,16 +18,17 @@ _LITERAL: Final = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?|TRUE|FALSE")
 _MICROSECONDS: Final = 6
 _SPARKS_OWN: Mapping[Kind, str] = {SPARK_WORDS[word]: word for word in (Kind.BINARY, Kind.TIMESTAMP, "TIMESTAMP_NTZ")}
 _NOT_IN_SPARK: Final = (Kind.MULTISET, Kind.TIME, Kind.BINARY, Kind.VARBINARY)
+_FIX: Final = "request the text with dialect=flink"
 
 
 def table_ddl(name: str, schema: TableSchema, dialect: Dialect) -> str:
     """Return the statement that makes a table with this schema.
 
-    Raise ``Invalid`` with every column that the dialect has no words for.
+    Raise ``Invalid`` with every column that the dialect cannot express.
     """
     faults = [*_unsayable(schema)] if dialect is Dialect.SPARK else []
     if faults:
-        raise Invalid(f"{faults[0].message}; ask for dialect=flink", violations=faults)
+        raise Invalid(f"{faults[0].message}; {_FIX}", violations=faults)
     return _STATEMENTS[dialect](name, schema)
 
 
@@ -112,12 +113,12 @@ def _unsayable(schema: TableSchema) -> Iterator[Violation]:
     for column in schema.columns:
         reason = _reason(column.type)
         if reason is not None:
-            message = f"Spark's SQL has no words for {reason} (column {column.name!r})"
-            yield Violation("", FaultCode.UNSUPPORTED_TYPE, message, "ask for dialect=flink", column=column.name)
+            message = f"Spark's SQL has no syntax for {reason} (column {column.name!r})"
+            yield Violation("", FaultCode.UNSUPPORTED_TYPE, message, _FIX, column=column.name)
     odd = [name for name in schema.primary_key if "," in name or name != name.strip()]
     if odd:
         message = f"Spark's SQL names the primary key in an option, which cannot hold {some_of(odd)}"
-        yield Violation("", FaultCode.ILLEGAL_NAME, message, "ask for dialect=flink")
+        yield Violation("", FaultCode.ILLEGAL_NAME, message, _FIX)
 
 
 def _reason(data_type: DataType) -> str | None:

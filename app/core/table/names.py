@@ -14,7 +14,7 @@ def name_violations(name: str, pointer: str, what: str) -> Iterator[Violation]:
     if not name:
         yield Violation(pointer, FaultCode.EMPTY_NAME, f"the {what} name is empty", f"name the {what}")
     if len(name) > LONGEST_NAME:
-        message = f"the {what} name has {len(name)} characters, {LONGEST_NAME} are possible"
+        message = f"the {what} name has {len(name)} characters, at most {LONGEST_NAME} are allowed"
         yield Violation(pointer, FaultCode.NAME_TOO_LONG, message, "choose a shorter name")
     if any(unicodedata.category(character) in ("Cc", "Cs") for character in name):
         message = f"the {what} name {name!r} has control characters or half a surrogate pair"

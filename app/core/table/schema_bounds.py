@@ -128,7 +128,7 @@ DEFAULT_BOUNDS: Final = CatalogBounds()
 
 def _check_room(count: int, most: int, what: str) -> None:
     if count >= most:
-        message = f"the catalog has {count} {what}, at most {most} are possible"
+        message = f"the catalog has {count} {what}, at most {most} are allowed"
         fix = f"drop {what} that are no longer needed, or use another service for the others"
         fault = Violation("", FaultCode.TOO_MANY, message, fix)
         raise Conflict(f"{message}; {fix}", code=ErrorCode.CATALOG_FULL, violations=[fault])
@@ -180,7 +180,7 @@ def _long_names(fields: Sequence[Any]) -> Iterator[Violation]:
 
 
 def _long_name(name: str, pointer: str) -> Violation:
-    message = f"the column name {cut(name)!r} has {len(name)} characters, {LONGEST_NAME} are possible"
+    message = f"the column name {cut(name)!r} has {len(name)} characters, at most {LONGEST_NAME} are allowed"
     return Violation(pointer, FaultCode.NAME_TOO_LONG, message, "choose a shorter name")
 
 
@@ -192,7 +192,7 @@ def _long_keys(body: Mapping[str, Any]) -> Iterator[Violation]:
 
 
 def _too_many_keys(member: str, count: int) -> Violation:
-    message = f"{member} names {count} columns, at most {MOST_KEY_COLUMNS} are possible"
+    message = f"{member} names {count} columns, at most {MOST_KEY_COLUMNS} are allowed"
     return Violation(f"/{member}", FaultCode.TOO_MANY, message, "choose a key of fewer columns")
 
 
@@ -200,7 +200,7 @@ def _too_many_options(options: object) -> Iterator[Violation]:
     if not isinstance(options, Mapping):
         return
     if len(options) > MOST_OPTIONS:
-        message = f"the table has {len(options)} options, at most {MOST_OPTIONS} are possible"
+        message = f"the table has {len(options)} options, at most {MOST_OPTIONS} are allowed"
         yield Violation("/options", FaultCode.TOO_MANY, message, "set fewer options", about=About(option=""))
     for key, text in islice(options.items(), MOST_OPTIONS):
         yield from long_option(str(key), text, "/options")
@@ -209,11 +209,11 @@ def _too_many_options(options: object) -> Iterator[Violation]:
 def options_faults(options: Mapping[str, str], pointer: str) -> Iterator[Violation]:
     """Yield what of a database's options, as a whole, is beyond the bounds."""
     if len(options) > MOST_OPTIONS:
-        message = f"the database would have {len(options)} options, at most {MOST_OPTIONS} are possible"
+        message = f"the database would have {len(options)} options, at most {MOST_OPTIONS} are allowed"
         yield Violation(pointer, FaultCode.TOO_MANY, message, "set fewer options, or remove some")
     size = sum(len(key) + len(text) for key, text in options.items())
     if size > MOST_DATABASE_TEXT:
-        message = f"the database's options would have {size} characters, {MOST_DATABASE_TEXT} are possible"
+        message = f"the database's options would have {size} characters, at most {MOST_DATABASE_TEXT} are allowed"
         yield Violation(pointer, FaultCode.TOO_LONG, message, "set fewer options, or remove some")
 
 
@@ -221,10 +221,12 @@ def long_option(key: str, text: object, pointer: str) -> Iterator[Violation]:
     """Yield the fault of an option whose key or value is too long; ``pointer`` is that of the options."""
     where, about = f"{pointer}/{escape_pointer(cut(key))}", About(option=key)
     if len(key) > LONGEST_OPTION_KEY:
-        message = f"the option {cut(key)!r} has a key of {len(key)} characters, {LONGEST_OPTION_KEY} are possible"
+        message = (
+            f"the option {cut(key)!r} has a key of {len(key)} characters, at most {LONGEST_OPTION_KEY} are allowed"
+        )
         yield Violation(where, FaultCode.TOO_LONG, message, "name fewer columns in it", about=about)
     if isinstance(text, str) and len(text) > LONGEST_OPTION:
-        message = f"option {cut(key)} has a value of {len(text)} characters, {LONGEST_OPTION} are possible"
+        message = f"option {cut(key)} has a value of {len(text)} characters, at most {LONGEST_OPTION} are allowed"
         yield Violation(where, FaultCode.TOO_LONG, message, "write a shorter value", about=about)
 
 

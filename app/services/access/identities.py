@@ -147,7 +147,7 @@ class Identities:
         A failure of the provider is remembered for some seconds, so that waiting requests do not each wait for it.
         """
         if self._clock() - self._failed_at < _FAILED_SECONDS and not self._knows_keys():
-            raise self._unavailable(ValueError("it has not answered just now"))
+            raise self._unavailable(ValueError("it did not answer a moment ago; repeat the request"))
         try:
             client = self._keys()
             key = _key_of(client.get_jwk_set().keys, kid)
@@ -157,7 +157,7 @@ class Identities:
             self._failed_at = self._clock()
             raise self._unavailable(error) from error
         if key is None:
-            raise jwt.InvalidTokenError("its key is none of the identity provider's")
+            raise jwt.InvalidTokenError("the identity provider does not have the key that it names")
         return key
 
     def _knows_keys(self) -> bool:

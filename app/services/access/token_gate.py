@@ -189,7 +189,7 @@ class TokenGate:
                 resource_name=expired.grant.name,
             )
         if all(self._now() >= known.expires for known in access.tokens.values()):
-            message = f"this service asks for a token, and none is left; {_MAKE}"
+            message = f"this service needs a token, and has no valid one left; {_MAKE}"
             return Unauthorized(message, violations=[Violation("", FaultCode.NO_TOKEN_LEFT, message, _MAKE)])
         return _unknown(digest)
 

@@ -79,7 +79,7 @@ def make_token(repository: Repository, wish: Wish) -> MadeToken:
     try:
         expires_at = None if wish.expires is None else _expiry(wish.expires, now)
     except ValueError as error:
-        message = f"{wish.expires!r} is no time at which a token can expire"
+        message = f"{wish.expires!r} is not an expiry time"
         faults.append(Violation("/expires", FaultCode.ILLEGAL_EXPIRY, message, str(error)))
     if faults:
         message = "; ".join(f"{fault.message}: {fault.fix}" for fault in faults)
@@ -94,7 +94,7 @@ def _name_violations(name: str) -> Iterator[Violation]:
     if not name:
         yield Violation("/name", FaultCode.EMPTY_NAME, "the token's name is empty", "name the token")
     elif len(name) > LONGEST_NAME:
-        message = f"the token's name has {len(name)} characters, {LONGEST_NAME} are possible"
+        message = f"the token's name has {len(name)} characters, at most {LONGEST_NAME} are allowed"
         yield Violation("/name", FaultCode.NAME_TOO_LONG, message, "choose a shorter name")
     elif not _NAME.fullmatch(name):
         message = f"{name!r} cannot be a token's name"
@@ -103,10 +103,10 @@ def _name_violations(name: str) -> Iterator[Violation]:
 
 
 def _expiry(text: str, now: datetime) -> datetime:
-    """Return when a token expires: so long after ``now``, or the time that ``text`` says. Raise ``ValueError`` with the
-    fix for what is neither, and for a time that is over.
+    """Return when a token expires: the duration ``text`` after ``now``, or the time ``text``. Raise ``ValueError`` with
+    the fix if it is neither, or is past.
     """
-    fix = "write 90d, 12h, 2027-01-31 (when that day begins, UTC) or 2027-01-31T18:00:00Z, a time to come"
+    fix = "write 90d, 12h, 2027-01-31 (when that day begins, UTC) or 2027-01-31T18:00:00Z, in the future"
     try:
         expires_at = _instant(text) if re.match("[0-9]+-", text) else now + duration(text)
     except (ValueError, OverflowError):

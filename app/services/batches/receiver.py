@@ -113,13 +113,13 @@ def _columns_of(sent: Sent) -> FoundColumns | None:
 
 
 def _check_ordered(table: Table) -> None:
-    """Raise ``Invalid`` for a table in which an event that is retried would overwrite what came later."""
+    """Raise ``Invalid`` for a table in which a retried event would overwrite a later one."""
     options = table.schema.parsed
     columns = table.schema.value_columns
     grouped = columns and all(options.group_of(column.name) is not None for column in columns)
     if options["sequence.field"] or grouped:
         return
-    message = f"nothing orders the events of {table.name!r}: one that is retried would overwrite what came later"
+    message = f"nothing orders the events of {table.name!r}: a retried event would overwrite a later one"
     fix = "set sequence.field, such as a column with fields.<column>.from-event, or remove onFault"
     raise Invalid(
         message, violations=[Violation("/onFault", FaultCode.CONTRADICTING_PARAMETERS, message, fix, table=table.name)]

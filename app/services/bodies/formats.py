@@ -104,13 +104,13 @@ def event_format(media_type: str, events: str | None) -> EventFormat | None:
         return CLOUDEVENT if media_type in (CLOUDEVENTS, CLOUDEVENTS_BATCH) else None
     chosen = EVENT_FORMATS.get(events)
     if chosen is None:
-        message, fix = f"{events[:100]!r} is no format of change events", f"one of: {', '.join(EVENT_FORMATS)}"
+        message, fix = f"{events[:100]!r} is not a format of change events", f"use one of: {', '.join(EVENT_FORMATS)}"
         fault = Violation("/format", FaultCode.ENUM, message, fix)
         raise Invalid("the format is not known", violations=[fault])
     if media_type not in (JSON, *NDJSON):
         message = f"change events of {events} are JSON, the body is {media_type[:100]!r}"
         fault = Violation("/format", FaultCode.CONTRADICTING_PARAMETERS, message, f"send {JSON} or {NDJSON[0]}")
-        raise Invalid("the format is not one of this media type", violations=[fault])
+        raise Invalid("the format does not fit the media type", violations=[fault])
     return chosen
 
 

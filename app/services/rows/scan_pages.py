@@ -89,13 +89,13 @@ class ScanPlace:
 
 
 def _no_place(scans: int) -> Unavailable:
-    message = f"the process answers {scans} scans, and has no room for more at a time; ask again in a moment"
+    message = f"the process already answers {scans} scans at a time; repeat the request in a moment"
     fix = "scan fewer tables at a time, read answers as fast as they come, or run more processes (KEYFOLD_PROCESSES)"
     return Unavailable(message, violations=[Violation("", FaultCode.TOO_MANY, message, fix)])
 
 
 def _too_much_staged(most: int) -> StagingFull:
-    message = f"what is staged takes more than the {most} bytes of memory that all scans have for it together"
+    message = f"the staged records need more than the {most} bytes of memory that all scans share for them"
     fix = "wait until the table is merged (POST …/merges), or scan with consistency=merged"
     return StagingFull(f"{message}; {fix}", violations=[Violation("", FaultCode.STAGED_BYTES, message, fix)])
 

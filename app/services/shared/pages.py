@@ -32,7 +32,7 @@ class PageRequest:
     def after_number(self) -> int | None:
         """``after`` where items are named by numbers. Raise ``Invalid``."""
         if self.after is not None and not re.fullmatch("[0-9]{1,18}", self.after):
-            raise Invalid("the page token is not one that this list gave")
+            raise Invalid("the page token is not from this list; send a nextPageToken of it, or none")
         return None if self.after is None else int(self.after)
 
     @property

@@ -105,7 +105,7 @@ def restore(
     """
     names = source.names()
     if not names:
-        raise Invalid(f"{source.path} has no backup")
+        raise Invalid(f"{source.path} has no backup; name the folder that keyfold backup wrote to")
     head = source.head(name or names[-1])
     _check_empty(database, warehouse)
     if warehouse.local:
@@ -115,7 +115,7 @@ def restore(
             source.put_back(file, warehouse)
         except OSError as error:
             raise Unavailable(
-                f"{file.path} cannot be put back: {reason_of(error)}; begin again in an empty one"
+                f"{file.path} cannot be restored: {reason_of(error)}; empty the target, then restore again"
             ) from error
         progress(file.path)
     # The catalog comes last: what it names is there.

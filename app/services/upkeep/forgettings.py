@@ -52,8 +52,8 @@ def ask_to_forget(
     for form in Format:
         if not table.schema.parsed[form.publish] and repository.published.newest(table.id, form) is not None:
             raise Conflict(
-                f"{form.publish} of {table.full_name} is turned off, and the files of the last version are kept for"
-                " ever; turn it on, so that a version follows without the keys, and then forget them",
+                f"{form.publish} of {table.full_name} is turned off, so the files of its last version, with the keys,"
+                " are never removed; turn it on, then forget the keys",
                 code=ErrorCode.PUBLICATION_STOPPED,
             )
     salt = secrets.token_hex(16)

@@ -61,7 +61,7 @@ def test_a_token_is_made_and_its_text_shown_once(boss: Browser) -> None:
         ({"role": "king"}, 400, "choose a role"),
         ({"on": "shop"}, 400, "did you mean shop.*?"),
         ({"on": ""}, 400, "1 to 100 patterns"),
-        ({"expires": "yesterday"}, 400, "no time at which a token can expire"),
+        ({"expires": "yesterday"}, 400, "is not an expiry time"),
         ({"name": "boss"}, 409, "exists already"),
     ],
 )

@@ -133,6 +133,6 @@ def test_a_time_of_more_digits_than_are_held_is_refused_unless_it_is_there(decla
 def test_a_full_catalog_says_what_may_be_done(check: Callable[[CatalogBounds, int], None]) -> None:
     bounds = CatalogBounds(databases=3, tables=3)
     check(bounds, 2)
-    with pytest.raises(Conflict, match=r"at most 3 are possible; drop .* or use another service") as refused:
+    with pytest.raises(Conflict, match=r"at most 3 are allowed; drop .* or use another service") as refused:
         check(bounds, 3)
     assert refused.value.code is ErrorCode.CATALOG_FULL

@@ -108,7 +108,7 @@ def test_a_record_is_bounded(name: str) -> None:
     media_type, of = BODIES[name]
     bounds = Bounds(1000, piece_bytes=MIB, record_bytes=2 * MIB)
     assert len(read(of([{"id": "a", "note": "x" * MIB}]), media_type, bounds)) == 1
-    with pytest.raises(TooLarge, match=f"a record of .* bytes or more, at most {2 * MIB} are possible; store what"):
+    with pytest.raises(TooLarge, match=f"a record of .* bytes or more, at most {2 * MIB} are allowed; store what"):
         read(of([{"id": "a", "note": "x" * (3 * MIB)}]), media_type, bounds)
 
 
@@ -130,7 +130,7 @@ def test_a_key_is_bounded(name: str) -> None:
         read(of([{"id": "a"}, {"id": f"{longest}b"}]), media_type, Bounds(10))
     (fault,) = refused.value.violations
     assert (fault.pointer, fault.code, fault.row) == ("/records/1/id", "too_long", 1)
-    assert f"a key of {LONGEST_KEY + 1} bytes, {LONGEST_KEY} are possible" in fault.message
+    assert f"a key of {LONGEST_KEY + 1} bytes, at most {LONGEST_KEY} are allowed" in fault.message
 
 
 @pytest.mark.slow(reason="sends what becomes large")

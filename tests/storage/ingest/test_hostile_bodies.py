@@ -140,7 +140,7 @@ def test_what_would_unfold_is_refused_before_it_does(name: str) -> None:
 def test_large_pages_of_parquet_are_refused_before_they_are_decompressed() -> None:
     zeros = parquet_body(pa.table({"id": [1], "note": ["0" * (2 * MIB)]}))
     before = pa.total_allocated_bytes()
-    with pytest.raises(TooLarge, match=r"a page of .* bytes once it is decoded, at most 1048576 are possible"):
+    with pytest.raises(TooLarge, match=r"a page of .* bytes once it is decoded, at most 1048576 are allowed"):
         read(zeros, PARQUET, bounds=Bounds(1000, 2**30, page_bytes=MIB))
     assert pa.total_allocated_bytes() - before < MIB
 

@@ -88,13 +88,13 @@ class Bounds:
     def check_record(self, size: int) -> None:
         """Raise ``TooLarge`` where ``size``, that of one record in bytes, is over the bound."""
         if size > self.longest_record:
-            message = f"the body has a record of {size} bytes or more, at most {self.longest_record} are possible"
+            message = f"the body has a record of {size} bytes or more, at most {self.longest_record} are allowed"
             raise _too_large(message, "store what is so large elsewhere, and its place here")
 
     def check_decoded(self, what: str, size: int, most: int) -> None:
         """Raise ``TooLarge`` where a part of a file that is decoded as a whole has more than ``most`` bytes."""
         if size > most:
-            message = f"the body has a {what} of {size} bytes once it is decoded, at most {most} are possible"
+            message = f"the body has a {what} of {size} bytes once it is decoded, at most {most} are allowed"
             raise _too_large(message, "write smaller pages and row groups")
 
     def check_values(self, values: int) -> None:

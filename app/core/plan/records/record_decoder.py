@@ -275,7 +275,7 @@ def _short(value: Any) -> Any:
     """Return a key that rows can be asked for by: their URL holds it."""
     size = len(value.encode() if isinstance(value, str) else value or b"")
     if size > LONGEST_KEY:
-        message = f"a key of {size} bytes, {LONGEST_KEY} are possible"
+        message = f"a key of {size} bytes, at most {LONGEST_KEY} are allowed"
         raise ValueFault(FaultCode.TOO_LONG, message, "use its digest as the key, and store the text in another column")
     return value
 

@@ -84,13 +84,13 @@ def _split(schema: TableSchema, text: str) -> tuple[Column, Operator, str]:
             return column, Operator(operator), value
     if starts:
         said = text[len(starts[0].name) + 1 :].partition(".")[0]
-        message = f"{said[:50]!r} is no operator"
-        raise ValueFault(FaultCode.ENUM, message, f"column.operator.value, where operator is one of: {_LISTED}")
+        message = f"{said[:50]!r} is not an operator"
+        raise ValueFault(FaultCode.ENUM, message, f"write column.operator.value, where operator is one of: {_LISTED}")
     if sign := _SIGN.search(text):
         name, value = text[: sign.start()].strip(), text[sign.end() :].strip()
         if name in schema.by_name:
             written = f"{name}.{_SIGNS[sign[0]]}.{value}"
-            raise ValueFault(FaultCode.ENUM, f"{sign[0]} is no operator", f"write {cut(written)}")
+            raise ValueFault(FaultCode.ENUM, f"{sign[0]} is not an operator", f"write {cut(written)}")
     said = text.partition(".")[0]
     near = nearest(said, schema.by_name)
     known = f"did you mean {near}?" if near else f"columns: {some_of(schema.by_name)}"
