@@ -190,7 +190,7 @@ class Settings(BaseSettings):
     lookup_consistency: ClassVar[Consistency] = Consistency.LATEST  # unless request or table say: read your writes
     metrics_tables: ClassVar[int] = 50  # with series per table: as many lines as a dashboard shows
     stop_seconds: ClassVar[int] = 5  # for open requests to end: docker stop kills after 10
-    # Of the connections and bodies of a serving process.
+    # Limits of a serving process for connections and bodies.
     max_connections: ClassVar[int] = 1000  # each takes one of the usual 1024 files
     head_seconds: ClassVar[float] = 10.0  # for the line and headers of a request
     silence_seconds: ClassVar[float] = 60.0  # without a byte of a request sent or of an answer read

@@ -44,7 +44,7 @@ ALONE_SECONDS = 10.0  # the same where no other machine commits and no batch wai
 PUBLISH_SECONDS = 3.0  # at most: how late a version is that waited for the one before it to be old enough
 FORGET_SECONDS = 10.0  # as ``IDLE_SECONDS``, for keys that are to be forgotten
 LOOK_SECONDS = 0.1  # between two looks for staging areas that are due
-REST_SECONDS = 0.02  # between two looks for merges that found none: each commit, of a batch too, asks for one
+REST_SECONDS = 0.02  # after a look for merges that found none: every commit causes a look, even one of a batch
 ROOM_SECONDS = 0.1  # how soon small merges are looked for while all places are taken
 UPKEEP_SECONDS = 0.2  # between two looks for upkeep: without it each commit of a merge would cause one
 
@@ -62,7 +62,7 @@ class Upkeep:
     try_again_seconds: float = 60.0
 
 
-FAILED_SECONDS = 1.0  # before what failed is tried again
+FAILED_SECONDS = 1.0  # before a failed step is retried
 LOG_SECONDS = 60.0  # before the log repeats the same reason
 NO_SCRUB = Upkeep()
 

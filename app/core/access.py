@@ -20,11 +20,11 @@ _PLAIN = re.compile(r"[\w-]+")
 
 
 class Role(StrEnum):
-    """What the bearer of a token may do; each role may do what the one before it may."""
+    """What the bearer of a token may do; each role includes the one before it."""
 
-    READ = "read"  # rows, schemas, histories; what stores nothing
-    WRITE = "write"  # records in: batches, rows, merges, compactions, tags
-    ADMIN = "admin"  # databases, tables and tokens themselves; rollbacks and what else takes back what was stored
+    READ = "read"  # rows, schemas, histories: requests that store nothing
+    WRITE = "write"  # adds records: batches, rows, merges, compactions, tags
+    ADMIN = "admin"  # databases, tables and tokens; rollbacks and other ways to remove what was stored
 
     def includes(self, other: Role) -> bool:
         """Return whether this role may do what needs ``other``."""

@@ -27,7 +27,7 @@ from app.files.writable import NO_ROOM, is_claimed, reason_of
 logger = logging.getLogger(__name__)
 CHECKED_AT_ONCE = 4  # summing up bytes leaves the interpreter to others; more of them would only wait for the disk
 _KEPT_BLOCKS = 8
-_KNOWN_FILES = 50_000  # of which a process remembers which blocks it has checked: a bit more than a byte a MiB
+_KNOWN_FILES = 50_000  # whose checked blocks a process remembers, in slightly more than 1 byte a MiB
 
 
 def file_of_batch(batch: Batch) -> NamedFile:

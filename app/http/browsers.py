@@ -21,7 +21,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 # https://www.w3.org/TR/fetch-metadata: a page of the service itself, and a person who typed the address.
 _OF_PAGES = (b"origin", b"sec-fetch-site")
 _OWN_SITES = ("same-origin", "none")
-# Of pages that the settings allow: what they may send, and what of the answer their scripts may read.
+# For pages of KEYFOLD_CORS_ORIGINS: what they may send, and which headers of the answer their scripts may read.
 CROSS_ORIGIN: Final[Mapping[str, Any]] = {
     "allow_methods": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
     "allow_headers": [

@@ -77,7 +77,7 @@ class StoppingServer(uvicorn.Server):
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=stop_seconds,
-            # Longer than clients and load balancers keep an idle connection (5 s and 60 s are common): the
+            # Longer than clients and load balancers keep an idle connection (5 s and 60 s are common). The
             # client must close first, else its next request meets a connection that is just being closed.
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         )

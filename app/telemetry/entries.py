@@ -63,8 +63,8 @@ class SparkState(StrEnum):
     ELSEWHERE = "elsewhere"  # merges are left to other services
     STARTING = "starting"  # it has not answered yet
     READY = "ready"
-    LOST = "lost"  # it answered once, and does not now
-    REFUSED = "refused"  # it answers, and does not do what merges need
+    LOST = "lost"  # it answered before, and does not answer now
+    REFUSED = "refused"  # it answers, but cannot run merges
 
 
 class Upkeep(StrEnum):

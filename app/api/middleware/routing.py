@@ -17,8 +17,8 @@ from starlette.types import Receive, Scope, Send
 from app.api.middleware.checks import OnlyChecked
 from app.api.shared.transactions import TransactionRoute
 
-# What all routes share is a router's, for then FastAPI builds them once: what is an application's makes it build each
-# again for every application. Paimon's clients send JSON without a Content-Type.
+# What all routes share is set on the router: FastAPI then builds each route once. Set on an application, it would
+# build each again for every application. Paimon's clients send JSON without a Content-Type.
 Router: Final = partial(APIRouter, route_class=TransactionRoute, dependencies=[OnlyChecked], strict_content_type=False)
 _NAMED_GROUP: Final = re.compile(r"\(\?P<\w+>")
 

@@ -65,7 +65,7 @@ _HEADERS_OF: Mapping[ErrorCode, Mapping[str, str]] = {
     ErrorCode.REQUEST_IN_FLIGHT: {"Retry-After": "1"},
     ErrorCode.DAMAGED_FILE: {"Retry-After": "60"},  # no one restores a file within a second
 }
-# What pydantic calls the faults of parameters and bodies, as far as this service's declare any; a test asks them all.
+# Pydantic's names of the faults that this service's parameters and bodies can have; a test walks them all.
 READ_FAULTS: Mapping[str, FaultCode] = {
     code.value: code
     for code in (

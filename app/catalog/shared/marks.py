@@ -18,7 +18,7 @@ TOKENS = "tokens"  # instead of a table's id: the API tokens
 _ANY, _IDENTITY, _TOKENS, _FIRST = 0, 1, 2, 3  # slots that belong to no table, and the first that does
 _SLOT_BYTES = 8
 _FILE_BYTES = SLOTS * _SLOT_BYTES
-_LOOK_SECONDS: Final = 1.0  # between two looks at whether the file is still the one that is mapped
+_LOOK_SECONDS: Final = 1.0  # between two checks that the mapped file was not replaced
 
 
 @dataclass

@@ -22,9 +22,8 @@ _FORGETS = sa.exists().where(forgettings.c.table_id == merges.c.table_id, forget
 WAITS = (merges.c.state == TaskState.PENDING) & ~_RUNS & ~_FORGETS
 
 
-# What is claimable at a moment (``at``): a task that waits while none of its table and kind runs and no keys are to be
-# forgotten, or one whose worker let the lease expire. A worker whose lease only seems over, because the clock was set,
-# cannot commit any more.
+# Claimable at a moment (``now``): a task that waits, unless one of its table and kind runs or keys are to be forgotten;
+# and a task whose lease has expired. If the lease only seems over because the clock was set, its worker cannot commit.
 _TIME = merges.c.requested_at.type
 _NOW = sa.bindparam("now", type_=_TIME)
 _OVER = (merges.c.lease_expires_at <= _NOW) | (merges.c.leased_at > sa.bindparam("clock_was_set", type_=_TIME))

@@ -27,7 +27,7 @@ class StepKind(StrEnum):
     SCHEMA = "schema"  # the table was altered
     ROLLBACK = "rollback"  # the table went back to an earlier snapshot
     PARTITION_DROP = "partition-drop"  # the partition of the key was dropped, or expired
-    FORGETTING = "forgetting"  # keys were forgotten, perhaps this one: nothing of before is known
+    FORGETTING = "forgetting"  # keys were forgotten, perhaps this one: its earlier records are unknown
     FORGOTTEN = "forgotten"  # a compaction forgot the removed row
 
 

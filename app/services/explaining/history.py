@@ -209,7 +209,7 @@ def file_histories(database: CatalogDatabase, warehouse: Warehouse) -> None:
 
 
 def _file_some(database: CatalogDatabase, warehouse: Warehouse, table: Table, cut: Cut) -> bool:
-    """File the next batches, all of some snapshots; whether there may be more."""
+    """Write the next batches, all those of some snapshots, into history files. Return whether there may be more."""
     with database.reading() as repository:
         before = repository.history.of(table.id)
         current = repository.commits.heads([table.id]).get(table.id, 0)
@@ -217,7 +217,7 @@ def _file_some(database: CatalogDatabase, warehouse: Warehouse, table: Table, cu
         bases = [base.snapshot_id for base in repository.history.bases(table.id)]
         some = _next(waiting, bases)
         schemas = {batch.schema_id: repository.tables.schema_at(table.id, batch.schema_id) for batch in some}
-    # All that waits: then the snapshots without batches are behind it, too, and the table is not looked at again.
+    # If nothing else waits, later snapshots have no batches. They count as filed: the table needs no further look.
     filed = current if len(some) == len(waiting) else some[-1].snapshot_id or 0
     if filed <= before.filed:
         return False

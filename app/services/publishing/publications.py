@@ -147,8 +147,9 @@ def write_version(database: CatalogDatabase, warehouse: Warehouse, pending: Publ
 def keep_versions(
     database: CatalogDatabase, warehouse: Warehouse, table_id: str, form: Format, now: datetime | None = None
 ) -> int:
-    """Forget the versions that were followed longer ago than the option of the format says: their files first, then in
-    the catalog, which keeps the data files until then. Returns how many versions were forgotten.
+    """Forget versions whose successor is older than the format's option says. Return how many.
+
+    Their files go first, then their rows in the catalog, which keeps the data files until then.
     """
     with database.reading() as repository:
         kept = _kept(repository, table_id, form, now or repository.now())
@@ -157,7 +158,7 @@ def keep_versions(
         prepare = FILES[form].keep(repository, warehouse, kept)
     forget = prepare()
     with database.transaction() as repository:
-        repository.tables.lock(table_id)  # of two that name a checkpoint one would name what the other removes
+        repository.tables.lock(table_id)  # without it one process could name a checkpoint that another removes
         known = repository.published.page(table_id, form)
         forget(repository, known)
         repository.published.forget_before(kept.first)

@@ -24,10 +24,10 @@ from app.storage.staging.staged_index import StagedIndex, load_bounded_batch
 
 logger = logging.getLogger(__name__)
 MOST_TABLES = 10_000
-MOST_COLUMNS = 200_000  # of all tables of which there is a view, but for one that alone has more
+MOST_COLUMNS = 200_000  # of all kept views together; a single view may have more
 MOST_BYTES = 256 * 2**20
 FAILED_SECONDS = 1.0  # how soon a staged batch that was damaged is read again
-LISTEN_SECONDS = 1.0  # also how often the catalog is asked for changes without a mark
+LISTEN_SECONDS = 1.0  # also how often the catalog is polled for changes that set no mark
 Name = tuple[str, str]  # of the database and of the table
 
 

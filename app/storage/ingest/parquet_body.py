@@ -31,7 +31,7 @@ def parquet_pieces(decoder: RecordDecoder, content: Content, bounds: Bounds) -> 
     bounds.check_decoded("page", footer.largest_page, bounds.page_bytes)
     bounds.check_decoded("row group, in its nested columns,", footer.nested_bytes, bounds.whole_bytes)
     try:
-        # Bytes as dictionaries, as they are stored: a long text that is named by every row takes its place once.
+        # Bytes stay dictionaries, as they are stored: a long text in every row takes memory once.
         file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(content)), read_dictionary=list(footer.byte_columns))
         check_columns(decoder, file.schema_arrow)
     except FAULTS as error:
