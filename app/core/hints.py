@@ -15,8 +15,9 @@ LONGEST_SHOWN: Final = 300
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the name of ``known`` that ``word`` may have meant, None if there is none; of many names the first 500 are
-    looked at, and long ones are not.
+    """Return the name in ``known`` that is most like ``word``; None if none is close.
+
+    Long names are skipped, and only the first ``MOST_COMPARED`` are compared.
     """
     if len(word) > LONGEST_COMPARED:
         return None

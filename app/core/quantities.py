@@ -39,7 +39,7 @@ def spanned(seconds: float) -> str:
 
 
 def numbered(number: float) -> str:
-    """Return a number to three digits, in groups of three; more where it is larger."""
+    """Return a number with three significant digits; from 100 on all whole digits, in groups of three."""
     if number == 0 or number >= 100:
         return counted(round(number))
     return f"{number:.3g}" if number >= 0.001 else "< 0.001"

@@ -109,7 +109,7 @@ class States:
         self.rows_of = {name: order.copy() for name in columns}
 
     def with_columns(self, types: Mapping[str, pa.DataType]) -> States:
-        """Return rows that have these columns: the same values where both have a column, else null."""
+        """Return the rows with exactly the columns of ``types``; columns that they lack are null."""
         made = States({}, np.empty(0, np.int64))
         for name, data_type in types.items():
             known = name in self.values
@@ -290,7 +290,10 @@ class Pairs:
 
 
 def added(target: States, rows: Places, states: Sequence[Mapping[str, Any] | None]) -> Iterator[Replaced]:
-    """Append the values of ``states``, which are those of ``rows``; a row without a state stays as it is."""
+    """Append the values of ``states`` to the columns of ``target``, one state for each of ``rows``.
+
+    Yield each column with its changed rows and the places of their new values. A row whose state is None stays.
+    """
     for name in {name: None for state in states for name in state or ()}:
         has = np.array([state is not None and name in state for state in states])
         present = [state[name] for state in states if state is not None and name in state]

@@ -78,7 +78,7 @@ def read_truth(value: object) -> bool:
 
 
 def read_path(value: object) -> Path:
-    """Return the path of a column, or of what is inside it."""
+    """Return the path of a column or of a field inside it. Raise ``_Refused`` if it is not a list of names."""
     if not isinstance(value, list) or not value or not all(isinstance(name, str) and name for name in value):
         raise _Refused(
             FaultCode.NOT_A_LIST, "a list with the column's name is expected", 'send ["column"], or ["column", …]'

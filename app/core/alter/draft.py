@@ -75,7 +75,7 @@ class Draft:
         self.faults.append(Violation(f"{self.at}{member}", code, message, fix, column=column))
 
     def find(self, name: str, member: str = "/fieldNames/0") -> int | None:
-        """Return the place of the column; None, and a fault, if there is none."""
+        """Return the place of the column. If it does not exist, note a fault of ``member`` and return None."""
         for place, column in enumerate(self.columns):
             if column.name == name:
                 return place

@@ -42,8 +42,9 @@ class Source:
     dialect: Dialect
 
     def statements(self) -> Iterator[tuple[int, str]]:
-        """Yield the statements and where they begin, without what is empty; comments are blanks in them, and so is what
-        a page of Markdown escapes a bracket with.
+        """Yield each statement that is not empty, with the place where it begins.
+
+        Comments become blanks, and so do the backslashes before brackets that a Markdown page adds.
         """
         bare, start, end = [], 0, 0
         for lexeme in _LEXEMES[self.dialect].finditer(self.text):

@@ -386,5 +386,5 @@ ALIASES: Mapping[str, str] = {"first_not_null_value": "first_non_null_value"}
 
 
 def find_function(name: str) -> AggregateFunction | None:
-    """Return the function called ``name``, also by an old name; None if there is none."""
+    """Return the function with this name or alias; None if there is none."""
     return FUNCTIONS.get(ALIASES.get(name, name))

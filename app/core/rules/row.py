@@ -84,9 +84,9 @@ class RowRule:
         return self.removes_on_delete and bool(newer[RESET_COLUMN])
 
     def combine(self, older: Mapping[str, Any], newer: Mapping[str, Any]) -> State:
-        """Return the row's own columns of both; every record of ``newer`` arrived after every record of ``older``.
+        """Return the row's hidden columns, combined from both; all records of ``newer`` arrived after ``older``'s.
 
-        The later time counts; while one is not known there is none, and the next compaction gives its own.
+        The later time wins. If either is unknown the result is unknown, and the next compaction sets its own.
         """
         state: State = {}
         if self.liveness is Liveness.ADD:

@@ -84,7 +84,7 @@ class TableSchema:
 
     @cached_property
     def key_types(self) -> tuple[tuple[DataType, Entry, Encode], ...]:
-        """Of each key column, in primary-key order: its type, what is true of the kind, what writes values as JSON."""
+        """The type, the entry of its kind and the JSON encoder of each key column, in primary-key order."""
         return tuple((column.type, column.type.entry, column.type.encoder) for column in self.key_columns)
 
     @cached_property
@@ -105,7 +105,7 @@ class TableSchema:
 
     @cached_property
     def absent_unchanged(self) -> bool:
-        """Whether a column that a record does not name is left as it is."""
+        """Whether a column that a record does not name stays unchanged."""
         return self.parsed["record.absent-columns"] is AbsentColumns.UNCHANGED
 
     @cached_property

@@ -25,7 +25,7 @@ class TokenUses(Repeated):
         self._times: dict[str, float] = {}
 
     def close(self, patience_seconds: float | None = None) -> None:
-        """End, and write what is left."""
+        """Stop the thread, and write the uses that are not stored yet."""
         super().close(patience_seconds)
         self.write()
 

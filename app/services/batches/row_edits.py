@@ -56,7 +56,7 @@ def said_again(plan: MergePlan, touched: Collection[str], kind: RowKind) -> list
 
 
 def folds_in(plan: MergePlan, name: str) -> bool:
-    """Return whether what a record says of the column goes into what there is, instead of its place."""
+    """Return whether a record's value is combined with the column's value (as in a sum), and does not replace it."""
     return isinstance(plan.rule_of.get(name), Sum | Union | Stepwise)
 
 

@@ -183,7 +183,7 @@ def _late_lane(table: Table, lane: Lane, totals: Mapping[tuple[int, ...], Mappin
 
 
 def parsed_since(text: str | None) -> datetime | None:
-    """Return the time that a request means. Raise ``Invalid`` for a text that is none, or has no offset."""
+    """Return the time in UTC; None if there is no text. Raise ``Invalid`` if it is not a time with an offset."""
     if text is None:
         return None
     try:
@@ -192,7 +192,7 @@ def parsed_since(text: str | None) -> datetime | None:
             return read.astimezone(UTC)
     except (ValueError, OverflowError):
         pass
-    message = f"since {text[:50]!r} is no date and time with its offset"
+    message = f"since {text[:50]!r} is not a date and time with an offset"
     fix = "send one as 2026-03-01T10:00:00Z (the plus of an offset is %2B in a URL)"
     raise Invalid(message, violations=[Violation("/since", FaultCode.BAD_TIMESTAMP, message, fix)])
 

@@ -26,10 +26,10 @@ BEFORE_COMMIT = 0.99  # the most that the progress says before the commit
 
 
 def claim_one(site: MergeSite, owner: str, task_id: str, table_id: str) -> Lease | None:
-    """Return the lease of this very task, or None when no one may claim it any more.
+    """Return a lease of this task; None if it cannot be claimed any more, or if the catalog is damaged for the table.
 
-    No two claims that are worked on at the same time may have one ``owner``: a commit asks no more than that.
-    None, too, where the catalog has not what was stored of the table: its tasks wait, and those of others go on.
+    Then its tasks wait, and those of other tables go on. Two claims at work at the same time need different ``owner``
+    names: a commit checks no more than the owner.
     """
     try:
         with site.database.transaction() as repository:

@@ -18,10 +18,10 @@ Commit = Callable[[Repository], T]
 def commit_on_current(
     database: CatalogDatabase, table_id: str, prepare: Callable[[Repository, Snapshot | None], Commit[T] | None]
 ) -> T | None:
-    """Return what the commit that ``prepare`` makes of the table's current snapshot returns; None where it makes none.
+    """Commit on the table's current snapshot. Return the commit's result; None if ``prepare`` returns no commit.
 
-    ``prepare`` reads, the commit writes, each in a separate transaction. Raise what they raise, but a ``Conflict``
-    of the commit only if the current snapshot is still the same, or after ``COMMIT_TRIES`` tries.
+    ``prepare`` reads and the commit writes, each in a separate transaction. If another commit came first, both are
+    repeated, up to ``COMMIT_TRIES`` times; then raise ``Conflict``. Other errors of theirs pass through.
     """
     for _ in range(COMMIT_TRIES):
         with database.reading() as repository:

@@ -54,7 +54,7 @@ def failure_of(database: CatalogDatabase, error: DamagedFile) -> KeyfoldError:
 
 
 def noted(database: CatalogDatabase, error: DamagedFile) -> bool:
-    """Return whether the damage matters to anybody; then it is kept."""
+    """Return whether the catalog still needs the file. If it does, record the damage, once."""
     with database.reading() as repository:
         needed = repository.damage.is_needed(error.file)
         known = repository.damage.is_recorded(error)
@@ -64,7 +64,7 @@ def noted(database: CatalogDatabase, error: DamagedFile) -> bool:
 
 
 def note(database: CatalogDatabase, errors: Sequence[DamagedFile]) -> None:
-    """Keep what was found, for ``list_damage``, and log it."""
+    """Store the damage in the catalog, where ``list_damage`` reads it, and log it."""
     for error in errors:
         logger.error("%s", error.message)
     with database.transaction(wakes=False) as repository:
@@ -72,7 +72,7 @@ def note(database: CatalogDatabase, errors: Sequence[DamagedFile]) -> None:
 
 
 def list_damage(repository: Repository, table: Table, request: PageRequest) -> Page[Damage]:
-    """Return a page of what is known to be wrong with the table's files, by path."""
+    """Return a page of the known damage of the table's files, by path."""
     damages = repository.damage.page(table.id, after=request.after, limit=request.and_one_more)
     return page_of(damages, request, lambda damage: damage.path)
 

@@ -60,7 +60,7 @@ def list_snapshots(repository: Repository, table: Table, request: PageRequest) -
 
 
 def describe(repository: Repository, table: Table, listed: Sequence[Snapshot]) -> list[DescribedSnapshot]:
-    """Return the snapshots with what is not in them."""
+    """Return the snapshots, each with the change of its number of state rows and the names of its tags."""
     rows = repository.snapshots.rows_of(table.id, {snapshot.id - 1 for snapshot in listed})
     tags = repository.tags.on(table.id, {snapshot.id for snapshot in listed})
     return [

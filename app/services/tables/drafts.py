@@ -72,7 +72,7 @@ class Verdict:
 
 
 def judged(draft: Draft, bounds: CatalogBounds = DEFAULT_BOUNDS) -> Verdict:
-    """Return what is to be said of ``draft``; looks at nothing but its text."""
+    """Return the tables that ``draft`` declares, or its faults. Only its text is read, not the catalog."""
     try:
         return Verdict(tables=_declared(draft, bounds))
     except (Invalid, TooLarge) as invalid:

@@ -134,7 +134,7 @@ def _column(name: str, values: Sequence[Any], records: int) -> GuessedColumn:
 
 
 def type_of(values: Sequence[Any]) -> str:
-    """Return the narrowest type that takes all of them; STRING where there is none, or nothing to go by."""
+    """Return the narrowest type that takes all ``values``; STRING if no type does, or if there are no values."""
     if not values:
         return Kind.STRING
     return next((data_type for guess in _GUESSES if (data_type := guess(values)) is not None), Kind.STRING)

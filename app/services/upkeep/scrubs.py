@@ -77,7 +77,7 @@ def _check_rows(database: CatalogDatabase, table_id: str, name: str) -> list[Fin
 
 
 def look_again(database: CatalogDatabase, warehouse: Warehouse) -> None:
-    """Read what is known to be damaged, and forget what is well again, or needed by no one."""
+    """Read the files again that are known to be damaged. Forget those that are intact again, or not needed any more."""
     with database.reading() as repository:
         known = repository.damage.paths()
     if not known:

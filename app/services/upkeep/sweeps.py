@@ -148,7 +148,7 @@ def _expire(database: CatalogDatabase, table: Table, now: datetime) -> set[tuple
 
 
 def mark_run(warehouse: Warehouse, table_id: str, run_id: str) -> None:
-    """Make the folder of a run that nothing names any more young: readers of its snapshots have the grace to end."""
+    """Renew the age of the folder of an expired run, so that a sweep leaves readers of its snapshots time to end."""
     try:
         warehouse.filesystem.open_output_stream(warehouse.path(*data_file(table_id, run_id, EXPIRED_FILE))).close()
     except FileNotFoundError:

@@ -29,7 +29,7 @@ from app.core.types.datatype import DataType
 Stored = TypeVar("Stored")
 Rows = TypeVar("Rows")
 
-# What a rule is called, not what it does.
+# Members of a rule that name it; they do not change its result.
 _WORDS = ("columns", "column", "meaning")
 
 
