@@ -19,8 +19,6 @@ from app import __version__
 from app.catalog.database import CatalogDatabase
 from app.cli.modes import how_to_close
 from app.cli.settings import DataFolder, LogAs, settings_of, warn_of_unknown
-from app.core.errors import Invalid
-from app.files.object_stores import is_object_store
 from app.main import create_app, prepare_catalog
 from app.server.processes import Supervisor, status_of
 from app.server.serving import END_SECONDS, certificate_of, listen, roles, run_server, work
@@ -89,8 +87,6 @@ def serve(
 def _check(settings: Settings) -> None:
     """Report a fault of the settings in one line, before the lifespan would raise it with a traceback."""
     _warn_of_open_folders(settings)
-    if settings.workers:
-        _require_spark(settings)
     database = CatalogDatabase(settings.catalog_url)
     prepare_catalog(database, settings)
     database.close()
@@ -101,14 +97,6 @@ def _check(settings: Settings) -> None:
         certificate.context()
     if settings.asks_for_tokens and settings.oidc_issuer is None:
         _require_token(settings)
-
-
-def _require_spark(settings: Settings) -> None:
-    if is_object_store(settings.warehouse_root) and settings.spark_remote is None:
-        raise Invalid(
-            "the embedded Spark does not merge tables in an object store: set KEYFOLD_SPARK_REMOTE to a Spark Connect"
-            " server whose Python workers have its credentials, or KEYFOLD_WORKERS=0 and run keyfold worker elsewhere"
-        )
 
 
 def _warn_of_open_folders(settings: Settings) -> None:
@@ -159,7 +147,6 @@ def worker(
     log_to_stderr(settings.log_level, settings.log_format)
     warn_of_unknown(os.environ)
     _warn_of_open_folders(settings)
-    _require_spark(settings)
     metrics = Metrics(processes=("worker", SPARK))
     metrics.take("worker")
     with _served_metrics(settings, metrics) as place:

@@ -273,10 +273,14 @@ def test_a_bucket_is_backed_up_put_back_into_another_bucket_and_verified(
     assert "the object store has too much to do" in done.stderr
 
 
-def test_a_service_that_could_never_merge_does_not_start(root: str, tmp_path: Path) -> None:
-    done = keyfold(tmp_path / "data", root, "serve", "--port", "0")
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert "set KEYFOLD_SPARK_REMOTE" in done.stderr
+def test_the_embedded_spark_merges_in_a_bucket(root: str, tmp_path: Path) -> None:
+    with serving(tmp_path / "data", warehouse=root, workers="1") as (_, client):
+        client.create_database("shop")
+        client.create_table("shop", "sums", {**SCHEMA, "options": {}}).raise_for_status()
+        table = TableClient(client, "shop", "sums")
+        table.post_batch([{"id": 1, "n": 5}]).raise_for_status()
+        sooner_or_later(lambda: table.get_row("1", consistency="merged").status_code == 200)
+        assert table.get_row("1", consistency="merged").json() == {"id": 1, "n": 5}
 
 
 def test_credentials_in_the_uri_are_refused_without_being_repeated(tmp_path: Path) -> None:
