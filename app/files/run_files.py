@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -34,13 +34,3 @@ def run_schema(plan: MergePlan) -> pa.Schema:
         token = hidden_field(TOKEN_COLUMN, DataType(Kind.BIGINT))
         known = plan.schema.worked_out.setdefault(name, pa.schema([token, *visible, *hidden]))
     return known
-
-
-def state_table(plan: MergePlan, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> pa.Table:
-    """Return state rows with their tokens, as ``run_schema`` has them. Raise what Arrow raises of values that it cannot
-    hold.
-    """
-    schema = run_schema(plan)
-    columns = [pa.array([token for token, _ in rows], pa.int64())]
-    columns += [pa.array([state[field.name] for _, state in rows], field.type) for field in list(schema)[1:]]
-    return pa.table(columns, schema=schema)

@@ -27,7 +27,7 @@ from app.core.table.keys import token_of
 from app.core.table.records import ARRIVAL_COLUMN, KINDS_BY_TEXT, POSITION_BITS, TOKEN_COLUMN, Record, arrival
 from app.files import row_groups
 from app.files.layout import data_file
-from app.files.run_files import state_table
+from app.files.run_files import run_schema
 from app.kernel import records
 from app.kernel.records import records_of
 from app.kernel.tasks import LEAST_TOKEN, Task, Work, schema_text
@@ -114,6 +114,13 @@ def test_a_compaction_takes_the_rows_of_an_older_plan_as_first_records(
 DAY = 86_400
 
 
+def state_table(site: Site, states: Mapping[int, Mapping[str, Any]]) -> pa.Table:
+    """State rows by token."""
+    schema = run_schema(site.plan)
+    rows = [{TOKEN_COLUMN: token, **states[token]} for token in sorted(states)]
+    return pa.table([pa.array([row[one.name] for row in rows], one.type) for one in schema], schema=schema)
+
+
 def folded_rows(site: Site, batches: Sequence[Sequence[Change]], first: int) -> pa.Table:
     """The state rows of records, folded key by key in Python."""
     schema, found = site.plan.schema, defaultdict(list)
@@ -125,7 +132,7 @@ def folded_rows(site: Site, batches: Sequence[Sequence[Change]], first: int) -> 
                 named = change.named if schema.absent_unchanged else None
                 found[key].append(Record(kind, change.values, arrival(number, position), named))
     states = {token_of(schema, key): fold(site.plan, records, site.now) or {} for key, records in found.items()}
-    return state_table(site.plan, sorted(states.items(), key=lambda one: one[0]))
+    return state_table(site, states)
 
 
 def combined_rows(site: Site, runs: Sequence[Run], *, oldest: bool) -> pa.Table:
@@ -136,7 +143,7 @@ def combined_rows(site: Site, runs: Sequence[Run], *, oldest: bool) -> pa.Table:
             by_token[row.pop(TOKEN_COLUMN)].append(row)
     states = {token: combine_all(site.plan, of_key) for token, of_key in sorted(by_token.items())}
     kept = {token: compacted(site.plan, state or {}, site.now, oldest=oldest) for token, state in states.items()}
-    return state_table(site.plan, [(token, state) for token, state in kept.items() if state is not None])
+    return state_table(site, {token: state for token, state in kept.items() if state is not None})
 
 
 def same(run: Run | None, site: Site, expected: pa.Table) -> None:
