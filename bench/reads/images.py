@@ -77,8 +77,7 @@ class _Site:
             self.images.want("t", run, self.schema, self.plan)
         yield self._made("answers", builder)
         for run in self.runs:
-            for file in run.files:
-                self.images.find("t", run, file.min_token, ("id",), (-1,))
+            self.images.want_states("t", run)
         yield self._made("state rows", builder)
 
     def _made(self, name: str, builder: Builder) -> Sequence[str]:

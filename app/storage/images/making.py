@@ -17,7 +17,7 @@ from app.storage.images.packing import dictionary_of, packing
 
 _BATCH_ROWS = 64 * BLOCK_ROWS  # a few megabytes: the texts of a batch stay in the processor's cache
 _BATCH_BYTES = 32 * 2**20
-_BLOCK_BYTES, _MOST_BLOCK_ROWS = 4 * 2**20, 128 * BLOCK_ROWS
+_BLOCK_BYTES, _MOST_BLOCK_ROWS = 8 * 2**20, 512 * BLOCK_ROWS
 _MOST_ODD = 100  # rows of a file that have no answer in bytes; a file that has more gets no image
 _NO_ROWS = np.empty(0, dtype=np.int64)
 

@@ -94,7 +94,7 @@ def test_many_state_rows_are_those_of_one_lookup_each(
     images.close()
 
 
-@pytest.mark.parametrize(("length", "rows"), [(1, 128 * BLOCK_ROWS), (1_000, 16 * BLOCK_ROWS), (50_000, BLOCK_ROWS)])
+@pytest.mark.parametrize(("length", "rows"), [(1, 512 * BLOCK_ROWS), (1_000, 32 * BLOCK_ROWS), (50_000, BLOCK_ROWS)])
 def test_a_block_has_as_many_rows_as_make_some_megabytes(tmp_path: Path, length: int, rows: int) -> None:
     count = 3 * BLOCK_ROWS
     batch = pa.table({TOKEN_COLUMN: pa.array(range(count)), "n": [randbytes(length) for _ in range(count)]})
