@@ -33,6 +33,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]
         patch.setenv("KEYFOLD_DATABASE_URL", "postgresql://keyfold:secret@db")
         patch.setenv("SPARK_LOCAL_DIRS", "/elsewhere")
         patch.setenv("LANG", "C.UTF-8")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "of-the-bucket")
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         server.start()
     server.wait_ready(120)
     yield server
@@ -92,7 +94,7 @@ def test_the_token_is_in_no_command_line_log_file_or_repr(server: EmbeddedServer
 def test_the_jvm_gets_listed_variables_of_the_environment_only(server: EmbeddedServer) -> None:
     given = Path(f"/proc/{_java_of(server)}/environ").read_text().split("\0")
     names = {variable.partition("=")[0] for variable in given}
-    assert "LANG=C.UTF-8" in given
+    assert {"LANG=C.UTF-8", "AWS_SECRET_ACCESS_KEY=of-the-bucket", "AWS_EC2_METADATA_DISABLED=true"} <= {*given}
     assert "PATH" in names
     assert not names & {"KEYFOLD_DATABASE_URL", "SPARK_LOCAL_DIRS", "PYTEST_CURRENT_TEST"}
 
