@@ -37,6 +37,10 @@ def error_member(path: str, error: KeyfoldError, status: int) -> dict[str, Any]:
     A missing namespace on the way to a table is reported as a missing table: Spark takes the table of
     ``k.shop.orders.snapshots`` for a namespace first, and looks further only where the table is missing.
     """
-    missing = "NoSuchTableException" if "/tables/" in path else "NoSuchNamespaceException"
-    kind = missing if status == 404 else _TYPES.get(status, "RESTException")
+    kind = _missing(path) if status == 404 else _TYPES.get(status, "RESTException")
     return {"message": error.message, "type": kind, "code": int(status)}
+
+
+def _missing(path: str) -> str:
+    inside = {"/tables/": "NoSuchTableException", "/views/": "NoSuchViewException"}
+    return next((kind for part, kind in inside.items() if part in path), "NoSuchNamespaceException")

@@ -73,7 +73,9 @@ NEEDS: Final[Mapping[str, Need | None]] = {
     **dict.fromkeys(("signIn", "renewSignIn", "getAccessToken", "getIcebergToken"), None),
     "getConfig": Need(Role.READ, About.NOTHING),
     **dict.fromkeys(("getIcebergConfig", "listIcebergNamespaces"), Need(Role.READ, About.NOTHING)),
-    **dict.fromkeys(("getIcebergNamespace", "listIcebergTables"), Need(Role.READ, About.PART)),
+    **dict.fromkeys(
+        ("getIcebergNamespace", "listIcebergTables", "listIcebergViews", "loadIcebergView"), Need(Role.READ, About.PART)
+    ),
     **dict.fromkeys(("loadIcebergTable", "reportIcebergMetrics"), _READ),
     "getMetrics": Need(Role.READ, About.SERVICE),  # they name tables
     "listDatabases": Need(Role.READ, About.NOTHING),

@@ -9,6 +9,8 @@ from urllib.parse import quote, unquote, unquote_plus
 from fastapi import Depends, Path, Request
 from starlette.types import Scope
 
+from app.http.iceberg_clients import ICEBERG_PATH
+
 PREFIX = "catalog"  # from /v1/config; Paimon's clients put it into every path
 CATALOG_PATH = f"/v1/{PREFIX}"
 DATABASES_PATH = f"{CATALOG_PATH}/databases"
@@ -17,7 +19,7 @@ TABLE_PATH = f"{TABLES_PATH}/{{table}}"
 TABLES_BATCHES_PATH = f"{DATABASES_PATH}/{{database}}/batches"
 
 _NAMES = re.compile(
-    rf"{DATABASES_PATH}/(?P<database>[^/]+)(?:/tables/(?P<table>[^/]+)"
+    rf"(?:{DATABASES_PATH}|{ICEBERG_PATH}/namespaces)/(?P<database>[^/]+)(?:/tables/(?P<table>[^/]+)"
     r"(?:/(?:tags|snapshots)/(?P<version>[^/]+))?)?"
 )
 
@@ -25,9 +27,10 @@ _NAMES = re.compile(
 def sent_name(scope: Scope, noun: str, routed: str) -> str:
     """Return the name of a database, table or version in the path; ``routed`` is what the router made of it.
 
-    Paimon's clients encode path segments like form fields: a ``+`` is a space, a plus is ``%2B``. The router's path is
-    decoded and has lost the difference, so this reads the path as it was sent. (A name that is sent with ``%20`` for a
-    space reads the same either way.) A name cannot hold a slash: where ``%2F`` was sent, the router's reading stands.
+    Paimon's clients, and Iceberg's in Java, encode path segments like form fields: a ``+`` is a space, a plus is
+    ``%2B``. The router's path is decoded and has lost the difference, so this reads the path as it was sent. (A name
+    that is sent with ``%20`` for a space reads the same either way.) A name cannot hold a slash: where ``%2F`` was
+    sent, the router's reading stands.
     """
     raw: bytes | None = scope.get("raw_path")
     match = _NAMES.search(raw.decode("latin-1")) if raw is not None else None

@@ -15,6 +15,7 @@ from app.api.shared.deps import GrantDep, WarehouseDep
 from app.api.shared.paging import LARGEST_PAGE, page_size
 from app.api.shared.paths import DatabaseName
 from app.api.shared.transactions import Reading, TableDep
+from app.core.errors import Resource, not_found
 from app.http.iceberg_clients import ICEBERG_PATH
 from app.services.publishing.iceberg_catalog import list_published, load_table
 from app.services.shared.pages import Page, PageRequest
@@ -25,6 +26,7 @@ _NAMESPACES: Final = "/namespaces"
 _NAMESPACE: Final = "/namespaces/{database}"
 _TABLES: Final = "/namespaces/{database}/tables"
 _TABLE: Final = "/namespaces/{database}/tables/{table}"
+_VIEWS: Final = "/namespaces/{database}/views"
 
 PageToken = Annotated[str | None, Query(alias="pageToken")]
 Snapshots = Literal["all", "refs"]
@@ -90,6 +92,25 @@ def load(table: TableDep, repository: Reading, warehouse: WarehouseDep, snapshot
     """Return the metadata of a table; with ``snapshots=refs`` of its newest snapshot only."""
     loaded = load_table(repository, warehouse, table, all_snapshots=snapshots != "refs")
     return {"metadata-location": loaded.location, "metadata": loaded.metadata, "config": {}}
+
+
+@router.get(_VIEWS, operation_id="listIcebergViews")
+def list_views(
+    database: DatabaseName,
+    repository: Reading,
+    token: PageToken = None,  # noqa: ARG001  # clients send both, and there is nothing to page
+    size: PageSize = None,  # noqa: ARG001
+) -> dict[str, Any]:
+    """Return no views: Trino and others list them with the tables."""
+    databases.get_database(repository, database)
+    return {"identifiers": [], "next-page-token": None}
+
+
+@router.get(f"{_VIEWS}/{{view}}", operation_id="loadIcebergView")
+def load_view(database: DatabaseName, view: str) -> None:
+    """Raise ``NotFound``: Trino looks for a view of each name, and for a table only where there is none."""
+    name = f"{database}.{view}"
+    raise not_found(Resource.TABLE, name, f"view {name!r} does not exist: Keyfold has tables only")
 
 
 @router.post(f"{_TABLE}/metrics", operation_id="reportIcebergMetrics", status_code=204)

@@ -125,6 +125,23 @@ def test_what_is_missing_is_told_as_clients_expect_it(catalog: Catalog) -> None:
         assert catalog.refused("GET", f"{ORDERS}?{wrong}")[:2] == (400, "BadRequestException")
 
 
+def test_there_are_no_views_and_clients_go_on_to_the_table(catalog: Catalog) -> None:
+    views = f"{NAMESPACES}/shop/views"
+    assert catalog.get(f"{views}?pageToken=&pageSize=10") == {"identifiers": [], "next-page-token": None}
+    assert catalog.refused("GET", f"{NAMESPACES}/nope/views")[:2] == (404, "NoSuchNamespaceException")
+    assert catalog.refused("GET", f"{views}/orders")[:2] == (404, "NoSuchViewException")
+    assert catalog.refused("POST", views, json={})[:2] == (403, "ForbiddenException")
+
+
+def test_clients_in_java_send_a_plus_for_a_blank(catalog: Catalog) -> None:
+    for name in ("a b+c", "a+b c"):
+        catalog.client.post(TABLES, json=new_table(name, options={"iceberg.publish": "true"})).raise_for_status()
+    for sent, name in (("a+b%2Bc", "a b+c"), ("a%2Bb+c", "a+b c"), ("a%20b%2Bc", "a b+c")):
+        table = catalog.get(f"{NAMESPACES}/shop/tables/{sent}")["metadata"]
+        named = catalog.get(f"{TABLES}/{sent}")
+        assert (named["name"], table["table-uuid"].replace("-", "")) == (name, named["id"]), sent
+
+
 @pytest.mark.parametrize(
     ("method", "path"),
     [

@@ -1,0 +1,1 @@
+"""What a real Trino reads of published tables."""
