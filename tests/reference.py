@@ -202,7 +202,7 @@ def decisions_page() -> str:
         superseded = f"{'' if later[3] else 'in part, '}by [{later[1]}](../decisions/{later[2]})" if later else ""
         decided = title[1][0].upper() + title[1][1:]
         rows.append((str(int(path.name[:4])), f"[{decided}](../decisions/{path.name})", superseded))
-    intro = "Why Keyfold is as it is. A decision that is superseded is not edited: its first line says so."
+    intro = "Why Keyfold is as it is. The first line of a superseded decision names the one that replaces it."
     return f"# Decisions\n\n{intro}\n\n{table(('', 'decision', 'superseded'), rows)}\n"
 
 

@@ -20,7 +20,7 @@ from app.core.errors import FaultCode, Invalid, KeyfoldError, TooSlow, Unavailab
 
 MOST_HEAD_BYTES: Final = 64 * 1024
 MOST_FIELDS: Final = 100
-_RESERVED: Final = 64  # connections beyond the bound that are accepted: for health checks, and to reject other requests
+_RESERVED: Final = 64  # connections beyond the bound that are accepted: for health checks, and to refuse other requests
 _OFFER: Final = frozenset({b"upgrade", b"http2-settings"})  # header fields, and options of ``Connection``
 _FILES: Final = 256  # that a process opens in addition to its connections
 
@@ -38,7 +38,7 @@ class ConnectionBounds:
 
 class Connections:
     """The connections of a process. Where there are too many, the one that has waited longest for a request is closed.
-    Where all are busy, some more are accepted, to reject their requests.
+    Where all are busy, some more are accepted, to refuse their requests.
     """
 
     def __init__(self, bounds: ConnectionBounds) -> None:

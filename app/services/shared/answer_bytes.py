@@ -1,4 +1,4 @@
-"""How large one answer may be: a request for more is rejected before the memory is taken (docs/sizing.md, Bounds)."""
+"""How large one answer may be: a request for more is refused before the memory is taken (docs/sizing.md, Bounds)."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ _TABLE_OPTIONS = (
         "events.truncate-time",
         boolean,
         False,
-        "cut the digits of a change event's times that the column cannot hold, instead of rejecting the event",
+        "cut the digits of a change event's times that the column cannot hold, instead of refusing the event",
     ),
     Option(
         "aggregation.remove-record-on-delete",
