@@ -102,7 +102,7 @@ class CatalogDatabase:
 
     @property
     def commits(self) -> tuple[int, int]:
-        """What changes with every commit that wakes, of this process and of others that share its marks."""
+        """Return two numbers that change: with commits of this process, and of all processes that share its marks."""
         return self._commits, self.marks.last
 
     def wake(self) -> None:

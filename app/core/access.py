@@ -128,7 +128,7 @@ def _fix_of(text: str) -> str:
 def _illegal_count(count: int, pointer: str) -> Sequence[Violation]:
     if 1 <= count <= MOST_PATTERNS:
         return ()
-    message = f"a token is for 1 to {MOST_PATTERNS} patterns of databases and tables, and here are {count}"
+    message = f"a token has 1 to {MOST_PATTERNS} patterns of databases and tables, not {count}"
     return [Violation(pointer, FaultCode.ILLEGAL_SCOPE, message, "write * for everything")]
 
 

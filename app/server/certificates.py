@@ -28,7 +28,7 @@ class Certificate:
     def context(self) -> ssl.SSLContext:
         """Return the server's SSL context, loaded once; TLS 1.2 and newer.
 
-        Raise ``Unavailable`` for files that are no certificate and its key.
+        Raise ``Unavailable`` for files that are not a certificate and its key.
         """
         if self._context is None:
             self._stamp = self._seen()

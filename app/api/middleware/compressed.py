@@ -23,8 +23,8 @@ class Compressed:
     """Compresses text of some length; Arrow streams and Parquet go as they are.
 
     A compressed answer is another representation, so its ETag is another one (RFC 9110, 8.8.3.3): ``"x--gzip"`` for
-    ``"x"``, which comes back in conditions and is ``"x"`` again to anyone who looks at them. A 304 has the ETag by
-    which the caller knows the answer (RFC 9110, 15.4.5): a cache would else not find what it is about.
+    ``"x"``. In conditions that a caller sends back it is ``"x"`` again. A 304 has the ETag by which the caller knows
+    the answer (RFC 9110, 15.4.5), so that a cache finds its copy.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -81,7 +81,7 @@ def _parameters(route: APIRoute) -> frozenset[str]:
 
 
 def _not_taken(name: str) -> Violation:
-    message = f"this operation looks at no {name.title()}: it would be carried out with any value of it"
+    message = f"this operation does not look at {name.title()}: any value would have the same effect"
     fix = "leave it out; the table's sequence fields decide which record of a row wins, not the order of reads"
     return Violation("", FaultCode.CONDITION_NOT_TAKEN, message, fix)
 

@@ -19,7 +19,7 @@ EVERYTHING = "*"
 
 
 def notify(connection: sa.Connection, touched: Touched, identity: int) -> None:
-    """Have the commit say which tables it changes; ``identity`` is the machine's, which knows by its marks."""
+    """Notify other machines which tables the commit changes. ``identity`` is this machine: its marks say it already."""
     for table_id in sorted(touched.locked) or [EVERYTHING]:
         connection.execute(sa.select(sa.func.pg_notify(CHANNEL, f"{identity} {table_id}")))
 

@@ -113,7 +113,7 @@ class Snapshots:
         return times
 
     def find(self, table_id: str, number: int) -> Snapshot | None:
-        """Return the same; None if there is none."""
+        """Return the table's snapshot of this number; None if there is none."""
         existing = self._load(table_id, number, number)
         return existing[0] if existing else None
 

@@ -28,8 +28,8 @@ def matching(column: sa.ColumnElement[str], pattern: str) -> sa.ColumnElement[bo
 def named(
     column: sa.ColumnElement[str], after: str | None, like: str | None, among: Collection[str] | None
 ) -> Iterator[sa.ColumnElement[bool]]:
-    """Yield what a page of names asks of them, each where it is not None: to come after ``after``, to be LIKE ``like``,
-    to be one of ``among``.
+    """Yield the conditions of a page of names, for each argument that is not None: a name comes after ``after``, is
+    LIKE ``like``, is one of ``among``.
     """
     if after is not None:
         yield column > after

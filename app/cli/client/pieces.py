@@ -1,7 +1,7 @@
 """A file cut into batches: always at the same places, so that a load that broke continues where it was.
 
-Where the cuts are follows from the file and the client's bounds alone. A change of these bounds doubles the rest of a
-load that broke before it: it would send other batches, under other keys.
+The file and the client's bounds alone decide where the cuts are. If the bounds change, a load that broke before sends
+the rest in other batches under other keys, so it counts twice.
 """
 
 from __future__ import annotations

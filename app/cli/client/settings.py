@@ -16,7 +16,7 @@ Url = Annotated[str | None, typer.Option("--url", help="where the service is [KE
 TokenFile = Annotated[
     Path | None, typer.Option(help="file that holds the token, else KEYFOLD_TOKEN is it [KEYFOLD_TOKEN_FILE]")
 ]
-TableName = Annotated[str, typer.Argument(metavar="DATABASE.TABLE", help="names that are not plain in backticks")]
+TableName = Annotated[str, typer.Argument(metavar="DATABASE.TABLE", help="names with other characters in backticks")]
 AsJson = Annotated[bool, typer.Option("--json", help="the service's own JSON, for scripts; errors too")]
 
 

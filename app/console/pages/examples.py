@@ -101,7 +101,7 @@ def play(visit: Visit) -> Response:
 
 
 def drop(visit: Visit) -> Response:
-    """Drop its table."""
+    """Drop the table of an example."""
     example = example_of(visit.names["example"])
     visit.grant.check_database(Role.ADMIN, DATABASE)
     drop_example(visit.parts.database, visit.parts.warehouse, example)

@@ -155,7 +155,7 @@ def _written(column: Column, sent: Mapping[str, str]) -> Any:
 
 
 def _lines(text: str) -> str:
-    """Return a text with the ends of lines that values have; forms send others."""
+    """Return a text with line feeds as the ends of lines; forms send others, too."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

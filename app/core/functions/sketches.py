@@ -100,7 +100,7 @@ def _compact(value: bytes) -> bytes:
 
 
 def _finished(value: bytes) -> bytes:
-    """HLL_6 or HLL_8 with a header that its registers say; after a union Java leaves another one there."""
+    """Return HLL_6 or HLL_8 with the header that follows from its registers; a union in Java leaves another one."""
     target = value[7] >> 2 & 3
     if value[7] & 3 != _HLL or target == _HLL_4 or len(value) < 40:
         return value

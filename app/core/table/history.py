@@ -249,7 +249,7 @@ class HistoryExtent:
 
 @dataclass(frozen=True)
 class Base:
-    """A snapshot that is kept because what came after it is explained from it."""
+    """A snapshot that is kept so that later records can be explained from it."""
 
     snapshot_id: int
     committed_at: datetime

@@ -70,7 +70,7 @@ def debezium_names_no_row(event: Mapping[str, Any]) -> bool:
 
 
 def flat_debezium_names_no_row(event: Mapping[str, Any]) -> bool:
-    """Return the same for a row of ExtractNewRecordState, which lets heartbeats through."""
+    """Return whether a row of ExtractNewRecordState is about no row: it lets heartbeats through."""
     payload, _ = _opened(event)
     return payload is None or _is_heartbeat(payload)
 

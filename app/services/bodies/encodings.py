@@ -48,7 +48,7 @@ def _bounded(parts: Iterator[bytes], coding: str, sent: int, bounds: Bounds, spo
                 spool.spill()
     except (zlib.error, zstandard.ZstdError, EOFError) as error:
         message = f"the body is not {coding}: {error or 'it ends too soon'}"
-        fault = Violation("", FaultCode.UNREADABLE_BODY, message, "send what Content-Encoding says, whole")
+        fault = Violation("", FaultCode.UNREADABLE_BODY, message, "send a whole body in this encoding")
         raise Invalid(message, violations=[fault]) from error
     return spool.content()
 

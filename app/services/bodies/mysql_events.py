@@ -66,7 +66,7 @@ def _rows(value: object) -> Sequence[Row]:
 
 
 def _from_texts(plan: MergePlan, row: Row) -> Row:
-    """MySQL's texts as JSON would have the values."""
+    """Return MySQL's texts as the values that JSON would have."""
     return {name: _from_text(plan, name, value) for name, value in row.items()}
 
 

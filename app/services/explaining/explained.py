@@ -229,7 +229,7 @@ class Play:
         self._flush()
         if one.kind is SnapshotKind.FORGETTING:
             if self.story.state is None:  # of a key that has something before it nothing was forgotten
-                words = "keys of the table were forgotten: nothing of before is known, if this was one of them"
+                words = "keys of the table were forgotten, perhaps this one: then nothing from before is known"
                 self._event(StepKind.FORGETTING, words, one.snapshot_id, one.committed_at)
             return
         self.story.forget()

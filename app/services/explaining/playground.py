@@ -100,7 +100,7 @@ def _check_values(records: int, columns: int) -> None:
     most = MOST_VALUES // columns
     if records > most:
         fix = "play fewer of them, or leave out columns"
-        message = f"of a table of {columns} columns the playground folds at most {most} records, these are {records}"
+        message = f"the playground folds at most {most} records of a table of {columns} columns, these are {records}"
         raise TooLarge(f"{message}; {fix}", violations=[Violation("/records", FaultCode.TOO_LARGE, message, fix)])
 
 

@@ -46,7 +46,7 @@ class _Kept:
         return self.merged if (wanted or self.default) is Consistency.MERGED else self.view
 
     def serves(self, wanted: Consistency | None) -> bool:
-        """Return whether it was read for such lookups."""
+        """Return whether it answers lookups that want ``wanted``: staged records are needed unless they want MERGED."""
         return self.fed or (wanted or self.default) is Consistency.MERGED
 
 

@@ -219,8 +219,8 @@ def _check_keeps_changelog(schema: TableSchema, what: str) -> None:
     if options["changelog-producer"] is ChangelogProducer.NONE and options.engine is not MergeEngine.DEDUPLICATE:
         raise Conflict(
             f"{what} has merge-engine {options.engine} and changelog-producer none: its merges write parts of rows, "
-            "which are no changes; set changelog-producer to lookup or full-compaction, then what is merged from then "
-            "on is in the changelog",
+            "which are no changes; set changelog-producer to lookup or full-compaction: the changelog has the merges "
+            "after that",
             code=ErrorCode.CHANGELOG_NOT_KEPT,
         )
 

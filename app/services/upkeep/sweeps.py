@@ -172,7 +172,7 @@ class NamedOfTable:
 
     @property
     def run_folders(self) -> set[str]:
-        """Runs of one merge in several partitions share a folder: their ids are ``<folder>.<hex>``."""
+        """Folders of the runs. Runs of one merge in several partitions share one: their ids are ``<folder>.<hex>``."""
         return {run_id.split(".", 1)[0] for run_id in self.run_ids}
 
 

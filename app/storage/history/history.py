@@ -46,9 +46,9 @@ Wanted = Callable[[Collection[int]], Collection[int]]
 
 @dataclass(frozen=True)
 class Cut:
-    """How records are cut into files: ``most_bytes`` of them in memory become one, with row groups of
-    ``group_records`` that take ``group_bytes`` at most, one of which is decoded to find a key; a staging file of
-    ``whole_bytes``, as it is packed, is read as a whole and decoded a row group at a time.
+    """How records are cut into files. A file has at most ``most_bytes`` of them in memory. A row group has at most
+    ``group_records`` and ``group_bytes``; one of them is decoded to find a key. A staging file of at most
+    ``whole_bytes`` on the disk is read as a whole.
     """
 
     most_bytes: int = 2**26

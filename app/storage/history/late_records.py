@@ -222,7 +222,7 @@ class _Late:
     idle: Flags | None
 
     def of(self, whose: Flags, records: int, lane: Lane, weight: float) -> LateRecords:
-        """Return what of them is late of one sender, who sent so many ``records``."""
+        """Return how late the records of one sender are: those that ``whose`` marks, of ``records`` that it sent."""
 
         def count(flags: Flags) -> int:
             return round(int(np.count_nonzero(flags & whose)) * weight)

@@ -31,7 +31,7 @@ _GONE_LOOKS = 8  # after which a request that is gone was refused: before, anoth
 
 
 class _Refusal(NamedTuple):
-    """That an image was not made: until when it is not asked for, and how long that was."""
+    """An image that was not made: until when it is not asked for again, and how long that pause is."""
 
     until: float
     pause: float

@@ -51,7 +51,7 @@ class Builder:
             path.unlink(missing_ok=True)  # images of version 0.1
 
     def work(self) -> bool:
-        """Make one image, or find out that it cannot be; whether anything was asked for."""
+        """Make one image that was asked for, if it can be made. Return whether any was asked for."""
         if not self._waiting:  # there may be thousands: they are listed once they are all done
             self._waiting.extend(self._requests())
         while self._waiting:

@@ -87,7 +87,7 @@ class Images:
         self._closed = threading.Event()
 
     def close(self) -> None:
-        """Ask for no more images; what is begun is left out."""
+        """Ask for no more images, and for none that is asked for already."""
         self._closed.set()
         self.asking.close()
 
@@ -325,7 +325,7 @@ class Images:
         self.asking.withdraw(table_id, {run.id for run in runs})
 
     def _states(self, table_id: str, run: Run, file: DataFile) -> Container | None:
-        """Return the image of state rows; else it is asked for, unless answers are on their way, which may do."""
+        """Return the image of state rows. If there is none, ask for it, unless the image of answers is being made."""
         name = ImageName(table_id, run.id, file.name, STATES)
         if self.asking.awaits_answers(run.id, file.name) and not name.path(self.folder).exists():
             return None

@@ -84,7 +84,7 @@ class SentObjects:
         return [self._objects[row].get(column.name) for row in at.tolist()]
 
     def words(self, columns: Sequence[Column]) -> Words:
-        """Return a record names the columns that it has as members."""
+        """Return the words that say which columns each record names: those that are its members."""
         return words_of_members(columns, self._objects)
 
     def kind_texts(self) -> pa.Array | None:

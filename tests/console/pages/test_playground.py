@@ -116,7 +116,7 @@ def test_more_values_than_a_page_can_tell_are_refused(browser: Browser) -> None:
     columns = ", ".join(f"c{number} INT" for number in range(199))
     schema = f"CREATE TABLE t (id INT, {columns}, PRIMARY KEY (id) NOT ENFORCED)"
     told = played(browser, '{"id": 1}\n' * 101, schema=schema, status=413)
-    assert "of a table of 200 columns the playground folds at most 100 records, these are 101" in told
+    assert "the playground folds at most 100 records of a table of 200 columns, these are 101" in told
     assert "play fewer" in told
 
 

@@ -112,7 +112,7 @@ async def _lasting(request: Request, parts: Parts, secret: str, name: str | None
         grant = await granted(parts.gate, _bearer(secret))
         if grant is not EVERYBODY and name is not None and name != grant.name:
             message = f"the secret is not that of the token {name!r}"
-            fix = "the name that was given to: keyfold token create NAME"
+            fix = "send the token's name, the NAME of: keyfold token create NAME"
             raise Unauthorized(message, violations=[Violation("", FaultCode.UNKNOWN_TOKEN, message, fix)])
     except Unauthorized as error:
         count_failure(parts.rates.failures, address_of(request.scope), error)

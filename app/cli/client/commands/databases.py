@@ -42,7 +42,7 @@ def list_all(url: Url = None, token_file: TokenFile = None, as_json: AsJson = Fa
 def drop(
     name: str,
     cascade: Annotated[bool, typer.Option("--cascade", help="with its tables, all of their rows and files")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask whether it is meant")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")] = False,
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:

@@ -161,7 +161,7 @@ class Pages:
             yield self.count
 
     def _next(self, service: Service) -> httpx.Response:
-        """Raise ``Failure`` where the moment of the first page is not kept any more."""
+        """Return the next page. Raise ``Failure`` where the moment of the first page is not kept any more."""
         path, headers = path_of(self.export.table, "/rows:scan"), {"Accept": self.export.media_type}
         params = [*self.export.params, ("limit", str(PAGE_ROWS))]
         if self.following is None:

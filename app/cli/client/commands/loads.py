@@ -232,7 +232,7 @@ def _size(file: Path) -> int | None:
 
 @contextmanager
 def _progress(file: Path) -> Iterator[Callable[[IO[bytes], _Loaded], None]]:
-    """A bar at a terminal: how much of the file is read, and posted but for what is read ahead."""
+    """Show at a terminal how much of the file is read; a little of it is not posted yet."""
     size = _size(file)
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         shown = bar.add_task(f"{file.name}: reading …", total=size)

@@ -18,7 +18,7 @@ commands = typer.Typer()
 def open_page(
     table: Annotated[str | None, typer.Argument(metavar="[DATABASE.TABLE]", help="its page")] = None,
     key: Annotated[list[str] | None, typer.Argument(metavar="[KEY]...", help="the page of a row")] = None,
-    print_only: Annotated[bool, typer.Option("--print", help="write the address, open nothing")] = False,
+    print_only: Annotated[bool, typer.Option("--print", help="print the address, open nothing")] = False,
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:

@@ -16,7 +16,7 @@ from app.cli.client.shown import report, say, say_pairs
 
 commands = typer.Typer()
 Keys = Annotated[list[str], typer.Argument(metavar="KEY...", help="one value per key column, in primary-key order")]
-Wait = Annotated[bool, typer.Option("--wait", help="end once it is merged, after a minute at most")]
+Wait = Annotated[bool, typer.Option("--wait", help="wait until it is merged, a minute at most")]
 
 
 @commands.command()
@@ -25,7 +25,7 @@ def get(
     key: Keys,
     columns: Annotated[str | None, typer.Option(help="those to show, with commas")] = None,
     snapshot: Annotated[str | None, typer.Option(help="a snapshot's number or a tag: the row as it was then")] = None,
-    merged: Annotated[bool, typer.Option("--merged", help="without what is not merged yet")] = False,
+    merged: Annotated[bool, typer.Option("--merged", help="leave out records that are not merged yet")] = False,
     url: Url = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,

@@ -23,7 +23,7 @@ Filters = Annotated[
     list[str] | None, typer.Option("--filter", help="status.eq.packed; may be given again, all must be met")
 ]
 Version = Annotated[str | None, typer.Option("--snapshot", help="a snapshot's number or a tag: the rows as they were")]
-Merged = Annotated[bool, typer.Option("--merged", help="without what is not merged yet")]
+Merged = Annotated[bool, typer.Option("--merged", help="leave out records that are not merged yet")]
 
 
 class ScanFormat(StrEnum):

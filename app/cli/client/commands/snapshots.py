@@ -47,7 +47,7 @@ def _line(one: dict[str, Any]) -> tuple[object, ...]:
 def rollback(
     table: TableName,
     to: Annotated[str, typer.Argument(metavar="SNAPSHOT", help="its number, or a tag")],
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask whether it is meant")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")] = False,
     url: Url = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,

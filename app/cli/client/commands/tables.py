@@ -188,7 +188,7 @@ def ddl(
 @commands.command("drop")
 def drop(
     table: TableName,
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask whether it is meant")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")] = False,
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:

@@ -93,7 +93,7 @@ def _intervals(schema: TableSchema, options: TableOptions) -> Iterator[Violation
         interval, publish = one.interval, one.publish
         if options[interval] is not None and options[interval] < _LEAST_INTERVAL:
             message = f"{interval} is shorter than a second: the table would be rewritten without a pause"
-            fix = "choose it by how long a full compaction takes: 15 min"
+            fix = "choose an interval longer than a full compaction takes, such as 15 min"
             yield option_violation(interval, FaultCode.OUT_OF_RANGE, message, fix)
         if options.given(interval) and not options.given(publish):
             message = f"{interval} says how far a publication may lag, but nothing is published"

@@ -21,7 +21,7 @@ def default_value(column: Column, text: str) -> Any:
 
 
 def defaults_of(schema: TableSchema, options: TableOptions) -> dict[str, Any]:
-    """Return the default of each column that has one; the option goes before the schema's."""
+    """Return the default of each column that has one; the option overrides the schema's."""
     texts = {column.name: column.default for column in schema.columns if column.default is not None}
     texts |= {name: text for (name, suffix), text in options.fields.items() if suffix == "default-value"}
     return {name: default_value(schema.by_name[name], text) for name, text in texts.items()}

@@ -50,7 +50,7 @@ def check_horizon(schema: TableSchema, options: TableOptions) -> Iterator[Violat
         message = (
             f"{names[0]!r} is {schema.by_name[names[0]].type.base_sql}, which {horizon_text(horizon)} cannot measure"
         )
-        fix = "write a whole number for a whole number, a time with its unit (7 d) for a DATE or TIMESTAMP"
+        fix = "write a whole number if the field is one, a time with its unit (7 d) if it is a DATE or TIMESTAMP"
         yield option_violation(KEY, FaultCode.ILLEGAL_ORDER_TYPE, message, fix, names[0])
 
 

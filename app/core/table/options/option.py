@@ -37,10 +37,10 @@ class Option:
     """One option.
 
     ``parse`` reads its text and raises ValueError with the fix; ``meaning`` says it in words. ``folds``: it decides
-    what the rows of a run mean, so only such options reach the rules of the merge plan. ``change`` and ``instead``
-    (what to do where it cannot change); ``names`` what its value names; ``effect`` whether Keyfold does anything with
-    it; ``aliases`` its older keys. ``of_function``: an option of a column that is its aggregate function's own.
-    ``engines`` are the merge engines that have the option; empty: all of them.
+    what the rows of a run mean, so only such options reach the rules of the merge plan. ``change`` says when it may
+    change, ``instead`` what to do where it cannot. ``names`` says what its value names, ``effect`` whether Keyfold does
+    anything with it. ``aliases`` are its older keys. ``of_function``: an option of a column that belongs to its
+    aggregate function. ``engines`` are the merge engines that have the option; empty: all of them.
     """
 
     key: str
