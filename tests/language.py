@@ -22,7 +22,7 @@ OF_PROJECT = {f"docs/{name}.md" for name in ("map", "extending", "make", "mutant
 LABEL = 3  # words of a heading or a table cell that is no sentence: it does not count in the share
 BANNED = re.compile(
     r"\b(?:told|tells|whoever|whatever|nobody|anew|beside|of\s+its\s+own|as\s+it\s+stands|who\s+asks"
-    r"|(?:of|by|for|helps)\s+who)\b",
+    r"|(?:of|by|for|helps)\s+who|reject(?:s|ed|ing)?)\b",
     re.IGNORECASE,
 )
 _MARKDOWN = MarkdownIt("commonmark").enable("table")
