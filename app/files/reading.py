@@ -224,13 +224,24 @@ def joined(batches: Iterator[pa.RecordBatch], most_bytes: int) -> Iterator[pa.Re
 
 def groups_in(parquet: pq.ParquetFile, tokens: TokenRange, wanted: Wanted | None) -> Iterator[int]:
     """Yield the row groups that may hold one of the tokens, and are ``wanted``."""
-    place = parquet.schema.names.index(TOKEN_COLUMN)
     for group in range(parquet.num_row_groups):
         metadata = parquet.metadata.row_group(group)
-        known = metadata.column(place).statistics
-        inside = known is None or not known.has_min_max or tokens.meets(known.min, known.max)
-        if inside and (wanted is None or wanted(metadata)):
+        if tokens.meets(*token_bounds(metadata)) and (wanted is None or wanted(metadata)):
             yield group
+
+
+def token_bounds(group: pq.RowGroupMetaData) -> tuple[int, int]:
+    """Return the least and the largest token of a row group, as far as its statistics say.
+
+    The token is the last column of runs and changes, so that engines which read the other columns find them at their
+    places; the first of other files, and of those of an older release.
+    """
+    for place in (group.num_columns - 1, 0):
+        column = group.column(place)
+        known = column.statistics if column.path_in_schema == TOKEN_COLUMN else None
+        if known is not None and known.has_min_max:
+            return known.min, known.max
+    return LEAST_TOKEN, MOST_TOKEN
 
 
 def staged_groups(parquet: pq.ParquetFile, tokens: TokenRange) -> Sequence[int]:
@@ -252,12 +263,9 @@ def tokens_in(batch: pa.RecordBatch) -> Tokens:
 
 def may_hold(touched: Tokens, group: pq.RowGroupMetaData) -> bool:
     """Return whether a row group may hold one of the tokens, which are in ascending order, by its statistics."""
-    place = next(n for n in range(group.num_columns) if group.column(n).path_in_schema == TOKEN_COLUMN)
-    known = group.column(place).statistics
-    if known is None or not known.has_min_max:
-        return bool(len(touched))
-    first = int(np.searchsorted(touched, np.int64(known.min)))
-    return first < len(touched) and int(touched[first]) <= known.max
+    least, most = token_bounds(group)
+    first = int(np.searchsorted(touched, np.int64(least)))
+    return first < len(touched) and int(touched[first]) <= most
 
 
 def only_touched(batch: pa.RecordBatch, touched: Tokens) -> pa.RecordBatch:

@@ -25,12 +25,12 @@ ROW_GROUP_BYTES: Final = 24 * 2**20  # in memory; encoded they are some 16
 
 
 def run_schema(plan: MergePlan) -> pa.Schema:
-    """Return what a run's files hold: the token, the columns, the hidden columns, each with its field ids."""
+    """Return what a run's files hold: the columns, the hidden columns, the token, each with its field ids."""
     name = f"run schema {[column.name for column in plan.hidden]}"
     known: pa.Schema | None = plan.schema.worked_out.get(name)
     if known is None:
         visible = [arrow_field(column) for column in (*plan.schema.key_columns, *plan.schema.value_columns)]
         hidden = [hidden_field(column.name, column.type) for column in plan.hidden]
         token = hidden_field(TOKEN_COLUMN, DataType(Kind.BIGINT))
-        known = plan.schema.worked_out.setdefault(name, pa.schema([token, *visible, *hidden]))
+        known = plan.schema.worked_out.setdefault(name, pa.schema([*visible, *hidden, token]))
     return known

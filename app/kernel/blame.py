@@ -110,7 +110,7 @@ def _failure(plan: MergePlan, folded: Callable[[], Row | None]) -> tuple[str | N
     """Return the column and the reason for which there is no state row that a run can hold; None if there is one."""
     try:
         state = folded() or {}
-        for one in list(run_schema(plan))[1:]:
+        for one in list(run_schema(plan))[:-1]:
             values_array(one.name, [state.get(one.name)], one.type)
     except _OF_THE_MACHINE:
         raise

@@ -123,15 +123,14 @@ class States:
         return len(next(iter(self.rows_of.values())))
 
     def table(self, schema: pa.Schema, tokens: Tokens, places: Places) -> pa.Table:
-        """Return the rows at ``places`` with their ``tokens`` as the first column of ``schema``.
+        """Return the rows at ``places`` with their ``tokens`` as the last column of ``schema``.
 
         Raise ``UnfoldableValue`` of totals that ``schema`` cannot hold.
         """
-        columns = [pa.array(tokens)]
-        columns += [
-            _stored(one, self.values[one.name].take(self.rows_of[one.name][places])) for one in list(schema)[1:]
+        columns = [
+            _stored(one, self.values[one.name].take(self.rows_of[one.name][places])) for one in list(schema)[:-1]
         ]
-        return pa.table(columns, schema=schema)
+        return pa.table([*columns, pa.array(tokens)], schema=schema)
 
     def objects(self, places: Places) -> list[Mapping[str, Any]]:
         """Return the rows at ``places`` as mappings; a column is decoded when one of them is asked for it."""

@@ -145,7 +145,7 @@ def compacted(fold: Fold, rows: pa.Table, now: int, *, oldest: bool) -> pa.Table
     """
     schema = run_schema(fold.plan)
     places = np.arange(len(rows))
-    states = States({name: rows.column(name).combine_chunks() for name in schema.names[1:]}, places)
+    states = States({name: rows.column(name).combine_chunks() for name in schema.names[:-1]}, places)
     left = Pairs(states, states, places).take((compact_step(fold.plan, now, oldest=oldest),))
     for rule, step in fold.settle if oldest else ():
         rows_of_rule = with_logs(rule, states, places[left])

@@ -133,6 +133,5 @@ def _stored(rows: pa.Table, name: str | None, data_type: pa.DataType) -> pa.Arra
 def states_table(plan: MergePlan, tokens: Tokens, states: Sequence[object]) -> pa.Table:
     """Return state rows, each with its token."""
     schema = run_schema(plan)
-    columns = [pa.array(tokens)]
-    columns += [values_array(one.name, [state.get(one.name) for state in states], one.type) for one in list(schema)[1:]]  # type: ignore[attr-defined]  # mappings
-    return pa.table(columns, schema=schema)
+    columns = [values_array(one.name, [state.get(one.name) for state in states], one.type) for one in list(schema)[:-1]]  # type: ignore[attr-defined]  # mappings
+    return pa.table([*columns, pa.array(tokens)], schema=schema)

@@ -93,7 +93,7 @@ def test_hidden_columns_come_last_and_ids_outlive_wider_types(
     before = ids_of(site)
     names = [path for path in before if "." not in path]
     visible = [*table.primary_key, *(name for name, _ in table.columns if name not in table.primary_key)]
-    assert names == [TOKEN_COLUMN, *visible, *(column.name for column in site.plan.hidden)]
+    assert names == [*visible, *(column.name for column in site.plan.hidden), TOKEN_COLUMN]
     wide, _ = widened_table(random, table)
     site.plan = compile_plan(schema_of(wide))
     site.compact(0, 1)
@@ -125,17 +125,16 @@ def test_ids_follow_nested_fields_through_alters(engine: str, tmp_path: Path) ->
 
 
 def test_runs_without_nested_ids_are_read(tmp_path: Path) -> None:
-    """As releases wrote them that gave ids to visible columns alone."""
+    """As releases wrote them that gave ids to visible columns alone, and had the token first."""
     columns = (("k", "INT"), *((f"c{i}", data_type) for i, data_type in enumerate(VALUES)))
     site = Site(tmp_path, compile_plan(schema_of(TableCase(columns, ("k",), {"sequence.field": "k"}))))
     rows = [{"k": n, **{f"c{i}": values[n] for i, values in enumerate(VALUES.values())}} for n in range(2)]
     site.merge([[Change("+I", row) for row in rows]])
     [file] = site.runs[0].files
     path = Path(site.warehouse.path(*data_file(site.table_id, site.runs[0].id, file.name)))
-    table = pq.read_table(path)
-    pq.write_table(
-        pa.table(table.columns, schema=_earlier_schema(site.plan)), tmp_path / "old.parquet", store_schema=False
-    )
+    schema = _earlier_schema(site.plan)
+    earlier = pa.table(pq.read_table(path).select(schema.names).columns, schema=schema)
+    pq.write_table(earlier, tmp_path / "old.parquet", store_schema=False)
     ids = dict(places(pq.read_schema(tmp_path / "old.parquet")))
     assert ids[TOKEN_COLUMN] is None
     path.write_bytes((tmp_path / "old.parquet").read_bytes())
@@ -151,7 +150,8 @@ def test_runs_without_nested_ids_are_read(tmp_path: Path) -> None:
 
 def _earlier_schema(plan: MergePlan) -> pa.Schema:
     ids = {column.name: {"PARQUET:field_id": str(column.id)} for column in plan.schema.columns}
-    return pa.schema([pa.field(one.name, _bare(one.type), metadata=ids.get(one.name)) for one in run_schema(plan)])
+    *others, token = run_schema(plan)
+    return pa.schema([pa.field(one.name, _bare(one.type), metadata=ids.get(one.name)) for one in (token, *others)])
 
 
 def _bare(data_type: pa.DataType) -> pa.DataType:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 import xxhash
 
@@ -14,6 +14,7 @@ from app.core.types.datatype import DataType, Field, walk_types
 _INNER_IDS, _MOST_DEPTH, _MOST_NUMBERED = 2**29 - 1, 2**10, 2**18
 # Above all of these, below Paimon's system fields.
 _HASHED_IDS, _HASHED_COUNT = 2**30, 2**30 - 2**16
+LARGEST_ID: Final = _HASHED_IDS + _HASHED_COUNT - 1
 
 
 def with_unique_ids(columns: Sequence[tuple[int, DataType]]) -> list[tuple[int, DataType]]:

@@ -40,6 +40,7 @@ from app.files.layout import (
     sync_folder,
 )
 from app.files.named_files import file_of_batch, file_of_changelog, file_of_history, file_of_run, opened_parquet
+from app.files.reading import may_hold
 from app.files.tokens import tokens_of
 from app.storage.staging.staging import STAGED
 
@@ -192,7 +193,7 @@ def _matches(parquet: pq.ParquetFile, group: int, schema: TableSchema, sought: S
     rows = parquet.metadata.row_group(group).num_rows
     wanted = np.array(sorted(sought.tokens), np.int64)
     if TOKEN_COLUMN in parquet.schema_arrow.names:
-        if not _near(parquet, group, wanted):
+        if not may_hold(wanted, parquet.metadata.row_group(group)):
             return np.zeros(rows, np.bool_)
         tokens = parquet.read_row_group(group, [TOKEN_COLUMN]).column(0).to_numpy()
         if not np.isin(tokens, wanted).any():
@@ -217,14 +218,6 @@ def _key_names(parquet: pq.ParquetFile, schema: TableSchema) -> list[str]:
     """
     by_id = {field_id(field): field.name for field in parquet.schema_arrow}
     return [by_id.get(column.id, column.name) for column in schema.key_columns]
-
-
-def _near(parquet: pq.ParquetFile, group: int, tokens: npt.NDArray[np.int64]) -> bool:
-    """Return whether the statistics of a row group, whose first column is the token, let it have one of ``tokens``."""
-    statistics = parquet.metadata.row_group(group).column(0).statistics
-    if statistics is None or not statistics.has_min_max or parquet.schema_arrow.names[0] != TOKEN_COLUMN:
-        return True
-    return bool(((tokens >= statistics.min) & (tokens <= statistics.max)).any())
 
 
 def _write(

@@ -15,6 +15,7 @@ from app.core.plan.columns.iceberg_schema import iceberg_schema
 from app.core.table.history import Table
 from app.core.table.published import PublishedVersion
 from app.core.table.schema import TableSchema
+from app.core.types.field_ids import LARGEST_ID
 from app.files.layout import Warehouse, iceberg_file
 from app.storage.iceberg.snapshots import list_file, sequence_number
 from app.storage.published.replaced import replace_file
@@ -68,7 +69,7 @@ def _metadata(warehouse: Warehouse, table_id: str, schemas: Mapping[int, TableSc
         "format-version": 2,
         "table-uuid": str(uuid.UUID(table_id)),
         "location": warehouse.uri(*iceberg_file(table_id)),
-        "last-column-id": max(_largest_id(schema) for schema in schemas.values()),
+        "last-column-id": LARGEST_ID,  # hidden columns of the files have ids, too: ClickHouse refuses larger ones
         "schemas": [iceberg_schema(schemas[number]) | {"schema-id": number} for number in sorted(schemas)],
         "current-schema-id": current,
         "partition-specs": [{"spec-id": 0, "fields": []}],
@@ -91,19 +92,6 @@ def _snapshot(warehouse: Warehouse, version: PublishedVersion, parent: int | Non
         "schema-id": version.schema_id,
         "summary": {"operation": "overwrite"},
     }
-
-
-def _largest_id(schema: TableSchema) -> int:
-    return max(_all_ids(iceberg_schema(schema)))
-
-
-def _all_ids(node: Any) -> list[int]:
-    if isinstance(node, dict):
-        own = [node[name] for name in ("id", "element-id", "key-id", "value-id") if name in node]
-        return own + [number for inner in node.values() for number in _all_ids(inner)]
-    if isinstance(node, list):
-        return [number for inner in node for number in _all_ids(inner)]
-    return []
 
 
 def _millis(moment: datetime) -> int:

@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from app.core.plan.records.answers import weight
 from app.core.table.records import TOKEN_COLUMN
 from app.core.table.upkeep.damage import NamedFile
 from app.files.layout import Warehouse
 from app.files.named_files import opened_parquet
+from app.files.reading import token_bounds
 from app.files.tokens import Tokens
 from app.storage.images.container import Container, spans
 from app.storage.images.read_bytes import ReadBytes
@@ -57,7 +57,7 @@ def columns_in_parquet(
     """Yield what ``columns_in_image`` does, of a data file. Read each row group once. Raise as ``rows_in_parquet``."""
     with opened_parquet(warehouse, file) as parquet:
         for group in range(parquet.num_row_groups):
-            low, high = _range(parquet, group)
+            low, high = token_bounds(parquet.metadata.row_group(group))
             wanted = tokens[(tokens >= low) & (tokens <= high)]
             if not len(wanted):
                 continue
@@ -93,7 +93,7 @@ def rows_in_parquet(
     wanted = np.array(tokens, dtype=np.int64)
     with opened_parquet(warehouse, file) as parquet:
         for group in range(parquet.num_row_groups):
-            low, high = _range(parquet, group)
+            low, high = token_bounds(parquet.metadata.row_group(group))
             places = np.flatnonzero((wanted >= low) & (wanted <= high)).tolist()
             matches = _matches(parquet.read_row_group(group, columns=[TOKEN_COLUMN]), wanted, places) if places else []
             if matches:
@@ -137,10 +137,3 @@ def _states(
 @lru_cache(maxsize=4096)
 def _schema(serialized: bytes) -> pa.Schema:
     return pa.ipc.read_schema(pa.py_buffer(serialized))
-
-
-def _range(parquet: pq.ParquetFile, group: int) -> tuple[int, int]:
-    """Return the least and the largest token of a row group."""
-    statistics = parquet.metadata.row_group(group).column(0).statistics
-    known = statistics is not None and statistics.has_min_max
-    return (statistics.min, statistics.max) if known else (-(2**63), 2**63 - 1)

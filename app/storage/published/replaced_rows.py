@@ -24,6 +24,7 @@ from app.core.table.schema import TableSchema
 from app.core.table.upkeep.damage import NamedFile
 from app.files.layout import Warehouse
 from app.files.named_files import file_of_changelog, file_of_run, opened_parquet
+from app.files.reading import may_hold
 from app.kernel.columns import Places, Truths
 from app.kernel.keys import grouped
 
@@ -107,19 +108,9 @@ def _hits(
     with opened_parquet(warehouse, file) as parquet:
         start = 0
         for group in range(parquet.num_row_groups):
-            if _may_have(parquet, group, tokens):
+            if may_hold(tokens, parquet.metadata.row_group(group)):
                 yield from _hits_in(parquet, group, start, schema, keys, numbers)
             start += parquet.metadata.row_group(group).num_rows
-
-
-def _may_have(parquet: pq.ParquetFile, group: int, tokens: Places) -> bool:
-    """Return whether one of the sorted ``tokens`` is between the ends of a row group; rows come by token."""
-    rows = parquet.metadata.row_group(group)
-    names = parquet.schema_arrow.names
-    ends = rows.column(names.index(TOKEN_COLUMN)).statistics if names[0] == TOKEN_COLUMN else None
-    if ends is None or not ends.has_min_max:
-        return True
-    return bool(np.searchsorted(tokens, ends.max, "right") > np.searchsorted(tokens, ends.min, "left"))
 
 
 def _hits_in(

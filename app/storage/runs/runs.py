@@ -13,12 +13,12 @@ from cachetools import LRUCache, cached
 from app.core.errors import DamagedCatalog, Unavailable
 from app.core.rules.rule import TotalBounds
 from app.core.table.history import DataFile, Run
-from app.core.table.records import TOKEN_COLUMN
 from app.core.table.total_ranges import UNBOUNDED, TotalRanges, joined, total_range
 from app.core.table.upkeep.damage import NamedFile
 from app.core.types.numbers import EXACT
 from app.files.layout import Warehouse, data_file
 from app.files.named_files import files_of_run, opened_parquet
+from app.files.reading import token_bounds
 
 
 def check_written(warehouse: Warehouse, table_id: str, runs: Sequence[Run]) -> None:
@@ -47,9 +47,8 @@ def check_footer(warehouse: Warehouse, file: NamedFile, said: DataFile) -> None:
 
 def _token_range(metadata: pq.FileMetaData) -> tuple[int, int]:
     """Return the smallest and the largest token of a file that has rows."""
-    position = metadata.schema.names.index(TOKEN_COLUMN)
-    ranges = [metadata.row_group(group).column(position).statistics for group in range(metadata.num_row_groups)]
-    return min(one.min for one in ranges), max(one.max for one in ranges)
+    bounds = [token_bounds(metadata.row_group(group)) for group in range(metadata.num_row_groups)]
+    return min(least for least, _ in bounds), max(most for _, most in bounds)
 
 
 def totals_fit(warehouse: Warehouse, table_id: str, runs: Sequence[Run], bounds: Sequence[TotalBounds]) -> bool:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
+from pyiceberg.table import StaticTable
 
 import app.catalog.snapshots.published_versions as bounds
 from app.catalog.database import CatalogDatabase
 from app.core.table.history import SnapshotKind, Table, TaskKind, TaskState
 from app.core.table.published import Format, PublishedVersion
+from app.core.table.records import KIND_COLUMN
 from app.files.layout import iceberg_file
 from app.services.publishing.publications import COMPACTION_PAUSE, Publisher, keep_versions
 from app.services.shared.executor import MergeSite
@@ -51,6 +55,22 @@ def read(site: MergeSite, table: Table) -> Rows:
     found = [sorted(rows, key=lambda row: str(row["id"])) for rows in (delta, iceberg)]
     assert found[0] == found[1]
     return found[0]
+
+
+def test_hidden_columns_come_last_in_its_files_and_last_column_id_covers_them(site: MergeSite, table: Table) -> None:
+    """Daft reads wrong places of a file where they do not, and ClickHouse refuses larger ids."""
+    for n in range(3):
+        merge(site, table, {"id": 1, "n": n}, {"id": n + 2, "n": n})
+        publish_merges(site.database, site.warehouse)
+    location = metadata(site, table)
+    scanned = [task.file.file_path for task in StaticTable.from_metadata(location).scan().plan_files()]
+    schemas = [pq.read_schema(path.removeprefix("file://")) for path in scanned]
+    assert {KIND_COLUMN in schema.names for schema in schemas} == {True, False}  # changes and a run
+    ids = {int(field.metadata[b"PARQUET:field_id"]) for schema in schemas for field in schema}
+    assert max(ids) <= json.loads(Path(location.removeprefix("file://")).read_text())["last-column-id"]
+    for schema in schemas:
+        hidden = [name.startswith("_kf_") for name in schema.names]
+        assert hidden == sorted(hidden)
 
 
 def later(site: MergeSite, by: timedelta) -> Any:
