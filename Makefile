@@ -8,7 +8,7 @@ PEERS := .venv-peers
 PAIMON := .venv-paimon
 SPARK_READERS := .venv-spark-readers
 HELM := .venv-helm
-TRINO := .venv-trino
+ENGINES := .venv-engines
 AUDIT := .venv-audit
 HOST ?= 127.0.0.1
 PORT ?= 8080
@@ -22,7 +22,7 @@ SOURCE ?= postgres
 MINUTES ?= 10
 CATALOG ?= sqlite
 
-.PHONY: serve test quick check audit sbom check-mutants flips fuzz soak debezium trino bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock client openapi reference docs screenshots chart
+.PHONY: serve test quick check audit sbom check-mutants flips fuzz soak debezium engines bench bench-merge bench-amplification bench-serve bench-ingest bench-peers lock client openapi reference docs screenshots chart
 
 # Python compiles what it imports, not what it never does.
 INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
@@ -103,14 +103,14 @@ soak: $(VENV)/.installed
 debezium: $(VENV)/.installed
 	$(IN_MEMORY) $(BIN)/python -m lab.debezium --changes $(CHANGES) --seed $(SEED) --source $(SOURCE) --mode $(MODE)
 
-# A real Trino (Maven fetches 0.8 GB, TRINO_JAVA_HOME or JAVA_HOME is a Java of 24 or later) reads published tables, and
-# every row is compared with the lookups. Two minutes.
-trino: $(VENV)/.installed
-	$(IN_MEMORY) $(BIN)/python -m lab.trino
+# Daft, ClickHouse and a real Trino (Maven fetches 0.8 GB, TRINO_JAVA_HOME or JAVA_HOME is a Java of 24 or later) read
+# published tables, and every row is compared with the lookups. Three minutes.
+engines: $(VENV)/.installed
+	$(IN_MEMORY) $(BIN)/python -m lab.engines
 
-$(TRINO)/.installed: lab/trino/requirements.txt
-	$(PYTHON) -m venv $(TRINO)
-	$(TRINO)/bin/python $(INSTALL) -r $<
+$(ENGINES)/.installed: lab/engines/requirements.txt
+	$(PYTHON) -m venv $(ENGINES)
+	$(ENGINES)/bin/python $(INSTALL) -r $<
 	touch $@
 
 # The documents as a site, in site/: read it from the disk, it asks nobody for anything. Any dead link fails.

@@ -1,10 +1,8 @@
-"""A Trino of one process, and the client that it is asked through."""
+"""A Trino of one process."""
 
 from __future__ import annotations
 
-import json
 import os
-import pickle
 import re
 import shutil
 import subprocess
@@ -14,21 +12,18 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import httpx
 
 from lab.faults.system import free_port
 from tests.cluster import Node
-from tests.delta_readers import Rows
-from tests.environments import made_by_make
 
 VERSION: Final = "476"
 _ARTIFACT: Final = f"io.trino:trino-server:{VERSION}:tar.gz"
 _PLUGINS: Final = ("iceberg", "delta-lake")  # of 55, most of which would only take time to start
 _JAVA: Final = 24  # the oldest that it runs on
 _START_SECONDS: Final = 180
-_READ: Final = Path(__file__).parent / "read.py"
 _JVM: Final = """\
 -server
 -Xmx2G
@@ -44,16 +39,12 @@ class Impossible(Exception):
     """Why this machine cannot run Trino."""
 
 
-class TrinoError(Exception):
-    """What Trino says of a query that fails."""
-
-
 class Trino:
     """A server in ``folder`` until ``exits`` closes, with the catalogs: the lines of a file each, by name."""
 
     def __init__(self, folder: Path, catalogs: Mapping[str, str], exits: ExitStack) -> None:
-        self._folder = folder
-        home, java, port = _unpacked(folder), _java(), free_port()
+        java, home, port = _java(), _unpacked(folder), free_port()
+        self.port = port
         for name, text in {
             "node.properties": f"node.environment=test\nnode.id=one\nnode.data-dir={folder / 'data'}\n",
             "jvm.config": _JVM,
@@ -68,28 +59,6 @@ class Trino:
         server = Node("trino", folder, [str(home / "bin" / "launcher"), "run"], environment)
         exits.callback(server.stop)
         _wait(port)
-        self._client = subprocess.Popen(
-            [made_by_make(".venv-trino/.installed").parent / "bin" / "python", _READ, str(port), self._answer],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        exits.callback(self._client.terminate)
-
-    @property
-    def _answer(self) -> Path:
-        return self._folder / "rows.pickle"
-
-    def rows(self, query: str) -> Rows:
-        """Return the rows of a query. Raise ``TrinoError``."""
-        assert self._client.stdin is not None
-        assert self._client.stdout is not None
-        print(json.dumps(query), file=self._client.stdin, flush=True)
-        answer: dict[str, Any] = json.loads(self._client.stdout.readline())
-        if "error" in answer:
-            raise TrinoError(answer["error"])
-        rows: Rows = pickle.loads(self._answer.read_bytes())  # noqa: S301  # our own client wrote it
-        return rows
 
 
 def _java() -> Path:

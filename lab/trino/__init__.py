@@ -1,1 +1,0 @@
-"""What a real Trino reads of published tables."""
