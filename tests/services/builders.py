@@ -79,6 +79,18 @@ def committed(database: CatalogDatabase, table: Table) -> bool:
         return repository.snapshots.current(table.id) is not None
 
 
+def tasks_of(database: CatalogDatabase, table: Table, kind: TaskKind | None = None) -> list[CatalogTask]:
+    """The table's merges and compactions, or those of one kind, newest first."""
+    with database.reading() as repository:
+        return repository.tasks.page(table.id, limit=100, kind=kind)
+
+
+def batches_of(database: CatalogDatabase, table: Table) -> list[Batch]:
+    """The table's batches in arrival order."""
+    with database.reading() as repository:
+        return repository.batches.page(table.id, limit=1000)
+
+
 def snapshot_of(database: CatalogDatabase, table: Table) -> Snapshot:
     """What readers of the table see now."""
     with database.reading() as repository:
@@ -138,8 +150,15 @@ def merge(site: MergeSite, table: Table, *records: Mapping[str, Any]) -> Catalog
         return repository.tasks.get(table.id, wanted.id)
 
 
-def compact(site: MergeSite, table: Table) -> None:
-    """A compaction of everything, asked for and run."""
-    with site.database.transaction() as repository:
-        ask_for_compaction(repository, table.id)
+def request_compaction(database: CatalogDatabase, table: Table) -> CatalogTask:
+    """A compaction of everything, asked for."""
+    with database.transaction() as repository:
+        return ask_for_compaction(repository, table.id)
+
+
+def compact(site: MergeSite, table: Table) -> CatalogTask:
+    """The same, run to whatever end."""
+    wanted = request_compaction(site.database, table)
     assert run_next_compaction(site, "compactor")
+    with site.database.reading() as repository:
+        return repository.tasks.get(table.id, wanted.id)

@@ -44,8 +44,8 @@ clocked = pytest.fixture(name="clocked")(_opened)  # where some tests of a file 
 class Seconds:
     """The same for what counts seconds and never goes back."""
 
-    def __init__(self) -> None:
-        self.time = 0.0
+    def __init__(self, time: float = 0.0) -> None:
+        self.time = time
 
     def __call__(self) -> float:
         return self.time

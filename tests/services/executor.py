@@ -69,6 +69,13 @@ class BrokenExecutor(PythonExecutor):
         raise self.error
 
 
+class BrokenCompaction(PythonExecutor):
+    """Merges, but cannot compact."""
+
+    def compact(self, *args: Any) -> list[Result]:
+        raise RuntimeError("no room")
+
+
 class InterruptedExecutor(PythonExecutor):
     """Calls ``meanwhile`` once, after the files of the first merge (or compaction) are written."""
 

@@ -11,17 +11,30 @@ from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict
 from app.core.table.history import Table, TaskKind, TaskState
 from app.files.layout import Warehouse
-from app.services.merging.compactions import ask_for_compaction
 from app.services.merging.merges import request_due_merges, request_merge
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
 from app.services.upkeep.sweeps import expire_snapshots
-from tests.catalog.builders import claim_next
-from tests.services.builders import QUIET, SUM, create_table, merge, post, run_next_compaction, run_next_merge, totals
+from tests.services.builders import (
+    QUIET,
+    SUM,
+    claim,
+    create_table,
+    merge,
+    post,
+    request_compaction,
+    run_next_compaction,
+    run_next_merge,
+    tasks_of,
+    totals,
+)
 from tests.services.clocks import SetClock, clock, database
 from tests.services.executor import BrokenExecutor, InterruptedExecutor, PythonExecutor
 
 __all__ = ["clock", "database"]
+
+AT_ONCE = SUM | {"merge.max-staleness": "0 s"}
+ONE = {"id": 1, "n": 1}
 
 
 @pytest.fixture
@@ -30,12 +43,20 @@ def site(database: CatalogDatabase, warehouse: Warehouse, executor: PythonExecut
 
 
 def stage(site: MergeSite) -> None:
-    post(site.database, site.warehouse, {"id": 1, "n": 1})
+    post(site.database, site.warehouse, ONE)
 
 
 def states(site: MergeSite, table: Table) -> list[TaskState]:
-    with site.database.reading() as repository:
-        return [one.state for one in repository.tasks.page(table.id, limit=100)]
+    return [one.state for one in tasks_of(site.database, table)]
+
+
+@pytest.fixture
+def merging(site: MergeSite) -> Table:
+    """A table with a staged batch whose merge is asked for."""
+    table = create_table(site.database, SUM | QUIET)
+    stage(site)
+    request_merge(site.database, table.id)
+    return table
 
 
 def test_a_batch_that_was_accepted_in_the_future_is_due(site: MergeSite, clock: SetClock) -> None:
@@ -73,16 +94,12 @@ def test_a_batch_that_comes_while_dues_are_looked_for_is_not_one_of_a_clock_set_
 
 
 def test_a_merge_whose_worker_died_before_the_clock_was_set_back_is_taken_over(
-    site: MergeSite, clock: SetClock, images: Images
+    site: MergeSite, merging: Table, clock: SetClock, images: Images
 ) -> None:
-    table = create_table(site.database)
-    stage(site)
-    request_merge(site.database, table.id)
-    with site.database.transaction() as repository:
-        assert claim_next(repository, "dead", site.lease_seconds) is not None
+    assert claim(site, "dead", TaskKind.MERGE) is not None
     clock.move(hours=-1)
     assert run_next_merge(site, "next")
-    assert totals(site.database, images, table, [1]) == [1]
+    assert totals(site.database, images, merging, [1]) == [1]
 
 
 def test_a_compaction_whose_worker_died_before_the_clock_was_set_back_is_taken_over(
@@ -90,51 +107,36 @@ def test_a_compaction_whose_worker_died_before_the_clock_was_set_back_is_taken_o
 ) -> None:
     table = create_table(site.database)
     for _ in range(2):
-        stage(site)
-        merge(site, table)
-    with site.database.transaction() as repository:
-        ask_for_compaction(repository, table.id)
-    with site.database.transaction() as repository:
-        assert claim_next(repository, "dead", site.lease_seconds, TaskKind.COMPACTION) is not None
+        merge(site, table, ONE)
+    request_compaction(site.database, table)
+    assert claim(site, "dead", TaskKind.COMPACTION) is not None
     clock.move(hours=-1)
     assert run_next_compaction(site, "next")
 
 
+@pytest.mark.usefixtures("merging")
 def test_a_lease_that_is_renewed_after_the_clock_was_set_back_is_kept(site: MergeSite, clock: SetClock) -> None:
-    table = create_table(site.database)
-    stage(site)
-    request_merge(site.database, table.id)
-    with site.database.transaction() as repository:
-        claimed = claim_next(repository, "alive", site.lease_seconds)
+    lease = claim(site, "alive", TaskKind.MERGE)
     clock.move(hours=-1)
     with site.database.transaction() as repository:
-        repository.leases.renew(claimed.task.id, "alive", site.lease_seconds)
+        repository.leases.renew(lease.claimed.task.id, "alive", site.lease_seconds)
     assert not run_next_merge(site, "next")
     clock.move(seconds=31)
     assert run_next_merge(site, "next")
 
 
-def test_a_small_step_back_takes_no_lease_away(site: MergeSite, clock: SetClock) -> None:
-    table = create_table(site.database)
-    stage(site)
-    request_merge(site.database, table.id)
-    with site.database.transaction() as repository:
-        assert claim_next(repository, "alive", site.lease_seconds) is not None
-    clock.move(seconds=-1)
-    assert not run_next_merge(site, "next")
-
-
-def test_a_lease_of_another_length_is_no_lease_of_the_future(site: MergeSite) -> None:
-    table = create_table(site.database)
-    stage(site)
-    request_merge(site.database, table.id)
-    with site.database.transaction() as repository:
-        assert claim_next(repository, "patient", 3600) is not None
+@pytest.mark.usefixtures("merging")
+@pytest.mark.parametrize(("lease_seconds", "back"), [(30, 1), (3600, 0)])
+def test_a_small_step_back_or_a_lease_of_another_length_takes_no_lease_away(
+    site: MergeSite, clock: SetClock, lease_seconds: float, back: float
+) -> None:
+    assert claim(replace(site, lease_seconds=lease_seconds), "alive", TaskKind.MERGE) is not None
+    clock.move(seconds=-back)
     assert not run_next_merge(site, "next")
 
 
 def test_a_failure_of_the_future_does_not_postpone_the_next_try(site: MergeSite, clock: SetClock) -> None:
-    table = create_table(site.database, SUM | {"merge.max-staleness": "0 s"})
+    table = create_table(site.database, AT_ONCE)
     stage(site)
     broken = replace(site, executor=BrokenExecutor(RuntimeError("no luck")))
     for _ in range(3):
@@ -152,12 +154,11 @@ def test_a_failure_of_the_future_does_not_postpone_the_next_try(site: MergeSite,
 
 
 def test_failures_are_counted_since_the_last_success_whatever_the_clock_says(site: MergeSite, clock: SetClock) -> None:
-    table = create_table(site.database, SUM | {"merge.max-staleness": "0 s"})
+    table = create_table(site.database, AT_ONCE)
     stage(site)
     broken = replace(site, executor=BrokenExecutor(RuntimeError("no luck")))
     for executor in (broken, broken, site, broken):
-        stage(site)
-        merge(executor, table)
+        merge(executor, table, ONE)
         clock.move(hours=-1)
     with site.database.reading() as repository:
         [backlog] = repository.tasks.backlogs()
@@ -176,12 +177,9 @@ def test_a_merge_that_was_asked_for_in_the_future_is_not_overtaken_for_ever(site
 
 @pytest.mark.parametrize("step", [{"hours": 1}, {"hours": -1}])
 def test_a_merge_whose_lease_a_set_clock_ended_is_folded_once(
-    site: MergeSite, clock: SetClock, images: Images, step: dict[str, float]
+    site: MergeSite, merging: Table, clock: SetClock, images: Images, step: dict[str, float]
 ) -> None:
     """The rival claims the batch that came meanwhile, too; the late worker has not folded it and must not commit."""
-    table = create_table(site.database, SUM | QUIET)
-    stage(site)
-    request_merge(site.database, table.id)
 
     def rival() -> None:
         stage(site)
@@ -189,26 +187,21 @@ def test_a_merge_whose_lease_a_set_clock_ended_is_folded_once(
         assert run_next_merge(site, "rival")
 
     assert run_next_merge(replace(site, executor=InterruptedExecutor(rival)), "late")
-    assert totals(site.database, images, table, [1], latest=True) == [2]
-    assert totals(site.database, images, table, [1]) == [2]
+    assert totals(site.database, images, merging, [1], latest=True) == [2]
+    assert totals(site.database, images, merging, [1]) == [2]
 
 
+@pytest.mark.usefixtures("merging")
 def test_an_owner_that_lost_its_lease_to_a_set_clock_can_neither_renew_nor_commit(
     site: MergeSite, clock: SetClock
 ) -> None:
-    table = create_table(site.database)
-    stage(site)
-    request_merge(site.database, table.id)
-    with site.database.transaction() as repository:
-        claimed = claim_next(repository, "late", site.lease_seconds)
-    assert claimed is not None
+    task = claim(site, "late", TaskKind.MERGE).claimed.task
     clock.move(hours=1)
-    with site.database.transaction() as repository:
-        assert claim_next(repository, "next", site.lease_seconds) is not None
+    assert claim(site, "next", TaskKind.MERGE) is not None
     with pytest.raises(Conflict), site.database.transaction() as repository:
-        repository.leases.renew(claimed.task.id, "late", site.lease_seconds)
+        repository.leases.renew(task.id, "late", site.lease_seconds)
     with pytest.raises(Conflict), site.database.transaction() as repository:
-        repository.leases.commit_merge(claimed.task.id, "late", [], base_snapshot_id=None, rows=0, records=0)
+        repository.leases.commit_merge(task.id, "late", [], base_snapshot_id=None, rows=0, records=0)
 
 
 def test_a_snapshot_of_the_future_expires_as_if_it_were_of_the_next_commit(site: MergeSite, clock: SetClock) -> None:
@@ -220,8 +213,7 @@ def test_a_snapshot_of_the_future_expires_as_if_it_were_of_the_next_commit(site:
             return [snapshot.id for snapshot in repository.snapshots.page(table.id, limit=9)]
 
     for _ in range(2):
-        stage(site)
-        merge(site, table)
+        merge(site, table, ONE)
         clock.move(hours=-1)
     clock.move(hours=1)
     expire_snapshots(site.database)

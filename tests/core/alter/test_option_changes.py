@@ -56,12 +56,6 @@ def test_an_immutable_option_is_neither_changed_nor_removed_nor_added(key: str) 
     assert _refused({key: first}, {key: first}) == []
 
 
-def test_the_primary_key_does_not_change() -> None:
-    assert [fault.pointer for fault in immutable_violations(table(), replace(table(), primary_key=("a",)))] == [
-        "/options/primary-key"
-    ]
-
-
 def test_an_option_set_to_what_it_means_anyway_is_no_change() -> None:
     assert _refused({}, {"merge-engine": "deduplicate", "primary-key.nullable": "false"}) == []
     assert _refused({"merge-engine": "partial-update"}, {"merge-engine": " Partial-Update "}) == []

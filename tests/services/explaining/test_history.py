@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,16 +19,11 @@ from tests.catalog.builders import CATALOGS
 from tests.services.builders import NO_HISTORY, QUIET, SUM, compact, create_table, merge, post
 from tests.services.clocks import SetClock, clock, database
 from tests.services.kept import kept_of
+from tests.services.upkeep.test_sweeps import age
 
 __all__ = ["clock", "database"]
 
 CALM = SUM | QUIET | {"num-sorted-run.compaction-trigger": "100"}
-
-
-def age(site: MergeSite, seconds: float = 2 * 3600) -> None:
-    """Makes everything in the warehouse look older."""
-    for path in Path(site.warehouse.path()).rglob("*"):
-        os.utime(path, (time.time() - seconds,) * 2)
 
 
 def swept(site: MergeSite) -> None:

@@ -13,7 +13,6 @@ import pytest
 from app.core.table.history import CatalogTask, Table, TaskKind, TaskState
 from app.kernel.tasks import Job, Progress, Result
 from app.services.merging.compaction_rounds import SMALL_BYTES, is_small_table, run_small_compactions
-from app.services.merging.compactions import ask_for_compaction
 from app.services.merging.leases import Lease
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
@@ -24,8 +23,10 @@ from tests.services.builders import (
     compact,
     create_table,
     merge,
+    request_compaction,
     run_next_compaction,
     snapshot_of,
+    tasks_of,
     totals,
 )
 from tests.services.damaged import files_in, flip
@@ -44,17 +45,15 @@ def table_of_two_runs(site: MergeSite, options: Mapping[str, str] = OPTIONS, nam
     return table
 
 
-def last_compaction(site: MergeSite, table: Table) -> CatalogTask:
-    with site.database.reading() as repository:
-        return next(one for one in repository.tasks.page(table.id, limit=100) if one.kind is TaskKind.COMPACTION)
+def compaction_of(site: MergeSite, table: Table) -> CatalogTask:
+    return tasks_of(site.database, table, TaskKind.COMPACTION)[0]
 
 
 def round_of(site: MergeSite, *tables: Table) -> list[Lease]:
     """Compactions of all runs of the tables, asked for and claimed."""
     leases = []
     for number, table in enumerate(tables):
-        with site.database.transaction() as repository:
-            ask_for_compaction(repository, table.id)
+        request_compaction(site.database, table)
         lease = claim(site, f"round-{number}", TaskKind.COMPACTION)
         assert lease is not None
         leases.append(lease)
@@ -66,7 +65,7 @@ def test_tables_share_one_job_and_each_is_committed(site: MergeSite, executor: P
     run_small_compactions(site, round_of(site, *tables))
     assert executor.compactions == 1
     for table in tables:
-        done, snapshot = last_compaction(site, table), snapshot_of(site.database, table)
+        done, snapshot = compaction_of(site, table), snapshot_of(site.database, table)
         assert (done.state, done.rows, done.progress, done.snapshot_id) == (TaskState.SUCCEEDED, 3, 1.0, snapshot.id)
         [run] = snapshot.runs
         assert (run.full, run.rows, run.live_rows, run.partition) == (True, 3, 3, None)
@@ -78,9 +77,9 @@ def test_a_damaged_run_fails_its_own_compaction_alone(site: MergeSite, images: I
     bad, good = (table_of_two_runs(site, name=name) for name in ("bad", "good"))
     flip(files_in(site.warehouse, bad.id, "runs")[0])
     run_small_compactions(site, round_of(site, bad, good))
-    failed = last_compaction(site, bad)
+    failed = compaction_of(site, bad)
     assert (failed.state, "damaged" in (failed.error or "")) == (TaskState.FAILED, True)
-    assert last_compaction(site, good).state is TaskState.SUCCEEDED
+    assert compaction_of(site, good).state is TaskState.SUCCEEDED
     assert totals(site.database, images, good, [1, 2, 3]) == [11, 2, 3]
 
 
@@ -117,7 +116,7 @@ def test_who_lost_the_lease_commits_nothing(site: MergeSite, images: Images) -> 
 def test_a_compaction_of_nothing_ends_well(site: MergeSite) -> None:
     table = create_table(site.database, OPTIONS)
     run_small_compactions(site, round_of(site, table))
-    assert last_compaction(site, table).state is TaskState.SUCCEEDED
+    assert compaction_of(site, table).state is TaskState.SUCCEEDED
 
 
 class Gated(PythonExecutor):
@@ -144,11 +143,6 @@ def large_table(site: MergeSite) -> Table:
     return table
 
 
-def ask(site: MergeSite, table: Table) -> None:
-    with site.database.transaction() as repository:
-        ask_for_compaction(repository, table.id)
-
-
 @pytest.mark.slow(reason="a worker looks for work in its own time")
 def test_small_ones_of_other_tables_do_not_wait_until_a_large_one_is_over(site: MergeSite) -> None:
     others = [table_of_two_runs(site, name=f"t{number}") for number in range(3)]
@@ -156,10 +150,10 @@ def test_small_ones_of_other_tables_do_not_wait_until_a_large_one_is_over(site: 
     executor = Gated()
     executor.held.add(large.id)
     with working(replace(site, executor=executor)):
-        ask(site, large)
+        request_compaction(site.database, large)
         assert executor.begun.wait(20)
         for table in others:
-            ask(site, table)
+            request_compaction(site.database, table)
         assert until(lambda: all(succeeded(site, table, TaskKind.COMPACTION) for table in others))
         assert not succeeded(site, large, TaskKind.COMPACTION)
         executor.gate.set()

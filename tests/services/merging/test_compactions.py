@@ -15,32 +15,27 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.catalog.shared.models import snapshots
 from app.core.errors import Conflict, Unavailable
-from app.core.table.history import (
-    CatalogTask,
-    DataFile,
-    Run,
-    Snapshot,
-    SnapshotKind,
-    Table,
-    TaskKind,
-    TaskState,
-    TaskTrigger,
-)
-from app.services.merging.compactions import ask_for_compaction, pick_runs, replaced
+from app.core.table.history import DataFile, Run, Snapshot, SnapshotKind, Table, TaskKind, TaskState, TaskTrigger
+from app.services.merging.compactions import pick_runs, replaced
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
-from tests.services.builders import SUM, compact, create_table, merge, run_next_compaction, schema, snapshot_of, totals
+from tests.services.builders import (
+    SUM,
+    compact,
+    create_table,
+    merge,
+    request_compaction,
+    run_next_compaction,
+    schema,
+    snapshot_of,
+    tasks_of,
+    totals,
+)
 from tests.services.executor import InterruptedExecutor, PythonExecutor
 
 
-def last_compaction(site: MergeSite, table: Table) -> CatalogTask:
-    with site.database.reading() as repository:
-        return next(one for one in repository.tasks.page(table.id, limit=100) if one.kind is TaskKind.COMPACTION)
-
-
 def run_ids(site: MergeSite, table: Table) -> list[str]:
-    snapshot = snapshot_of(site.database, table)
-    return [run.id for run in snapshot.runs] if snapshot else []
+    return [run.id for run in snapshot_of(site.database, table).runs]
 
 
 def test_a_merge_asks_for_a_compaction_once_the_runs_reach_the_trigger(site: MergeSite, images: Images) -> None:
@@ -51,7 +46,7 @@ def test_a_merge_asks_for_a_compaction_once_the_runs_reach_the_trigger(site: Mer
     merge(site, table, {"id": 1, "n": 1})
     assert len(run_ids(site, table)) == 3
     assert run_next_compaction(site, "compactor")
-    done = last_compaction(site, table)
+    done = tasks_of(site.database, table, TaskKind.COMPACTION)[0]
     snapshot = snapshot_of(site.database, table)
     assert (done.state, done.trigger, done.snapshot_id) == (TaskState.SUCCEEDED, TaskTrigger.RUNS, snapshot.id)
     assert [run.full for run in snapshot.runs] == [True]
@@ -78,14 +73,13 @@ def test_a_compaction_is_over_with_its_last_commit(site: MergeSite, catalog_url:
     table = create_table(site.database)
     for _ in range(2):
         merge(site, table, {"id": 1, "n": 1})
-    with site.database.transaction() as repository:
-        ask_for_compaction(repository, table.id)
+    request_compaction(site.database, table)
     killed = GoneOnceCompacted(catalog_url, folder=tmp_path)
     assert run_next_compaction(replace(site, database=killed), "compactor")
     killed.close()
     assert killed.gone
     assert len(run_ids(site, table)) == 1
-    assert last_compaction(site, table).state is TaskState.SUCCEEDED
+    assert tasks_of(site.database, table, TaskKind.COMPACTION)[0].state is TaskState.SUCCEEDED
 
 
 def test_small_new_runs_are_combined_and_the_large_old_one_is_left_alone(site: MergeSite, images: Images) -> None:
@@ -108,9 +102,8 @@ def test_a_compaction_that_is_asked_for_takes_all_runs_and_a_compacted_table_is_
         merge(site, table, {"id": 1, "n": 1})
     compact(site, table)
     [only] = run_ids(site, table)
-    compact(site, table)
-    assert run_ids(site, table) == [only]
-    assert (executor.compactions, last_compaction(site, table).state) == (1, TaskState.SUCCEEDED)
+    assert compact(site, table).state is TaskState.SUCCEEDED
+    assert (run_ids(site, table), executor.compactions) == ([only], 1)
 
 
 def test_full_compactions_come_after_as_many_merges_as_the_table_says(site: MergeSite) -> None:
@@ -125,35 +118,32 @@ def test_full_compactions_come_after_as_many_merges_as_the_table_says(site: Merg
 
 def test_a_merge_that_comes_during_a_compaction_stays_on_top_of_it(site: MergeSite, images: Images) -> None:
     table = create_table(site.database)
-    plain = MergeSite(site.database, site.warehouse, PythonExecutor(), 600)
     for _ in range(2):
-        merge(plain, table, {"id": 1, "n": 1})
-    busy = InterruptedExecutor(lambda: merge(plain, table, {"id": 1, "n": 100}), in_compaction=True)
-    compact(replace(plain, executor=busy), table)
-    assert len(run_ids(plain, table)) == 2
+        merge(site, table, {"id": 1, "n": 1})
+    busy = InterruptedExecutor(lambda: merge(site, table, {"id": 1, "n": 100}), in_compaction=True)
+    compact(replace(site, executor=busy), table)
+    assert len(run_ids(site, table)) == 2
     assert totals(site.database, images, table, [1]) == [102]
 
 
 def test_a_compaction_whose_runs_are_gone_changes_nothing(site: MergeSite, images: Images) -> None:
     """Its lease ran out, another worker was faster: what it wrote is garbage."""
     table = create_table(site.database)
-    plain = MergeSite(site.database, site.warehouse, PythonExecutor(), 600)
     for _ in range(2):
-        merge(plain, table, {"id": 1, "n": 1})
+        merge(site, table, {"id": 1, "n": 1})
 
     def faster() -> None:
-        running = last_compaction(plain, table)
+        running = tasks_of(site.database, table, TaskKind.COMPACTION)[0]
         with site.database.transaction() as repository:
             repository.leases.renew(running.id, "late", -1)
-        assert run_next_compaction(plain, "rival")
+        assert run_next_compaction(site, "rival")
 
-    with site.database.transaction() as repository:
-        ask_for_compaction(repository, table.id)
+    request_compaction(site.database, table)
     late = InterruptedExecutor(faster, in_compaction=True)
-    assert run_next_compaction(replace(plain, executor=late), "late")
+    assert run_next_compaction(replace(site, executor=late), "late")
     current = snapshot_of(site.database, table)
     assert (current.id, len(current.runs)) == (3, 1)
-    assert last_compaction(plain, table).state is TaskState.SUCCEEDED
+    assert tasks_of(site.database, table, TaskKind.COMPACTION)[0].state is TaskState.SUCCEEDED
     assert totals(site.database, images, table, [1]) == [2]
 
 

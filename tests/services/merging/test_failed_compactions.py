@@ -6,24 +6,26 @@ from dataclasses import replace
 
 import pytest
 
-from app.core.table.history import CatalogTask, Failures, Table, TaskKind, TaskState
-from app.kernel.tasks import Result
-from app.services.merging.compactions import ask_for_compaction, request_failed_compactions
-from app.services.merging.merges import request_merge
+from app.core.table.history import Failures, Table, TaskKind, TaskState
+from app.services.merging.compactions import request_failed_compactions
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
-from tests.services.builders import SUM, create_table, post, run_next_compaction, run_next_merge, snapshot_of, totals
+from tests.services.builders import (
+    SUM,
+    create_table,
+    merge,
+    request_compaction,
+    run_next_compaction,
+    snapshot_of,
+    tasks_of,
+    totals,
+)
 from tests.services.clocks import SetClock, clock, database
-from tests.services.executor import PythonExecutor
+from tests.services.executor import BrokenCompaction
 
 __all__ = ["clock", "database"]
 
-
-class BrokenCompaction(PythonExecutor):
-    """Merges, but cannot compact."""
-
-    def compact(self, *args: object) -> list[Result]:  # noqa: ARG002  # the protocol passes them
-        raise RuntimeError("no room")
+ONE = {"id": 1, "n": 1}
 
 
 @pytest.fixture
@@ -36,25 +38,13 @@ def table(site: MergeSite) -> Table:
     """A table whose two runs are due."""
     table = create_table(site.database, SUM | {"num-sorted-run.compaction-trigger": "2"})
     for _ in range(2):
-        merge(site, table)
+        merge(site, table, ONE)
     return table
-
-
-def merge(site: MergeSite, table: Table) -> None:
-    post(site.database, site.warehouse, {"id": 1, "n": 1})
-    request_merge(site.database, table.id)
-    assert run_next_merge(site, "worker")
-
-
-def compactions(site: MergeSite, table: Table) -> list[CatalogTask]:
-    with site.database.reading() as repository:
-        tasks = repository.tasks.page(table.id, limit=100)
-    return [task for task in tasks if task.kind is TaskKind.COMPACTION]
 
 
 def test_it_costs_no_rows_and_says_why(site: MergeSite, broken: MergeSite, table: Table, images: Images) -> None:
     assert run_next_compaction(broken, "compactor")
-    [failed] = compactions(site, table)
+    [failed] = tasks_of(site.database, table, TaskKind.COMPACTION)
     assert failed.state is TaskState.FAILED
     assert (failed.error or "").startswith("no room (no row was changed")
     assert totals(site.database, images, table, [1]) == [2]
@@ -66,18 +56,18 @@ def test_merges_ask_for_it_again_but_not_each_of_them(
 ) -> None:
     tried = []
     for second in range(16):
-        merge(site, table)
+        merge(site, table, ONE)
         if run_next_compaction(broken, "compactor"):
             tried.append(second)
         clock.move(seconds=1)
     assert tried == [0, 1, 3, 7, 15]
     clock.move(seconds=16)
-    merge(site, table)
+    merge(site, table, ONE)
     assert run_next_compaction(site, "compactor")
     snapshot = snapshot_of(site.database, table)
     assert len(snapshot.runs) == 1
     assert totals(site.database, images, table, [1]) == [19]
-    merge(site, table)
+    merge(site, table, ONE)
     assert run_next_compaction(broken, "compactor"), "after one that succeeded the next is not waited for"
 
 
@@ -97,8 +87,7 @@ def test_a_table_that_nobody_writes_to_is_compacted_all_the_same(
 
 def test_what_somebody_asks_for_waits_for_nothing(site: MergeSite, broken: MergeSite, table: Table) -> None:
     assert run_next_compaction(broken, "compactor")
-    with site.database.transaction() as repository:
-        ask_for_compaction(repository, table.id)
+    request_compaction(site.database, table)
     assert run_next_compaction(site, "compactor")
 
 
@@ -107,13 +96,12 @@ def test_only_failures_since_the_last_success_count_and_those_of_compactions_alo
 ) -> None:
     other = create_table(site.database, SUM, name="other")
     for executor in (broken, site, broken, broken):
-        with site.database.transaction() as repository:
-            ask_for_compaction(repository, table.id)
+        request_compaction(site.database, table)
         clock.move(seconds=1)
         assert run_next_compaction(executor, "compactor")
-        merge(site, table)
+        merge(site, table, ONE)
+    cancelled = request_compaction(site.database, table)
     with site.database.transaction() as repository:
-        cancelled = ask_for_compaction(repository, table.id)
         repository.tasks.request_cancel(table.id, cancelled.id)
         assert repository.tasks.failed_compactions() == {table.id: Failures(2, clock.time)}
         assert repository.tasks.failed_compactions([other.id]) == {}

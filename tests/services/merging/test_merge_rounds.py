@@ -10,14 +10,25 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import WaitingMerge
-from app.core.table.history import CatalogTask, Table, TaskState
+from app.core.table.history import Table, TaskState
 from app.services.merging.leases import Lease
 from app.services.merging.merge_choice import ROUND_BYTES, ROUND_MERGES, ROUND_RECORDS, SMALL_RECORDS, choose
 from app.services.merging.merge_rounds import claim_round, run_round
 from app.services.merging.merges import request_due_merges, request_merge
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
-from tests.services.builders import QUIET, SUM, compact, create_table, post, run_next_merge, schema, snapshot_of, totals
+from tests.services.builders import (
+    QUIET,
+    SUM,
+    compact,
+    create_table,
+    post,
+    run_next_merge,
+    schema,
+    snapshot_of,
+    tasks_of,
+    totals,
+)
 from tests.services.clocks import SetClock, clock, clocked
 from tests.services.damaged import files_in, flip
 from tests.services.merging.test_merges_at_once import merged, stage
@@ -46,12 +57,6 @@ def claimed(site: MergeSite, owner: str = "round") -> list[Lease]:
     return claim_round(site, owner, choose(waiting, 0).together)
 
 
-def merges_of(site: MergeSite, table: Table) -> list[CatalogTask]:
-    """Newest first."""
-    with site.database.reading() as repository:
-        return repository.tasks.page(table.id, limit=10)
-
-
 def ones(site: MergeSite, images: Images, tables: Sequence[Table]) -> list[int | None]:
     return [totals(site.database, images, table, [1])[0] for table in tables]
 
@@ -60,11 +65,11 @@ def test_merges_of_several_tables_are_committed_in_one_step(site: MergeSite, ima
     tables = requested(site, "a", "b", "c")
     before, _ = site.database.commits
     leases = claimed(site)
-    assert [merges_of(site, table)[0].state for table in tables] == [TaskState.RUNNING] * 3
+    assert [tasks_of(site.database, table)[0].state for table in tables] == [TaskState.RUNNING] * 3
     assert run_round(site, leases) == leases
     assert site.database.commits[0] == before + 1
     for table in tables:
-        snapshot, [merge] = snapshot_of(site.database, table), merges_of(site, table)
+        snapshot, [merge] = snapshot_of(site.database, table), tasks_of(site.database, table)
         assert (snapshot.id, snapshot.merge_id, snapshot.rows) == (1, merge.id, 1)
         told = (merge.state, merge.progress, merge.snapshot_id, merge.batches, merge.records, merge.rows)
         assert told == (TaskState.SUCCEEDED, 1.0, 1, 1, 1, 1)
@@ -81,7 +86,7 @@ def test_a_merge_that_is_cancelled_while_its_round_folds_is_not_committed(site: 
         repository.tasks.request_cancel(tables[0].id, leases[0].claimed.task.id)
     assert run_round(site, leases) == leases[1:]
     assert not run_next_merge(site, "single")
-    assert merges_of(site, tables[0])[0].state is TaskState.CANCELLED
+    assert tasks_of(site.database, tables[0])[0].state is TaskState.CANCELLED
     assert ones(site, images, tables) == [None, 1]
 
 
@@ -135,7 +140,7 @@ def test_a_table_whose_merge_fails_holds_up_no_other_of_its_round(site: MergeSit
     assert ones(site, images, good) == [1, 1]
     assert claimed(site) == []  # it is done again by itself
     assert run_next_merge(site, "single")
-    [merge] = merges_of(site, bad)
+    [merge] = tasks_of(site.database, bad)
     assert merge.state is TaskState.FAILED
     assert "damaged" in (merge.error or "")
 

@@ -8,16 +8,17 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.core.table.history import BatchState, CatalogTask, Table, TaskState, TaskTrigger
+from app.core.table.history import BatchState, Table, TaskKind, TaskState, TaskTrigger
 from app.files.layout import Warehouse
 from app.kernel.tasks import Job, Progress, Result
 from app.services.merging.merges import DueMerges, request_due_merges, request_merge
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
-from tests.catalog.builders import claim_next
 from tests.services.builders import (
     QUIET,
     SUM,
+    batches_of,
+    claim,
     committed,
     compact,
     create_table,
@@ -26,21 +27,15 @@ from tests.services.builders import (
     run_next_compaction,
     run_next_merge,
     snapshot_of,
+    tasks_of,
     totals,
 )
 from tests.services.executor import BrokenExecutor, InterruptedExecutor, Killed, PythonExecutor, die
 
 
-def merges_of(database: CatalogDatabase, table: Table) -> list[CatalogTask]:
-    """The table's merges, newest first."""
-    with database.reading() as repository:
-        return repository.tasks.page(table.id, limit=100)
-
-
 def states_of(database: CatalogDatabase, table: Table) -> list[BatchState]:
     """The states of the table's batches in arrival order."""
-    with database.reading() as repository:
-        return [batch.state for batch in repository.batches.page(table.id, limit=100)]
+    return [batch.state for batch in batches_of(database, table)]
 
 
 def soon(seconds: float) -> datetime:
@@ -56,7 +51,7 @@ def test_staged_batches_are_due_once_the_oldest_is_stale(site: MergeSite) -> Non
     accepted_at = post(site.database, site.warehouse, {"id": 1, "n": 1}).accepted_at
     assert request_due_merges(site.database, accepted_at + timedelta(seconds=3500)) == DueMerges(0, 100.0)
     assert request_due_merges(site.database, accepted_at + timedelta(hours=1)) == DueMerges(1, None)
-    [wanted] = merges_of(site.database, table)
+    [wanted] = tasks_of(site.database, table)
     assert (wanted.state, wanted.trigger) == (TaskState.PENDING, TaskTrigger.STALENESS)
 
 
@@ -66,14 +61,13 @@ def test_enough_staged_records_are_due_at_once(site: MergeSite) -> None:
     assert request_due_merges(site.database).tables == 0
     post(site.database, site.warehouse, {"id": 1, "n": 1})
     assert request_due_merges(site.database).tables == 1
-    assert [one.trigger for one in merges_of(site.database, table)] == [TaskTrigger.ROWS]
+    assert [one.trigger for one in tasks_of(site.database, table)] == [TaskTrigger.ROWS]
 
 
 def test_a_table_without_staged_batches_is_never_due(site: MergeSite) -> None:
     table = create_table(site.database)
     assert request_due_merges(site.database, soon(10**6)).tables == 0
-    post(site.database, site.warehouse, {"id": 1, "n": 1})
-    merge(site, table)
+    merge(site, table, {"id": 1, "n": 1})
     assert request_due_merges(site.database, soon(10**6)).tables == 0
 
 
@@ -85,7 +79,7 @@ def test_a_table_that_waits_for_ages_does_not_keep_the_others_waiting(site: Merg
     other = create_table(site.database)
     post(site.database, site.warehouse, {"id": 1, "n": 1})
     assert request_due_merges(site.database, soon(60)).tables == 1
-    assert len(merges_of(site.database, other)) == 1
+    assert len(tasks_of(site.database, other)) == 1
 
 
 @pytest.mark.slow(reason="asks at every step of a long back-off")
@@ -96,7 +90,7 @@ def test_a_table_whose_merges_fail_waits_longer_each_time(site: MergeSite) -> No
     waits = []
     for _ in range(11):
         merge(broken, table)
-        failed_at = merges_of(site.database, table)[0].finished_at
+        failed_at = tasks_of(site.database, table)[0].finished_at
         assert failed_at is not None
         choices = [2**step for step in range(9)] + [300]
         due = [
@@ -107,7 +101,7 @@ def test_a_table_whose_merges_fail_waits_longer_each_time(site: MergeSite) -> No
         ]
         waits.append(due[-1])
         with site.database.transaction() as repository:  # what the probe asked for
-            repository.tasks.request_cancel(table.id, merges_of(site.database, table)[0].id)
+            repository.tasks.request_cancel(table.id, tasks_of(site.database, table)[0].id)
     assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
 
 
@@ -168,8 +162,8 @@ def test_a_merge_of_nothing_succeeds_without_spark(site: MergeSite, executor: Py
 
 def test_a_failed_merge_keeps_the_batches_staged_and_says_why(site: MergeSite, images: Images) -> None:
     table = create_table(site.database)
-    post(site.database, site.warehouse, {"id": 1, "n": 4})
-    failed = merge(replace(site, executor=BrokenExecutor(RuntimeError("the disk is full\nat Frame.java"))), table)
+    broken = replace(site, executor=BrokenExecutor(RuntimeError("the disk is full\nat Frame.java")))
+    failed = merge(broken, table, {"id": 1, "n": 4})
     assert failed.state is TaskState.FAILED
     assert failed.error.startswith("the disk is full (nothing was changed; the batches are still staged")
     assert states_of(site.database, table) == [BatchState.STAGED]
@@ -182,8 +176,7 @@ def test_a_failed_merge_keeps_the_batches_staged_and_says_why(site: MergeSite, i
 
 def test_an_error_without_words_is_told_by_its_name(site: MergeSite) -> None:
     table = create_table(site.database)
-    post(site.database, site.warehouse, {"id": 1, "n": 4})
-    failed = merge(replace(site, executor=BrokenExecutor(TimeoutError())), table)
+    failed = merge(replace(site, executor=BrokenExecutor(TimeoutError())), table, {"id": 1, "n": 4})
     assert failed.error.startswith("TimeoutError (")
 
 
@@ -204,7 +197,7 @@ def test_a_worker_that_dies_between_fold_and_commit_leaves_nothing_and_the_next_
     assert states_of(database, table) == [BatchState.STAGED]
     post(database, warehouse, {"id": 1, "n": 2})
     assert run_next_merge(MergeSite(database, warehouse, PythonExecutor(), 600), "next")
-    assert [(one.id, one.state, one.batches) for one in merges_of(database, table)] == [
+    assert [(one.id, one.state, one.batches) for one in tasks_of(database, table)] == [
         (wanted.id, TaskState.SUCCEEDED, 2)
     ]
     assert totals(database, images, table, [1]) == [7]
@@ -212,12 +205,9 @@ def test_a_worker_that_dies_between_fold_and_commit_leaves_nothing_and_the_next_
 
 def test_a_worker_that_lost_its_lease_cannot_commit_after_the_other_one(site: MergeSite, images: Images) -> None:
     table = create_table(site.database)
-    post(site.database, site.warehouse, {"id": 1, "n": 5})
-    rival = MergeSite(site.database, site.warehouse, PythonExecutor(), 600)
-    late = InterruptedExecutor(lambda: lose_lease_to(rival, table))
-    request_merge(site.database, table.id)
-    assert run_next_merge(MergeSite(site.database, site.warehouse, late, lease_seconds=600), "late")
-    assert [one.state for one in merges_of(site.database, table)] == [TaskState.SUCCEEDED]
+    late = InterruptedExecutor(lambda: lose_lease_to(site, table))
+    merge(replace(site, executor=late), table, {"id": 1, "n": 5})
+    assert [one.state for one in tasks_of(site.database, table)] == [TaskState.SUCCEEDED]
     snapshot = snapshot_of(site.database, table)
     assert (snapshot.id, len(snapshot.runs)) == (1, 1)
     assert totals(site.database, images, table, [1]) == [5]
@@ -225,9 +215,9 @@ def test_a_worker_that_lost_its_lease_cannot_commit_after_the_other_one(site: Me
 
 def lose_lease_to(rival: MergeSite, table: Table) -> None:
     """The running merge's lease runs out and ``rival`` does the merge."""
-    [running] = [one for one in merges_of(rival.database, table) if one.state is TaskState.RUNNING]
+    [running] = [one for one in tasks_of(rival.database, table) if one.state is TaskState.RUNNING]
     with rival.database.transaction() as repository:
-        repository.leases.renew(running.id, "late", -1)
+        repository.leases.renew(running.id, "worker", -1)
     assert run_next_merge(rival, "rival")
 
 
@@ -236,16 +226,15 @@ def test_a_worker_whose_lease_is_taken_over_but_not_yet_committed_writes_nothing
     post(site.database, site.warehouse, {"id": 1, "n": 5})
 
     def take_over() -> None:
-        [running] = merges_of(site.database, table)
+        [running] = tasks_of(site.database, table)
         with site.database.transaction() as repository:
             repository.leases.renew(running.id, "late", -1)
-        with site.database.transaction() as repository:
-            assert claim_next(repository, "rival", 600) is not None
+        assert claim(site, "rival", TaskKind.MERGE) is not None
 
     request_merge(site.database, table.id)
     assert run_next_merge(MergeSite(site.database, site.warehouse, InterruptedExecutor(take_over), 600), "late")
     assert not committed(site.database, table)
-    assert [one.state for one in merges_of(site.database, table)] == [TaskState.RUNNING]
+    assert [one.state for one in tasks_of(site.database, table)] == [TaskState.RUNNING]
     with site.database.reading() as repository:
         assert [batch.number for batch in repository.batches.staged(table.id)] == [1]
 
@@ -253,9 +242,7 @@ def test_a_worker_whose_lease_is_taken_over_but_not_yet_committed_writes_nothing
 def test_a_merge_commits_on_top_of_a_compaction_that_came_meanwhile(site: MergeSite, images: Images) -> None:
     table = create_table(site.database, SUM | {"num-sorted-run.compaction-trigger": "50"})
     for _ in range(3):
-        post(site.database, site.warehouse, {"id": 1, "n": 1})
-        merge(site, table)
-
+        merge(site, table, {"id": 1, "n": 1})
     post(site.database, site.warehouse, {"id": 1, "n": 10})
     request_merge(site.database, table.id)
     interrupted = InterruptedExecutor(lambda: compact(site, table))
@@ -282,7 +269,7 @@ def test_a_table_dropped_while_its_merge_runs_takes_the_merge_along(
     assert run_next_merge(site, "worker")
     assert run_next_compaction(site, "compactor") is in_compaction
     assert not committed(database, table)
-    assert merges_of(database, table) == []
+    assert tasks_of(database, table) == []
     again = create_table(database)
     post(database, warehouse, {"id": 1, "n": 1})
     assert merge(MergeSite(database, warehouse, PythonExecutor(), 600), again).state is TaskState.SUCCEEDED
@@ -299,8 +286,7 @@ class LostFiles(PythonExecutor):
 
 def test_a_merge_whose_files_cannot_be_seen_loses_no_batch(site: MergeSite, images: Images) -> None:
     table = create_table(site.database)
-    post(site.database, site.warehouse, {"id": 1, "n": 1})
-    failed = merge(replace(site, executor=LostFiles()), table)
+    failed = merge(replace(site, executor=LostFiles()), table, {"id": 1, "n": 1})
     assert failed.state is TaskState.FAILED
     assert "KEYFOLD_WAREHOUSE" in (failed.error or "")
     assert states_of(site.database, table) == [BatchState.STAGED]

@@ -15,7 +15,7 @@ from app.core.table.history import Table, TaskState
 from app.services.merging.merges import request_due_merges, request_merge
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
-from tests.services.builders import QUIET, SUM, create_table, post, totals
+from tests.services.builders import QUIET, SUM, create_table, post, tasks_of, totals
 from tests.services.clocks import SetClock, clock, clocked
 from tests.services.executor import GatedExecutor
 from tests.services.merging.test_worker import until, working
@@ -47,8 +47,7 @@ def merged(site: MergeSite, tables: Sequence[Table]) -> bool:
 
 def states(site: MergeSite, table: Table) -> list[TaskState]:
     """Of its merges, newest first."""
-    with site.database.reading() as repository:
-        return [merge.state for merge in repository.tasks.page(table.id, limit=100)]
+    return [merge.state for merge in tasks_of(site.database, table)]
 
 
 def test_a_slow_table_delays_no_other(site: MergeSite, images: Images) -> None:

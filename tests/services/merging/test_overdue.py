@@ -12,7 +12,6 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.core.table.history import TaskKind
 from app.core.table.upkeep.overdue import OverdueReason
-from app.services.merging.compactions import ask_for_compaction
 from app.services.merging.giving_way import MOST_SECONDS, GivingWay
 from app.services.merging.merges import request_merge
 from app.services.merging.overdue import ENDED_SECONDS, LOOK_SECONDS, OverdueWatch, overdue_tables
@@ -20,8 +19,16 @@ from app.services.operating.scrapes import look_around
 from app.services.shared.executor import MergeSite
 from app.storage.images import Images
 from app.telemetry.entries import Measured
-from tests.catalog.builders import claim_next
-from tests.services.builders import SUM, create_table, merge, merge_staged, post, run_next_merge
+from tests.services.builders import (
+    SUM,
+    claim,
+    create_table,
+    merge,
+    merge_staged,
+    post,
+    request_compaction,
+    run_next_merge,
+)
 from tests.services.clocks import Seconds, SetClock, clock, database
 from tests.services.executor import BrokenExecutor
 
@@ -43,8 +50,7 @@ def test_tables_are_told_with_why_they_are_overdue(site: MergeSite, clock: SetCl
         if name == "fails":
             assert run_next_merge(replace(site, executor=BrokenExecutor(RuntimeError("no luck"))), "worker")
         elif name == "merging":
-            with site.database.transaction() as repository:
-                assert claim_next(repository, "worker", 600, TaskKind.MERGE) is not None
+            assert claim(site, "worker", TaskKind.MERGE) is not None
     assert late(site.database) == []
     clock.move(seconds=2.5)
     assert sorted(late(site.database)) == [
@@ -136,8 +142,7 @@ def test_a_compaction_gives_way_to_overdue_merges_alone(site: MergeSite, clock: 
     assert not GivingWay(Seconds()).may_begin(site.database)  # there is none
     for _ in range(2):
         merge(site, table, {"id": 1, "n": 1})
-    with site.database.transaction() as repository:
-        ask_for_compaction(repository, table.id)
+    request_compaction(site.database, table)
     assert GivingWay(Seconds()).may_begin(site.database)
     post(site.database, site.warehouse, {"id": 1, "n": 1}, name="other")
     clock.move(seconds=1.5)

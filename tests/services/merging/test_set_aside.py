@@ -18,7 +18,8 @@ from app.services.shared.executor import MergeSite
 from app.services.upkeep.backups import back_up
 from app.services.upkeep.sweeps import forget_history, sweep
 from app.storage.backup_folder import BackupFolder
-from tests.services.builders import QUIET, SUM, create_table, post, run_next_merge, totals
+from tests.services.builders import QUIET, SUM, batches_of, create_table, post, run_next_merge, tasks_of, totals
+from tests.services.damaged import flip
 from tests.services.upkeep.test_sweeps import NO_GRACE, age
 
 WIDE = ("shop", "wide")
@@ -26,8 +27,7 @@ LARGEST = 2**63 - 1
 
 
 def batches(site: MergeSite, table: Table, *states: BatchState) -> list[Batch]:
-    with site.database.reading() as repository:
-        return [one for one in repository.batches.page(table.id, limit=1000) if not states or one.state in states]
+    return [one for one in batches_of(site.database, table) if one.state in states]
 
 
 def merge_all(site: MergeSite, table: Table) -> list[TaskState]:
@@ -37,8 +37,7 @@ def merge_all(site: MergeSite, table: Table) -> list[TaskState]:
             break
         if not run_next_merge(site, "worker"):
             request_merge(site.database, table.id)
-    with site.database.reading() as repository:
-        return [task.state for task in repository.tasks.page(table.id, limit=100)][::-1]
+    return [task.state for task in tasks_of(site.database, table)][::-1]
 
 
 def stage(site: MergeSite, *amounts: int, key: int = 1) -> list[Batch]:
@@ -48,13 +47,6 @@ def stage(site: MergeSite, *amounts: int, key: int = 1) -> list[Batch]:
 @pytest.fixture
 def table(site: MergeSite) -> Table:
     return create_table(site.database, SUM | QUIET)
-
-
-def flip(site: MergeSite, batch: Batch) -> None:
-    path = Path(site.warehouse.path(*staging_file(batch.table_id, batch.file)))
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
 
 
 def test_a_batch_that_no_merge_can_fold_is_found_among_others(site: MergeSite, images: Images, table: Table) -> None:
@@ -137,7 +129,7 @@ def test_a_batch_whose_file_is_damaged_or_gone_is_set_aside_after_some_tries(
     if gone:
         path.unlink()
     else:
-        flip(site, bad)
+        flip(path, len(content) // 2)
     states = merge_all(site, table)
     assert states == [TaskState.FAILED] * 3 + [TaskState.SUCCEEDED]
     [found] = batches(site, table, BatchState.DAMAGED)
@@ -160,8 +152,7 @@ def test_another_table_never_notices(site: MergeSite, images: Images, table: Tab
     assert run_next_merge(site, "worker")
     assert run_next_merge(site, "worker")
     assert totals(site.database, images, other, [1], latest=True) == [5]
-    with site.database.reading() as repository:
-        assert [task.state for task in repository.tasks.page(other.id, limit=9)] == [TaskState.SUCCEEDED]
+    assert [task.state for task in tasks_of(site.database, other)] == [TaskState.SUCCEEDED]
 
 
 def test_what_is_set_aside_is_kept_counted_and_backed_up(site: MergeSite, table: Table, tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ import pytest
 
 from app.core.errors import NotFound
 from app.core.table.history import Table, TaskState
-from app.services.merging.merges import request_merge
 from app.services.rows.lookups import Consistency, Images, get_row
 from app.services.shared.executor import MergeSite
-from tests.services.builders import compact, create_table, post, run_next_merge, schema
+from tests.services import builders
+from tests.services.builders import compact, create_table, schema, snapshot_of
 from tests.services.one_catalog import catalog_kind
 
 __all__ = ["catalog_kind"]
@@ -22,14 +22,9 @@ RETAINED = {"tombstone.time-retained": "1 h"}
 
 def merge(site: MergeSite, table: Table, now: int, *records: dict[str, object]) -> None:
     """``records`` posted, merged at the time ``now``, and compacted with what was there."""
-    post(site.database, site.warehouse, *records)
-    wanted = request_merge(site.database, table.id)
     then = replace(site, clock=lambda: float(now))
-    assert run_next_merge(then, "worker")
-    with site.database.reading() as repository:
-        assert repository.tasks.get(table.id, wanted.id).state is TaskState.SUCCEEDED
-        snapshot = repository.snapshots.current(table.id)
-    if snapshot is not None and len(snapshot.runs) > 1:
+    assert builders.merge(then, table, *records).state is TaskState.SUCCEEDED
+    if len(snapshot_of(site.database, table).runs) > 1:
         compact(then, table)
 
 

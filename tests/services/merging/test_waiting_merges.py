@@ -8,8 +8,6 @@ import pytest
 
 from app.core.table.history import Table, TaskKind
 from app.core.table.upkeep.overdue import OverdueReason
-from app.kernel.tasks import Result
-from app.services.merging.compactions import ask_for_compaction
 from app.services.merging.merges import request_merge
 from app.services.merging.overdue import overdue_tables
 from app.services.operating.scrapes import look_around
@@ -18,10 +16,18 @@ from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
 from app.services.tables.tables import alter_table
 from app.telemetry.entries import Measured
-from tests.catalog.builders import claim_next
-from tests.services.builders import SUM, claim, create_table, post, run_next_compaction, run_next_merge, totals
+from tests.services.builders import (
+    SUM,
+    claim,
+    create_table,
+    post,
+    request_compaction,
+    run_next_compaction,
+    run_next_merge,
+    totals,
+)
 from tests.services.clocks import SetClock, clock, database
-from tests.services.executor import PythonExecutor
+from tests.services.executor import BrokenCompaction
 
 __all__ = ["clock", "database"]
 
@@ -30,13 +36,6 @@ OPTIONS = SUM | {
     "num-sorted-run.compaction-trigger": "3",
     "num-sorted-run.stop-trigger": "3",
 }
-
-
-class BrokenCompaction(PythonExecutor):
-    """Merges, but cannot compact."""
-
-    def compact(self, *args: object) -> list[Result]:  # noqa: ARG002  # the protocol passes them
-        raise RuntimeError("no room")
 
 
 @pytest.fixture
@@ -50,13 +49,16 @@ def table(site: MergeSite) -> Table:
 def fill(site: MergeSite, table: Table) -> None:
     for _ in range(3):
         assert merges(site, table)
+    ask_for_merge(site, table)
+
+
+def ask_for_merge(site: MergeSite, table: Table) -> None:
     post(site.database, site.warehouse, {"id": 1, "n": 1}, name=table.name)
     request_merge(site.database, table.id)
 
 
 def merges(site: MergeSite, table: Table) -> bool:
-    post(site.database, site.warehouse, {"id": 1, "n": 1}, name=table.name)
-    request_merge(site.database, table.id)
+    ask_for_merge(site, table)
     return run_next_merge(site, "worker")
 
 
@@ -78,9 +80,9 @@ def test_they_wait_until_it_has_ended_and_lookups_have_their_batches(
     assert totals(site.database, images, table, [1]) == [4]
 
 
-def test_they_wait_while_it_runs_too(site: MergeSite, table: Table) -> None:
-    with site.database.transaction() as repository:
-        assert claim_next(repository, "compactor", 600, TaskKind.COMPACTION) is not None
+@pytest.mark.usefixtures("table")
+def test_they_wait_while_it_runs_too(site: MergeSite) -> None:
+    assert claim(site, "compactor", TaskKind.COMPACTION) is not None
     assert not run_next_merge(site, "worker")
 
 
@@ -93,8 +95,7 @@ def test_other_tables_do_not_wait(site: MergeSite, table: Table) -> None:
 def test_a_compaction_that_somebody_asked_for_stops_no_merge_below_the_trigger(site: MergeSite) -> None:
     table = create_table(site.database, SUM)
     assert merges(site, table)
-    with site.database.transaction() as repository:
-        ask_for_compaction(repository, table.id)
+    request_compaction(site.database, table)
     assert merges(site, table)
 
 
@@ -125,8 +126,7 @@ def test_they_go_on_when_it_has_failed_and_its_failure_is_told(site: MergeSite, 
 def test_their_compaction_comes_before_those_that_nobody_waits_for(site: MergeSite) -> None:
     calm = create_table(site.database, SUM, name="calm")
     assert merges(site, calm)
-    with site.database.transaction() as repository:
-        ask_for_compaction(repository, calm.id)
+    request_compaction(site.database, calm)
     table = create_table(site.database, OPTIONS, name="stopped")
     fill(site, table)
     lease = claim(site, "compactor", TaskKind.COMPACTION)
@@ -146,15 +146,13 @@ def test_a_merge_that_was_begun_before_goes_on(site: MergeSite) -> None:
     table = create_table(site.database, SUM)
     for _ in range(2):
         assert merges(site, table)
-    post(site.database, site.warehouse, {"id": 1, "n": 1}, name=table.name)
-    request_merge(site.database, table.id)
+    ask_for_merge(site, table)
     lease = claim(site, "worker", TaskKind.MERGE)
     assert lease is not None
     few = {"num-sorted-run.compaction-trigger": "2", "num-sorted-run.stop-trigger": "2"}
     changes = [{"action": "setOption", "key": key, "value": value} for key, value in few.items()]
     alter_table(site.database, ("shop", table.name), changes)
-    with site.database.transaction() as repository:
-        ask_for_compaction(repository, table.id)
+    request_compaction(site.database, table)
     assert stats(site, table).merges_wait is not None
     lease.hand_back()
     again = claim(site, "worker", TaskKind.MERGE)

@@ -13,12 +13,21 @@ import pytest
 from app.core.errors import Unavailable
 from app.core.table.history import Table, TaskKind, TaskState
 from app.services.explaining.lateness import late_report
-from app.services.merging.compactions import ask_for_compaction
 from app.services.merging.merges import request_merge
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
 from app.worker import Worker
-from tests.services.builders import QUIET, SUM, create_table, merge_staged, post, snapshot_of, totals
+from tests.services.builders import (
+    QUIET,
+    SUM,
+    create_table,
+    merge,
+    post,
+    request_compaction,
+    snapshot_of,
+    tasks_of,
+    totals,
+)
 from tests.services.executor import PythonExecutor
 
 pytestmark = pytest.mark.slow(reason="a worker looks for work in its own time")
@@ -44,9 +53,7 @@ def until(condition: Callable[[], bool]) -> bool:
 
 
 def succeeded(site: MergeSite, table: Table, kind: TaskKind) -> int:
-    with site.database.reading() as repository:
-        found = repository.tasks.page(table.id, limit=100)
-    return sum(one.kind is kind and one.state is TaskState.SUCCEEDED for one in found)
+    return sum(one.state is TaskState.SUCCEEDED for one in tasks_of(site.database, table, kind))
 
 
 @pytest.fixture
@@ -91,10 +98,8 @@ def test_many_compactions_are_done_in_a_few_looks(site: MergeSite, images: Image
     tables = [create_table(site.database, SUM | QUIET, f"t{number}") for number in range(12)]
     for table in tables:
         for _ in range(2):
-            post(site.database, site.warehouse, {"id": 1, "n": 1}, name=table.name)
-            merge_staged(site.database, site.warehouse, table.id)
-        with site.database.transaction() as repository:
-            ask_for_compaction(repository, table.id)
+            merge(site, table, {"id": 1, "n": 1})
+        request_compaction(site.database, table)
     with working(site):
         assert until(lambda: all(succeeded(site, table, TaskKind.COMPACTION) for table in tables))
     assert [totals(site.database, images, table, [1]) for table in tables] == [[2]] * len(tables)

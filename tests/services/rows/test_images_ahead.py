@@ -17,6 +17,7 @@ from app.services.shared.executor import MergeSite
 from app.services.tables.tables import alter_table
 from tests.catalog.builders import CATALOGS
 from tests.services.builders import QUIET, SUM, compact, create_table, merge_staged, post, totals
+from tests.services.clocks import Seconds
 from tests.services.one_catalog import catalog_kind
 from tests.storage.images.imaged import build, files_of
 
@@ -25,19 +26,9 @@ __all__ = ["catalog_kind"]
 WIDE = ("shop", "wide")
 
 
-class Clock:
-    """A time that tests set."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> Seconds:
+    return Seconds(1000.0)
 
 
 @pytest.fixture
@@ -46,7 +37,7 @@ def views(database: CatalogDatabase, site: MergeSite) -> Views:
 
 
 @pytest.fixture
-def ahead(database: CatalogDatabase, views: Views, images: Images, clock: Clock) -> ImagesAhead:
+def ahead(database: CatalogDatabase, views: Views, images: Images, clock: Seconds) -> ImagesAhead:
     images.asking.builds = False
     return ImagesAhead(database, views, images, clock)
 
@@ -112,7 +103,7 @@ def test_a_builder_makes_them_while_the_process_only_waits(
 
 
 def test_a_table_that_nobody_has_lately_asked_for_takes_no_turn(
-    images: Images, views: Views, ahead: ImagesAhead, table: Table, merged: Callable[..., None], clock: Clock
+    images: Images, views: Views, ahead: ImagesAhead, table: Table, merged: Callable[..., None], clock: Seconds
 ) -> None:
     merged(table)
     ahead.look()
@@ -120,7 +111,7 @@ def test_a_table_that_nobody_has_lately_asked_for_takes_no_turn(
     ahead.look()
     seen(views)
     ahead.look()
-    clock.now += 301
+    clock.time += 301
     merged(table, 3)
     ahead.look()
     build(images)

@@ -12,12 +12,11 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.catalog.shared.models import batches, data_files
 from app.core.errors import Unavailable
-from app.core.table.history import BatchState, CatalogTask, Table, TaskKind, TaskState
+from app.core.table.history import BatchState, Table, TaskKind, TaskState
 from app.core.table.upkeep.damage import DamagedFile, DamageReason, FileKind
 from app.files.layout import Warehouse
 from app.files.named_files import file_of_batch
 from app.kernel.tasks import Job, Progress, Result
-from app.services.merging.compactions import ask_for_compaction
 from app.services.rows.kept_views import FAILED_SECONDS, Views
 from app.services.rows.lookups import Consistency, Images
 from app.services.rows.scans import parts, read_scan
@@ -30,11 +29,11 @@ from tests.services.builders import (
     QUIET,
     SUM,
     committed,
+    compact,
     create_table,
     merge,
     merge_staged,
     post,
-    run_next_compaction,
     snapshot_of,
     totals,
 )
@@ -43,14 +42,6 @@ from tests.services.executor import PythonExecutor
 
 CALM = SUM | QUIET | {"num-sorted-run.compaction-trigger": "50"}
 LOOKUP = CALM | {"changelog-producer": "lookup"}
-
-
-def compact(site: MergeSite, table: Table) -> CatalogTask:
-    with site.database.transaction() as repository:
-        wanted = ask_for_compaction(repository, table.id)
-    assert run_next_compaction(site, "compactor")
-    with site.database.reading() as repository:
-        return repository.tasks.get(table.id, wanted.id)
 
 
 def merged_rows(site: MergeSite, table: Table, *ids: int) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,11 @@ from app.files.layout import Warehouse
 from app.files.writable import claim
 from app.kernel.tasks import Job, Progress, Result
 from app.services.batches.group_commit import GroupCommit
-from app.services.merging.merges import request_merge
 from app.services.operating.readiness import check_not_lost
 from app.services.shared.executor import MergeSite
 from app.storage.staging.staging import read_batch
 from tests.services.batches.test_group_commit import staged
-from tests.services.builders import create_table, merge, post, run_next_merge
+from tests.services.builders import batches_of, committed, create_table, merge, post
 from tests.services.executor import PythonExecutor
 
 
@@ -65,44 +65,36 @@ def test_a_batch_that_was_written_beside_the_warehouse_is_not_accepted(site: Mer
     with pytest.raises(NotStored, match="it is not there"):
         GroupCommit(site.database, site.warehouse).enter(table.id, new)
     mount(site.warehouse)
-    with site.database.reading() as repository:
-        assert [batch.number for batch in repository.batches.page(table.id, limit=9)] == [1]
+    assert [batch.number for batch in batches_of(site.database, table)] == [1]
 
 
 def test_a_run_that_was_written_beside_the_warehouse_is_in_no_snapshot(site: MergeSite) -> None:
     table = create_table(site.database)
-    batch = post(site.database, site.warehouse, {"id": 1, "n": 1})
-    merge = request_merge(site.database, table.id)
-    assert run_next_merge(MergeSite(site.database, site.warehouse, Unmounted(site.warehouse), 600), "worker")
-    with site.database.reading() as repository:
-        failed = repository.tasks.get(table.id, merge.id)
-        assert failed.state is TaskState.FAILED
-        assert "the warehouse is not there" in (failed.error or "")
-        assert repository.snapshots.current(table.id) is None
-        assert repository.batches.get(table.id, batch.id).state is BatchState.STAGED
+    failed = merge(replace(site, executor=Unmounted(site.warehouse)), table, {"id": 1, "n": 1})
+    assert failed.state is TaskState.FAILED
+    assert "the warehouse is not there" in (failed.error or "")
+    assert not committed(site.database, table)
+    assert [batch.state for batch in batches_of(site.database, table)] == [BatchState.STAGED]
     mount(site.warehouse)
-    merge = request_merge(site.database, table.id)
-    assert run_next_merge(MergeSite(site.database, site.warehouse, PythonExecutor(), 600), "worker")
-    with site.database.reading() as repository:
-        assert repository.tasks.get(table.id, merge.id).state is TaskState.SUCCEEDED
+    assert merge(site, table).state is TaskState.SUCCEEDED
 
 
-def test_no_batch_is_set_aside_because_its_disk_is_away(database: CatalogDatabase, warehouse: Warehouse) -> None:
+def test_no_batch_is_set_aside_because_its_disk_is_away(
+    site: MergeSite, database: CatalogDatabase, warehouse: Warehouse
+) -> None:
     table = create_table(database)
     batch = post(database, warehouse, {"id": 1, "n": 1})
     unmount(warehouse)
-    site = MergeSite(database, warehouse, PythonExecutor(), 600)
     for _ in range(6):
         merge(site, table)
     with pytest.raises(Unavailable, match="the warehouse is not there"):
         read_batch(warehouse, batch, table.schema)
+    assert [batch.state for batch in batches_of(database, table)] == [BatchState.STAGED]
     with database.reading() as repository:
-        assert repository.batches.get(table.id, batch.id).state is BatchState.STAGED
         assert repository.damage.paths() == {}
     mount(warehouse)
     merge(site, table)
-    with database.reading() as repository:
-        assert repository.batches.get(table.id, batch.id).state is BatchState.MERGED
+    assert [batch.state for batch in batches_of(database, table)] == [BatchState.MERGED]
 
 
 def test_a_file_that_is_gone_from_a_warehouse_that_is_there_is_damage(site: MergeSite) -> None:

@@ -9,17 +9,17 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from app.services.shared.rates import MOST_KEYS, WINDOW_SECONDS, Rate, network_of
-from tests.services.access.test_tokens import Seconds
+from tests.services.clocks import Seconds
 
 
 def test_more_than_the_most_within_a_minute_waits_for_its_end() -> None:
     seconds = Seconds()
     rate = Rate(2, seconds)
     assert [rate.spend("a"), rate.spend("a")] == [0, 0]
-    seconds.now += 20
+    seconds.time += 20
     assert rate.spend("a") == WINDOW_SECONDS - 20
     assert rate.spend("b") == 0
-    seconds.now += WINDOW_SECONDS - 20
+    seconds.time += WINDOW_SECONDS - 20
     assert rate.spend("a") == 0
 
 
@@ -28,9 +28,9 @@ def test_what_is_refused_makes_nobody_wait_longer() -> None:
     rate = Rate(1, seconds)
     rate.spend("a")
     for _ in range(5):
-        seconds.now += 10
+        seconds.time += 10
         assert rate.spend("a") > 0
-    seconds.now += 10
+    seconds.time += 10
     assert rate.spend("a") == 0
 
 
@@ -75,7 +75,7 @@ def test_threads_that_count_at_once_lose_nothing_and_break_nothing() -> None:
         began.wait()
         waits = 0.0
         for number in range(20_000):
-            seconds.now += 0.01
+            seconds.time += 0.01
             waits += rate.spend(f"a{number % 50}")
         return waits
 

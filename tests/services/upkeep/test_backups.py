@@ -16,7 +16,6 @@ from app.core.table.history import Table
 from app.core.table.published import Format
 from app.files.layout import Warehouse
 from app.services.explaining.history import KeptRecord, file_history
-from app.services.merging.merges import request_merge
 from app.services.publishing.publications import keep_versions
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
@@ -24,7 +23,9 @@ from app.services.upkeep.backups import Backup, back_up, restore
 from app.services.upkeep.sweeps import sweep
 from app.storage.backup_folder import BackupFolder
 from tests.delta_readers import READERS
-from tests.services.builders import NO_HISTORY, QUIET, SUM, compact, create_table, post, run_next_merge, totals
+from tests.services import builders
+from tests.services.builders import NO_HISTORY, QUIET, SUM, compact, create_table, post, totals
+from tests.services.damaged import flip
 from tests.services.kept import kept_of
 from tests.services.publishing.delta_logs import PUBLISHED, log_of, publish, read
 from tests.services.upkeep.test_sweeps import NO_GRACE, age
@@ -36,8 +37,7 @@ KEYS = list(range(6))
 def merge(site: MergeSite, table: Table, *keys: int) -> None:
     for key in keys:
         post(site.database, site.warehouse, {"id": key, "n": 1})
-    request_merge(site.database, table.id)
-    assert run_next_merge(site, "worker")
+    builders.merge(site, table)
 
 
 def taken(site: MergeSite, target: BackupFolder, told: Told = lambda _: None) -> Backup:
@@ -145,8 +145,7 @@ def test_a_backup_begins_again_where_its_files_are_swept_meanwhile(
 
     def sweep_once(_path: str) -> None:
         if not swept:
-            request_merge(site.database, table.id)
-            assert run_next_merge(site, "worker")
+            builders.merge(site, table)
             age(site)
             swept.append(sweep(site.database, site.warehouse, NO_GRACE))
 
@@ -164,9 +163,7 @@ def test_what_is_damaged_is_told_and_all_else_is_put_back(
     merge(site, table, 1)
     post(site.database, site.warehouse, {"id": 2, "n": 1})
     [run] = Path(site.warehouse.path(table.id, "runs")).rglob("*.parquet")
-    content = bytearray(run.read_bytes())
-    content[100] ^= 4
-    run.write_bytes(content)
+    flip(run, 100)
     done = taken(site, target)
     assert [error.file.path.split("/")[1] for error in done.damaged] == ["runs"]
     assert done.copied == 1

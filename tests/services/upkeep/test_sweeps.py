@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from app.services.batches.batches import withdraw_batch
-from app.services.merging.merges import request_merge
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
 from app.services.tables.drops import drop_table
@@ -26,7 +25,6 @@ from tests.services.builders import (
     create_table,
     merge,
     post,
-    run_next_merge,
     snapshot_of,
     totals,
 )
@@ -49,9 +47,7 @@ def age(site: MergeSite, seconds: float = 2 * 3600) -> None:
 def test_what_is_named_stays_however_old_it_is(site: MergeSite, images: Images) -> None:
     table = create_table(site.database, SUM | NO_HISTORY)
     for _ in range(2):
-        post(site.database, site.warehouse, {"id": 1, "n": 1})
-        request_merge(site.database, table.id)
-        run_next_merge(site, "worker")
+        merge(site, table, {"id": 1, "n": 1})
     staged = post(site.database, site.warehouse, {"id": 1, "n": 1})
     age(site)
     assert sweep(site.database, site.warehouse) == 2  # the staging files that are merged
@@ -62,13 +58,9 @@ def test_what_is_named_stays_however_old_it_is(site: MergeSite, images: Images) 
 
 def test_runs_of_earlier_snapshots_stay_for_their_readers(site: MergeSite) -> None:
     table = create_table(site.database, SUM | NO_HISTORY)
-    runs = []
     for _ in range(2):
-        post(site.database, site.warehouse, {"id": 1, "n": 1})
-        request_merge(site.database, table.id)
-        run_next_merge(site, "worker")
-        snapshot = snapshot_of(site.database, table)
-        runs = [run.id for run in snapshot.runs]
+        merge(site, table, {"id": 1, "n": 1})
+    runs = [run.id for run in snapshot_of(site.database, table).runs]
     compact(site, table)
     compacted = snapshot_of(site.database, table)
     age(site)
@@ -96,8 +88,7 @@ def test_the_file_of_a_batch_that_is_over_waits_for_its_readers_only(site: Merge
     """One that nothing names may belong to a POST under way, and waits longer."""
     table = create_table(site.database, SUM | NO_HISTORY)
     merged = post(site.database, site.warehouse, {"id": 1, "n": 1})
-    request_merge(site.database, table.id)
-    run_next_merge(site, "worker")
+    merge(site, table)
     staged = post(site.database, site.warehouse, {"id": 2, "n": 1})
     under_way = Path(site.warehouse.path(table.id, "staging", "another.parquet"))
     under_way.write_bytes(b"")
@@ -180,8 +171,7 @@ def test_times_near_the_ends_of_the_calendar_are_kept_and_stop_no_sweep(site: Me
     table = create_table(site.database, options, "far", columns, key=("id", "day"), partitions=("day",))
     merge(site, table, *({"id": 1, "day": day} for day in days))
     sweep(site.database, site.warehouse)
-    current = snapshot_of(site.database, table)
-    left = sorted(json.loads(run.partition or "{}")["day"] for run in current.runs)
+    left = sorted(json.loads(run.partition or "{}")["day"] for run in snapshot_of(site.database, table).runs)
     assert left == (["9999-12-31"] if kept == "1 d" else days)
     assert faults(site) == 0
 
@@ -190,8 +180,7 @@ def test_the_fault_of_one_table_ends_no_work_on_another(site: MergeSite) -> None
     """The log of the first one's runs cannot be listed: it is a link to itself."""
     broken, well = (create_table(site.database, SUM | NO_HISTORY, name=name) for name in ("a", "b"))
     staged = post(site.database, site.warehouse, {"id": 1, "n": 1}, name="b")
-    request_merge(site.database, well.id)
-    assert run_next_merge(site, "worker")
+    merge(site, well)
     folder = Path(site.warehouse.path(broken.id))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "staging").write_text("a file where a folder belongs")

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -28,6 +27,7 @@ from app.services.upkeep.sweeps import GRACE, sweep
 from lab.faults.places import Clock
 from tests.catalog.builders import claim_next
 from tests.services.builders import SUM, create_table, post, totals
+from tests.services.upkeep.test_sweeps import NO_GRACE, age
 
 
 class SleepyDatabase(CatalogDatabase):
@@ -55,19 +55,13 @@ class SleepyDatabase(CatalogDatabase):
                 self._within()
 
 
-def age(warehouse: Warehouse) -> None:
-    """As if the files had been written two hours ago."""
-    for path in Path(warehouse.path()).rglob("*"):
-        os.utime(path, (time.time() - 7200,) * 2)
-
-
 def test_a_batch_whose_file_was_swept_before_its_commit_is_not_acknowledged(
     catalog_url: str, site: MergeSite, images: Images
 ) -> None:
     table = create_table(site.database)
 
     def sleep() -> None:
-        age(site.warehouse)
+        age(site)
         assert sweep(site.database, site.warehouse) == 1
 
     sleepy = SleepyDatabase(catalog_url, before=sleep)
@@ -94,7 +88,7 @@ def test_a_file_that_a_sweep_found_unnamed_is_looked_up_again_when_its_batch_is_
     sleepy = SleepyDatabase(catalog_url, which=2, before=sleep)  # the first one expires snapshots
 
     def sweep_meanwhile() -> None:
-        age(site.warehouse)
+        age(site)
         sweeping.append(pool.submit(sweep, sleepy, site.warehouse))
         assert listed.wait(60)
 
@@ -114,7 +108,7 @@ def test_a_sweep_waits_for_a_commit_that_has_looked_for_its_file(
     table = create_table(site.database)
 
     def sweep_meanwhile() -> None:
-        age(site.warehouse)
+        age(site)
         sweeping = pool.submit(sweep, site.database, site.warehouse)
         wait([sweeping], timeout=1.0)  # it would be done by now if it did not wait
 
@@ -125,7 +119,6 @@ def test_a_sweep_waits_for_a_commit_that_has_looked_for_its_file(
     posting.close()
 
 
-NO_GRACE = timedelta(0)
 DAY = 86400
 
 

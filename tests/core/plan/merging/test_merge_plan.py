@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import pytest
 
 from app.core.plan.merging.fold import finish, fold
-from app.core.plan.merging.merge_plan import MergePlan, compile_plan
+from app.core.plan.merging.merge_plan import MergePlan
 from app.core.rules.row import LIVE_COLUMN, RESET_COLUMN, Liveness
 from app.core.table.records import KINDS_BY_TEXT, Record, RowKind
-from tests.core.tables import plan, table
+from tests.core.tables import plan
 
 Options = Mapping[str, str]
 COLUMNS = {"k": "INT", "a": "INT", "b": "INT", "g": "INT", "h": "INT"}
@@ -197,11 +197,6 @@ def test_totals_are_bounded_by_the_type_of_the_column() -> None:
         ("b", "-" + "9" * 36 + ".99", "9" * 36 + ".99"),
         ("h", str(-(2**63)), str(2**63 - 1)),
     ]
-
-
-def test_a_plan_is_compiled_once_for_a_schema() -> None:
-    schema = table()
-    assert compile_plan(schema) is compile_plan(schema)
 
 
 def test_the_default_function_reaches_every_column_without_its_own() -> None:
