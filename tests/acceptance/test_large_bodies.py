@@ -55,15 +55,6 @@ def test_a_body_of_many_pieces_takes_the_memory_of_few(service: tuple[Service, C
     assert not [*(process.data / "uploads").iterdir()]
 
 
-def test_a_fault_at_the_end_of_a_large_body_stores_nothing(service: tuple[Service, Client]) -> None:
-    process, client = service
-    before = [*process.data.glob("warehouse/*/staging/*")]
-    answer = client.post(BATCHES, content=body(16) + b'{"id": "x"}\n', headers=NDJSON)
-    assert answer.status_code == 400
-    assert [error["pointer"] for error in answer.json()["errors"]] == ["/records/256/id"]
-    assert [*process.data.glob("warehouse/*/staging/*")] == before
-
-
 def test_a_retry_of_a_large_body_is_the_same_batch(service: tuple[Service, Client]) -> None:
     _, client = service
     keyed = {**NDJSON, "Idempotency-Key": "once"}

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.service import Client, TableClient, serving
+from tests.service import Client, TableClient
 
 TABLES = 8
 ROUNDS = 2
-AT_ONCE = 3
+AT_ONCE = 4  # of the service of these tests
 FUNCTIONS = ("sum", "max", "last_value", "listagg")
 
 
@@ -54,13 +50,6 @@ def together(merges: list[dict[str, Any]]) -> int:
     """The most merges that ran at one moment."""
     spans = [(merge["startedAt"], merge["finishedAt"]) for merge in merges]
     return max(sum(began <= moment < ended for began, ended in spans) for moment, _ in spans)
-
-
-@pytest.fixture
-def client(spark_remote: str, tmp_path: Path) -> Iterator[Client]:
-    """A client of a service with one worker."""
-    with serving(tmp_path, spark_remote=spark_remote, merges_at_once=str(AT_ONCE)) as (_, opened):
-        yield opened
 
 
 def test_eight_tables_are_merged_side_by_side(client: Client) -> None:

@@ -279,14 +279,6 @@ def test_a_shell_is_told_how_to_complete_and_completes() -> None:
     assert {*found} == {"table", "tag", "tail"}
 
 
-def test_a_command_that_asks_a_service_loads_none() -> None:
-    begun = "import sys; sys.argv[1:] = ['get', '--help']; from app.cli import main"
-    code = f"{begun}\ntry: main()\nfinally: print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert "httpx" in loaded
-    assert not {"fastapi", "sqlalchemy", "pyarrow", "numpy", "pyspark", "app.settings"} & {*loaded}
-
-
 def test_garbage_is_looked_for_once_a_program_is_loaded_and_not_in_what_was_loaded() -> None:
     begun = "import gc, sys; sys.argv[1:] = ['verify', '--help']; from app.cli import main"
     code = f"{begun}\ntry: main()\nfinally: print(gc.isenabled(), gc.get_freeze_count())"

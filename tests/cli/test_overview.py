@@ -60,7 +60,7 @@ def test_a_command_needs_no_module_but_its_own(name: str) -> None:
     [
         (["token", "list", "--help"], {"fastapi"}),
         (["serve", "--help"], {"keyfold_client", "alembic", "pandas"}),
-        (["get", "--help"], {"fastapi", "sqlalchemy", "pyarrow", "duckdb"}),
+        (["get", "--help"], {"fastapi", "sqlalchemy", "pyarrow", "numpy", "pyspark", "duckdb", "app.settings"}),
         (["nothing"], NEEDED),
     ],
 )

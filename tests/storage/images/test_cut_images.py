@@ -11,9 +11,7 @@ from app.core.table.keys import token_of
 from app.files.layout import Warehouse
 from app.storage.images import Images
 from tests.storage.images.imaged import PLAN, answered, built, files_of, made, state
-from tests.storage.images.test_images import again, body, images
-
-__all__ = ["images"]
+from tests.storage.images.test_images import again, body
 
 
 @pytest.mark.parametrize("kept", [0, 1, 4096])

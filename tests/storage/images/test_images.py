@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,13 +39,6 @@ images.want("t1", read_run(images.warehouse, "t1", "r1", 0), PLAN.schema, PLAN)
 assert images.asking.settled(100)
 images.close()
 """
-
-
-@pytest.fixture
-def images(tmp_path: Path, warehouse: Warehouse) -> Iterator[Images]:
-    opened = Images(tmp_path / "images", warehouse)
-    yield opened
-    opened.close()
 
 
 def again(images: Images) -> Images:

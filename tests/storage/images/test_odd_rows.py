@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -21,11 +20,10 @@ from tests.written import read_run
 
 
 @pytest.fixture
-def images(tmp_path: Path, warehouse: Warehouse) -> Iterator[Images]:
-    opened = Images(tmp_path / "images", warehouse)
-    opened.asking.builds = False
-    yield opened
-    opened.close()
+def images(images: Images) -> Images:
+    """Which no process makes beside the test."""
+    images.asking.builds = False
+    return images
 
 
 TIMED = compile_plan(schema(("id", "BIGINT"), ("t", "TIMESTAMP(3)")))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -40,11 +40,10 @@ KINDS = {
 
 
 @pytest.fixture
-def images(tmp_path: Path, warehouse: Warehouse) -> Iterator[Images]:
-    opened = Images(tmp_path / "images", warehouse)
-    opened.asking.builds = False
-    yield opened
-    opened.close()
+def images(images: Images) -> Images:
+    """Which no process makes beside the test."""
+    images.asking.builds = False
+    return images
 
 
 @pytest.mark.parametrize("kind", KINDS)

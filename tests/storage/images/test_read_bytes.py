@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -16,13 +13,6 @@ from tests.storage.images.imaged import PLAN, built, made
 
 KEYS = [(number,) for number in range(10)]
 TOKENS = [token_of(PLAN.schema, key) for key in KEYS]
-
-
-@pytest.fixture
-def images(tmp_path: Path, warehouse: Warehouse) -> Iterator[Images]:
-    opened = Images(tmp_path / "images", warehouse)
-    yield opened
-    opened.close()
 
 
 @pytest.mark.parametrize("with_images", [False, True])
