@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from app.catalog.database import CatalogDatabase
@@ -19,6 +20,8 @@ from app.services.merging.leases import Lease
 from app.services.merging.merges import request_merge, run_merge
 from app.services.rows.lookups import Consistency, Images, get_rows
 from app.services.shared.executor import MergeSite
+from app.services.snapshots.snapshots import RolledBack, roll_back
+from app.services.tables.tables import alter_table
 from tests.catalog.builders import claim_next
 from tests.services.executor import PythonExecutor
 
@@ -148,6 +151,24 @@ def merge(site: MergeSite, table: Table, *records: Mapping[str, Any]) -> Catalog
     assert run_next_merge(site, "worker")
     with site.database.reading() as repository:
         return repository.tasks.get(table.id, wanted.id)
+
+
+def back_to(site: MergeSite, table: Table, number: int) -> RolledBack:
+    """A rollback to that snapshot."""
+    with site.database.transaction() as repository:
+        return roll_back(repository, repository.tables.existing(table.id), number=number)
+
+
+def set_options(database: CatalogDatabase, table: Table, options: Mapping[str, str]) -> Table:
+    """What a user who sets them does."""
+    changes = [{"action": "setOption", "key": key, "value": value} for key, value in options.items()]
+    return alter_table(database, (table.database, table.name), changes)
+
+
+def later(database: CatalogDatabase, **by: float) -> datetime:
+    """The time by the clock of the catalog, later by ``timedelta(**by)``."""
+    with database.reading() as repository:
+        return repository.now() + timedelta(**by)
 
 
 def request_compaction(database: CatalogDatabase, table: Table) -> CatalogTask:

@@ -17,12 +17,11 @@ from app.services.explaining.explain import Question, explain_row
 from app.services.explaining.explained import MOST_STEP_BYTES, ExplainedRow, StepKind
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
-from app.services.snapshots.snapshots import roll_back
 from app.services.tables.partitions import drop_partitions
 from app.services.tables.tables import alter_table
 from app.services.upkeep.sweeps import expire_snapshots
 from tests.catalog.builders import CATALOGS
-from tests.services.builders import QUIET, SUM, compact, create_table, merge_staged, post
+from tests.services.builders import QUIET, SUM, back_to, batches_of, compact, create_table, merge_staged, post
 
 WIDE = ("shop", "wide")
 
@@ -44,11 +43,6 @@ def told(explained: ExplainedRow) -> list[tuple[Any, ...]]:
 
 def sources(explained: ExplainedRow) -> dict[str, Any]:
     return {one.column: [place.number for place in one.records] for one in explained.columns}
-
-
-def back_to(site: MergeSite, table: Table, number: int) -> None:
-    with site.database.transaction() as repository:
-        roll_back(repository, table, number=number)
 
 
 def test_staged_records_come_after_merged_ones_and_say_so(site: MergeSite, images: Images) -> None:
@@ -267,8 +261,7 @@ def test_a_total_that_is_outside_its_type_for_a_while_is_told_so(site: MergeSite
 def test_a_damaged_file_is_told_as_everywhere(site: MergeSite, images: Images) -> None:
     table = create_table(site.database, QUIET | SUM)
     merge(site, table, {"id": 1, "n": 1})
-    with site.database.reading() as repository:
-        [batch] = repository.batches.page(table.id, limit=9)
+    [batch] = batches_of(site.database, table)
     with open(site.warehouse.path(*staging_file(table.id, batch.file)), "r+b") as file:
         file.seek(batch.size_bytes // 2)
         file.write(b"\xff\xfe\xfd")

@@ -28,10 +28,10 @@ from app.services.upkeep.sweeps import expire_snapshots
 from app.storage.history.history import Cut, Room, write_history
 from app.storage.staging.staging import write_batch
 from tests.catalog.builders import CATALOGS
-from tests.services.builders import NO_HISTORY, QUIET, SUM, create_table, merge_staged, post, schema
+from tests.services.builders import NO_HISTORY, QUIET, SUM, back_to, create_table, merge_staged, post, schema
 from tests.services.clocks import SetClock, clock, database
 from tests.services.executor import PythonExecutor
-from tests.services.explaining.test_explain import back_to, explain, merge
+from tests.services.explaining.test_explain import explain, merge
 from tests.services.kept import kept_of
 from tests.storage.staged import batch_in
 

@@ -12,11 +12,20 @@ import pytest
 from app.core.table.history import Table
 from app.services.explaining.history import KeptRecord, kept_since
 from app.services.shared.executor import MergeSite
-from app.services.snapshots.snapshots import roll_back
-from app.services.tables.tables import alter_table
 from app.services.upkeep.sweeps import sweep
 from tests.catalog.builders import CATALOGS
-from tests.services.builders import NO_HISTORY, QUIET, SUM, compact, create_table, merge, post
+from tests.services.builders import (
+    NO_HISTORY,
+    QUIET,
+    SUM,
+    back_to,
+    batches_of,
+    compact,
+    create_table,
+    merge,
+    post,
+    set_options,
+)
 from tests.services.clocks import SetClock, clock, database
 from tests.services.kept import kept_of
 from tests.services.upkeep.test_sweeps import age
@@ -81,9 +90,7 @@ def test_history_that_is_turned_off_goes_with_the_next_sweep(site: MergeSite) ->
     merge(site, table, {"id": 1, "n": 1})
     swept(site)
     assert told(site, table, 1)
-    alter_table(
-        site.database, ("shop", "wide"), [{"action": "setOption", "key": "history.time-retained", "value": "0"}]
-    )
+    set_options(site.database, table, NO_HISTORY)
     swept(site)
     assert told(site, table, 1) == []
     assert not [one for one in Path(site.warehouse.path(table.id)).rglob("*.parquet") if "runs" not in one.parts]
@@ -157,8 +164,7 @@ def test_batches_are_not_forgotten_while_their_records_are_kept(site: MergeSite,
     for _ in range(3):
         clock.move(days=1)
         sweep(site.database, site.warehouse)
-    with site.database.reading() as repository:
-        assert repository.batches.page(table.id, limit=9) == []
+    assert batches_of(site.database, table) == []
 
 
 @pytest.mark.slow(reason="merges and sweeps ten times")
@@ -169,8 +175,7 @@ def test_a_rollback_to_before_all_that_is_kept_is_kept_to_explain_from(site: Mer
         clock.move(hours=1)
         sweep(site.database, site.warehouse)
     assert begins(site, table) > 2
-    with site.database.transaction() as repository:
-        number = roll_back(repository, table, number=2).made.snapshot.id
+    number = back_to(site, table, 2).made.snapshot.id
     merge(site, table, {"id": 1, "n": 11})
     sweep(site.database, site.warehouse)
     with site.database.reading() as repository:

@@ -14,7 +14,6 @@ from app.services.operating.scrapes import look_around
 from app.services.operating.stats import TableStats, table_stats
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
-from app.services.tables.tables import alter_table
 from app.telemetry.entries import Measured
 from tests.services.builders import (
     SUM,
@@ -24,6 +23,7 @@ from tests.services.builders import (
     request_compaction,
     run_next_compaction,
     run_next_merge,
+    set_options,
     totals,
 )
 from tests.services.clocks import SetClock, clock, database
@@ -150,8 +150,7 @@ def test_a_merge_that_was_begun_before_goes_on(site: MergeSite) -> None:
     lease = claim(site, "worker", TaskKind.MERGE)
     assert lease is not None
     few = {"num-sorted-run.compaction-trigger": "2", "num-sorted-run.stop-trigger": "2"}
-    changes = [{"action": "setOption", "key": key, "value": value} for key, value in few.items()]
-    alter_table(site.database, ("shop", table.name), changes)
+    set_options(site.database, table, few)
     request_compaction(site.database, table)
     assert stats(site, table).merges_wait is not None
     lease.hand_back()

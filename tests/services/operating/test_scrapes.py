@@ -18,12 +18,11 @@ from app.services.access.tokens import create_token
 from app.services.operating.scrapes import look_around
 from app.services.shared.damage import note
 from app.services.shared.executor import MergeSite
-from app.services.tables.tables import alter_table
 from app.services.upkeep.backups import back_up
 from app.storage.backup_folder import BackupFolder
 from app.storage.images import Images
 from app.telemetry.entries import Measured
-from tests.services.builders import create_table, merge, merge_staged, post
+from tests.services.builders import create_table, merge, merge_staged, post, set_options
 
 
 def numbers(
@@ -68,7 +67,7 @@ def test_a_scrape_says_how_long_a_batch_waits_to_be_published(site: MergeSite, i
         assert found[lag[Format.DELTA]] == 0
         assert found[lag[Format.ICEBERG]] >= 300
         merge_staged(site.database, site.warehouse, table.id)
-    alter_table(site.database, ("shop", "wide"), [{"action": "setOption", "key": "iceberg.publish", "value": "false"}])
+    set_options(site.database, table, {"iceberg.publish": "false"})
     assert numbers(site, images)[lag[Format.ICEBERG]] == 0
 
 

@@ -9,8 +9,7 @@ from app.core.table.history import Table
 from app.services.publishing.files import TableFiles, list_files
 from app.services.shared.executor import MergeSite
 from app.services.shared.pages import PageRequest
-from app.services.tables.tables import alter_table
-from tests.services.builders import compact, create_table, merge, post
+from tests.services.builders import compact, create_table, merge, post, set_options
 from tests.services.rows.test_scans import partitioned, scanned, seen
 
 
@@ -35,7 +34,7 @@ def test_files_say_whether_they_are_the_table(database: CatalogDatabase, site: M
     ]
     view = seen(database, site.warehouse, table)
     assert sorted(shown, key=str) == sorted(scanned(site.warehouse, view), key=str)
-    alter_table(database, ("shop", "wide"), [{"action": "setOption", "key": "merge.max-staleness", "value": "3 d"}])
+    set_options(database, table, {"merge.max-staleness": "3 d"})
     assert listed(database, site, table).complete
     page = listed(database, site, table, PageRequest(1))
     assert page.next_token is not None

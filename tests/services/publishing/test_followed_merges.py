@@ -20,18 +20,29 @@ from app.core.table.records import KIND_COLUMN
 from app.files.layout import iceberg_file
 from app.services.publishing.publications import COMPACTION_PAUSE, Publisher, keep_versions
 from app.services.shared.executor import MergeSite
-from app.services.snapshots.snapshots import roll_back
 from app.services.tables.tables import alter_table
 from app.services.upkeep.sweeps import sweep
 from tests.catalog.builders import CATALOGS
 from tests.delta_readers import READERS as OF_DELTA
 from tests.delta_readers import Rows
 from tests.iceberg_readers import READERS as OF_ICEBERG
-from tests.services.builders import SUM, compact, create_table, merge, run_next_compaction
+from tests.services.builders import (
+    SUM,
+    back_to,
+    compact,
+    create_table,
+    later,
+    merge,
+    run_next_compaction,
+    set_options,
+    snapshot_of,
+    tasks_of,
+)
 from tests.services.executor import InterruptedExecutor
 from tests.services.publishing import delta_logs
 from tests.services.publishing.delta_logs import BOTH, actions, folder_of, metadata, publish, publish_merges
 
+PAUSE_SECONDS = COMPACTION_PAUSE.total_seconds()
 FOLLOWED = SUM | {**BOTH, "changelog-producer": "lookup", "num-sorted-run.compaction-trigger": "99"}
 
 
@@ -57,11 +68,16 @@ def read(site: MergeSite, table: Table) -> Rows:
     return found[0]
 
 
+def publish_merge(site: MergeSite, table: Table, *records: Mapping[str, Any]) -> int:
+    """A merge of ``records``, published."""
+    merge(site, table, *records)
+    return publish_merges(site.database, site.warehouse)
+
+
 def test_hidden_columns_come_last_in_its_files_and_last_column_id_covers_them(site: MergeSite, table: Table) -> None:
     """Daft reads wrong places of a file where they do not, and ClickHouse refuses larger ids."""
     for n in range(3):
-        merge(site, table, {"id": 1, "n": n}, {"id": n + 2, "n": n})
-        publish_merges(site.database, site.warehouse)
+        publish_merge(site, table, {"id": 1, "n": n}, {"id": n + 2, "n": n})
     location = metadata(site, table)
     scanned = [task.file.file_path for task in StaticTable.from_metadata(location).scan().plan_files()]
     schemas = [pq.read_schema(path.removeprefix("file://")) for path in scanned]
@@ -73,31 +89,18 @@ def test_hidden_columns_come_last_in_its_files_and_last_column_id_covers_them(si
         assert hidden == sorted(hidden)
 
 
-def later(site: MergeSite, by: timedelta) -> Any:
-    with site.database.reading() as repository:
-        return repository.now() + by
-
-
-def compactions(site: MergeSite, table: Table) -> list[TaskState]:
-    with site.database.reading() as repository:
-        return [one.state for one in repository.tasks.page(table.id, limit=9, kind=TaskKind.COMPACTION)]
-
-
 def test_each_merge_is_published_and_no_run_is_written_for_it(site: MergeSite, database: CatalogDatabase) -> None:
     table = create_table(database, FOLLOWED | {"aggregation.remove-record-on-delete": "true"})
-    merge(site, table, {"id": 1, "n": 1}, {"id": 2, "n": 1}, {"id": 3, "n": 1})
-    assert publish_merges(site.database, site.warehouse) == 2
-    merge(site, table, {"id": 1, "n": 2}, {"id": 4, "n": 1})
-    assert publish_merges(site.database, site.warehouse) == 2
-    merge(site, table, {"id": 1, "n": 4}, {"_kind": "-D", "id": 2, "n": None})
-    assert publish_merges(site.database, site.warehouse) == 2
+    assert publish_merge(site, table, {"id": 1, "n": 1}, {"id": 2, "n": 1}, {"id": 3, "n": 1}) == 2
+    assert publish_merge(site, table, {"id": 1, "n": 2}, {"id": 4, "n": 1}) == 2
+    assert publish_merge(site, table, {"id": 1, "n": 4}, {"_kind": "-D", "id": 2, "n": None}) == 2
     assert publish_merges(site.database, site.warehouse) == 0  # nothing new
     assert read(site, table) == [{"id": 1, "n": 7}, {"id": 3, "n": 1}, {"id": 4, "n": 1}]
     assert shown(site, table) == [1, 2, 3]
     [base] = {one["add"]["path"] for one in actions(site.warehouse, table, 0) if "add" in one}
     added = [one["add"]["path"] for one in actions(site.warehouse, table, 2) if "add" in one]
     assert [path for path in added if path.startswith("runs/")] == [base]  # the same file, with more rows hidden
-    assert compactions(site, table) == []
+    assert tasks_of(site.database, table, TaskKind.COMPACTION) == []
 
 
 def test_merges_at_once_are_one_version(site: MergeSite, table: Table) -> None:
@@ -117,7 +120,7 @@ def test_a_version_of_before_the_clock_was_set_back_makes_no_merge_wait(site: Me
         merge(site, table, {"id": 1, "n": 1})
         publish(site.database, site.warehouse)
     assert shown(site, table) == [1]
-    Publisher(site.database, site.warehouse).follow_merges(later(site, -timedelta(hours=1)))
+    Publisher(site.database, site.warehouse).follow_merges(later(site.database, hours=-1))
     assert shown(site, table) == [1, 2]
 
 
@@ -125,13 +128,11 @@ def test_a_compaction_of_some_runs_changes_nothing(site: MergeSite, database: Ca
     table = create_table(database, FOLLOWED | {"num-sorted-run.compaction-trigger": "3"})
     merge(site, table, *({"id": n, "n": 1} for n in range(1000)))
     for n in range(3):
-        merge(site, table, {"id": n, "n": 1})
-        publish_merges(site.database, site.warehouse)
+        publish_merge(site, table, {"id": n, "n": 1})
     assert run_next_compaction(site, "worker")
-    assert len(_current_runs(site, table)) == 2
+    assert len(snapshot_of(site.database, table).runs) == 2
     assert publish_merges(site.database, site.warehouse) == 0
-    merge(site, table, {"id": 0, "n": 1})
-    publish_merges(site.database, site.warehouse)
+    publish_merge(site, table, {"id": 0, "n": 1})
     newest = versions(site, table)[-1]
     assert (newest.base_id, newest.as_of) == (1, 6)
     assert [row["n"] for row in read(site, table) if row["n"] > 1] == [3, 2, 2]
@@ -139,14 +140,12 @@ def test_a_compaction_of_some_runs_changes_nothing(site: MergeSite, database: Ca
 
 def test_a_compaction_begins_anew(site: MergeSite, table: Table) -> None:
     for n in range(3):
-        merge(site, table, {"id": n, "n": n})
-        publish_merges(site.database, site.warehouse)
+        publish_merge(site, table, {"id": n, "n": n})
     compact(site, table)
     assert publish_merges(site.database, site.warehouse) == 2
     newest = versions(site, table)[-1]
     assert (newest.base_id, newest.as_of) == (4, 4)
-    merge(site, table, {"id": 0, "n": 5})
-    publish_merges(site.database, site.warehouse)
+    publish_merge(site, table, {"id": 0, "n": 5})
     newest = versions(site, table)[-1]
     assert (newest.base_id, newest.as_of) == (4, 5)
     assert read(site, table) == [{"id": 0, "n": 5}, {"id": 1, "n": 1}, {"id": 2, "n": 2}]
@@ -158,8 +157,7 @@ def test_merges_during_a_compaction_are_in_its_version(site: MergeSite, table: T
     merge(site, table, {"id": 1, "n": 2})
 
     def meanwhile() -> None:
-        merge(site, table, {"id": 1, "n": 100})
-        publish_merges(site.database, site.warehouse)
+        publish_merge(site, table, {"id": 1, "n": 100})
 
     busy = InterruptedExecutor(meanwhile, in_compaction=True)
     compact(MergeSite(site.database, site.warehouse, busy, 600), table)
@@ -173,11 +171,10 @@ def test_a_version_takes_the_merges_of_its_interval_together(site: MergeSite, da
     options = {"snapshot.num-retained.min": "1", "snapshot.time-retained": "0 s"}
     table = create_table(database, FOLLOWED | options | {f"{one}.publish.interval": "1 h" for one in Format})
     for n in range(4):
-        merge(site, table, {"id": n % 2, "n": 1})
-        publish_merges(site.database, site.warehouse)
+        publish_merge(site, table, {"id": n % 2, "n": 1})
         sweep(database, site.warehouse, timedelta(0))  # what the next version will name stays
     assert shown(site, table) == [1]
-    Publisher(database, site.warehouse).follow_merges(later(site, timedelta(hours=1)))
+    Publisher(database, site.warehouse).follow_merges(later(database, hours=1))
     assert shown(site, table) == [1, 4]
     publish_merges(site.database, site.warehouse)
     assert read(site, table) == [{"id": 0, "n": 2}, {"id": 1, "n": 2}]
@@ -186,21 +183,16 @@ def test_a_version_takes_the_merges_of_its_interval_together(site: MergeSite, da
 def test_a_merge_that_leaves_no_row_changes_nothing(site: MergeSite, database: CatalogDatabase) -> None:
     options = {name: text for name, text in FOLLOWED.items() if name not in SUM}
     table = create_table(database, options | {"ignore-delete": "true"})
-    merge(site, table, {"_kind": "-D", "id": 1})
-    publish_merges(site.database, site.warehouse)
-    merge(site, table, {"id": 1, "n": 1})
-    publish_merges(site.database, site.warehouse)
-    merge(site, table, {"_kind": "-D", "id": 1})
-    publish_merges(site.database, site.warehouse)
-    merge(site, table, {"id": 2, "n": 1})
-    publish_merges(site.database, site.warehouse)
+    publish_merge(site, table, {"_kind": "-D", "id": 1})
+    publish_merge(site, table, {"id": 1, "n": 1})
+    publish_merge(site, table, {"_kind": "-D", "id": 1})
+    publish_merge(site, table, {"id": 2, "n": 1})
     assert read(site, table) == [{"id": 1, "n": 1}, {"id": 2, "n": 1}]
     assert shown(site, table) == [1, 2]  # the others are no snapshots
 
 
 def rolled_back(site: MergeSite, table: Table) -> None:
-    with site.database.transaction() as repository:
-        roll_back(repository, repository.tables.existing(table.id), number=2)
+    back_to(site, table, 2)
     merge(site, table, {"id": 9, "n": 1})
 
 
@@ -211,8 +203,7 @@ def renamed(site: MergeSite, table: Table) -> None:
 
 def without_lookups(site: MergeSite, table: Table) -> None:
     for value in ("none", "lookup"):
-        change = {"action": "setOption", "key": "changelog-producer", "value": value}
-        alter_table(site.database, (table.database, table.name), [change])
+        set_options(site.database, table, {"changelog-producer": value})
         merge(site, table, {"id": 9, "n": 1})
 
 
@@ -221,13 +212,12 @@ def test_what_changelogs_do_not_say_waits_for_a_compaction_that_is_asked_for(
     broken: Any, site: MergeSite, table: Table
 ) -> None:
     for n in range(3):
-        merge(site, table, {"id": n, "n": 1})
-        publish_merges(site.database, site.warehouse)
+        publish_merge(site, table, {"id": n, "n": 1})
     broken(site, table)
     publish_merges(site.database, site.warehouse)
     assert shown(site, table) == [1, 2, 3]
-    Publisher(site.database, site.warehouse).follow_merges(later(site, COMPACTION_PAUSE))
-    assert compactions(site, table) == [TaskState.PENDING]
+    Publisher(site.database, site.warehouse).follow_merges(later(site.database, seconds=PAUSE_SECONDS))
+    assert [one.state for one in tasks_of(site.database, table, TaskKind.COMPACTION)] == [TaskState.PENDING]
     compact(site, table)
     publish_merges(site.database, site.warehouse)
     assert versions(site, table)[-1].base_id > 3
@@ -241,13 +231,12 @@ def test_what_changelogs_do_not_say_waits_for_a_compaction_that_is_asked_for(
 
 def test_a_new_column_is_shown_over_the_same_files(site: MergeSite, table: Table) -> None:
     merge(site, table, {"id": 1, "n": 1})
-    merge(site, table, {"id": 2, "n": 1})
-    publish_merges(site.database, site.warehouse)
+    publish_merge(site, table, {"id": 2, "n": 1})
     change = {"action": "addColumn", "fieldNames": ["t"], "dataType": "STRING"}
     alter_table(site.database, (table.database, table.name), [change])
     publish_merges(site.database, site.warehouse)
     assert read(site, table) == [{"id": 1, "n": 1, "t": None}, {"id": 2, "n": 1, "t": None}]
-    assert compactions(site, table) == []
+    assert tasks_of(site.database, table, TaskKind.COMPACTION) == []
 
 
 @pytest.mark.parametrize("catalog_kind", CATALOGS)
@@ -257,26 +246,24 @@ def test_after_many_changes_a_compaction_is_asked_for(
 ) -> None:
     monkeypatch.setattr(bounds, bound, 2)
     for n in range(4):
-        merge(site, table, {"id": n, "n": 1})
-        publish_merges(site.database, site.warehouse)
+        publish_merge(site, table, {"id": n, "n": 1})
     assert shown(site, table) == [1, 2, 3]
-    Publisher(site.database, site.warehouse).follow_merges(later(site, COMPACTION_PAUSE))
-    assert compactions(site, table) == [TaskState.PENDING]
+    Publisher(site.database, site.warehouse).follow_merges(later(site.database, seconds=PAUSE_SECONDS))
+    assert [one.state for one in tasks_of(site.database, table, TaskKind.COMPACTION)] == [TaskState.PENDING]
 
 
 @pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_kept_versions_keep_their_changelogs_and_forgotten_ones_leave_nothing(site: MergeSite) -> None:
     table = create_table(site.database, FOLLOWED | {"snapshot.num-retained.min": "1", "snapshot.time-retained": "0 s"})
     for n in range(4):
-        merge(site, table, {"id": 1, "n": 1}, {"id": 5 + n, "n": 1})
-        publish_merges(site.database, site.warehouse)
+        publish_merge(site, table, {"id": 1, "n": 1}, {"id": 5 + n, "n": 1})
     sweep(site.database, site.warehouse, timedelta(0))
     with site.database.reading() as repository:
         kinds = {one.snapshot_id: one.kind for one in repository.commits.every(table.id)}
     assert kinds == dict.fromkeys(range(1, 5), SnapshotKind.MERGE)
     compact(site, table)
     publish_merges(site.database, site.warehouse)
-    afterwards = later(site, timedelta(hours=2))
+    afterwards = later(site.database, hours=2)
     for form in Format:
         assert keep_versions(site.database, site.warehouse, table.id, form, afterwards) == 4
     sweep(site.database, site.warehouse, timedelta(0))
@@ -291,14 +278,12 @@ def test_kept_versions_keep_their_changelogs_and_forgotten_ones_leave_nothing(si
 
 
 def test_of_a_file_only_the_places_are_kept_that_a_version_names(site: MergeSite, table: Table) -> None:
-    merge(site, table, *({"id": n, "n": 1} for n in range(5)))
-    publish_merges(site.database, site.warehouse)
+    publish_merge(site, table, *({"id": n, "n": 1} for n in range(5)))
     for n in range(4):
-        merge(site, table, {"id": n, "n": 1})
-        publish_merges(site.database, site.warehouse)
+        publish_merge(site, table, {"id": n, "n": 1})
     merge(site, table, {"id": 9, "n": 1})  # hides nothing: what is named of the base stays
     publish_merges(site.database, site.warehouse)
-    [base] = [one.id for one in _current_runs(site, table) if one.rows == 5]
+    [base] = [one.id for one in snapshot_of(site.database, table).runs if one.rows == 5]
     folder = Path(site.warehouse.path(*iceberg_file(table.id, "runs", base)))
 
     def numbers() -> list[int]:
@@ -307,12 +292,6 @@ def test_of_a_file_only_the_places_are_kept_that_a_version_names(site: MergeSite
     assert numbers() == [1, 2, 3, 4]
     [second] = [one for one in versions(site, table, Format.ICEBERG) if one.version == 5]
     assert second.as_of == 6
-    keep_versions(site.database, site.warehouse, table.id, Format.ICEBERG, later(site, timedelta(hours=2)))
+    keep_versions(site.database, site.warehouse, table.id, Format.ICEBERG, later(site.database, hours=2))
     assert numbers() == [4]
     assert [row["n"] for row in read(site, table)] == [2, 2, 2, 2, 1, 1]
-
-
-def _current_runs(site: MergeSite, table: Table) -> Any:
-    with site.database.reading() as repository:
-        snapshot = repository.snapshots.current(table.id)
-    return snapshot.runs

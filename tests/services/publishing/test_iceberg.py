@@ -24,7 +24,7 @@ from app.storage.iceberg.metadata import metadata_file
 from app.storage.iceberg.snapshots import list_file
 from tests.delta_readers import Rows
 from tests.iceberg_readers import READERS
-from tests.services.builders import SUM, compact, create_table, merge
+from tests.services.builders import SUM, compact, create_table, later, merge, set_options
 from tests.services.publishing import delta_logs
 from tests.services.publishing.delta_logs import metadata, publish
 
@@ -78,7 +78,7 @@ def test_a_run_may_have_a_column_that_iceberg_has_no_type_for_if_it_was_dropped(
     table = create_table(site.database, {}, columns=(("id", "BIGINT"), ("at", "TIME"), ("n", "BIGINT")))
     merge(site, table, {"id": 1, "at": "10:00:00", "n": 2})
     _alter(site, table, {"action": "dropColumn", "fieldNames": ["at"]})
-    _alter(site, table, {"action": "setOption", "key": "iceberg.publish", "value": "true"})
+    set_options(site.database, table, {"iceberg.publish": "true"})
     assert publish(site.database, site.warehouse) == 1
     for reader in READERS:
         assert read(site, table, reader) == [{"id": 1, "n": 2}]
@@ -118,15 +118,14 @@ def test_files_of_a_warehouse_without_them_are_written_again(site: MergeSite, ta
 def test_versions_and_their_files_are_forgotten_and_the_others_stay_readable(site: MergeSite) -> None:
     table = create_table(site.database, PUBLISHED | {"snapshot.num-retained.min": "1", "snapshot.time-retained": "0 s"})
     several_versions(site, table)
-    with site.database.reading() as repository:
-        later = repository.now() + timedelta(hours=2)
-    assert keep_versions(site.database, site.warehouse, table.id, Format.ICEBERG, later) == 2
+    then = later(site.database, hours=2)
+    assert keep_versions(site.database, site.warehouse, table.id, Format.ICEBERG, then) == 2
     [kept] = versions(site, table)
     assert kept.version == 2
     names = {name for name in files_of(site.warehouse, table) if name.startswith("metadata/")}
     assert names == {"metadata/snap-2.avro", f"metadata/{metadata_file(kept)[-1]}"}
     sweep(site.database, site.warehouse, timedelta(0))  # of the table's own snapshots one is kept
-    keep_versions(site.database, site.warehouse, table.id, Format.ICEBERG, later)
+    keep_versions(site.database, site.warehouse, table.id, Format.ICEBERG, then)
     assert len({name.split("/")[1] for name in files_of(site.warehouse, table) if name.startswith("runs/")}) == 1
     assert read(site, table) == [{"id": 1, "n": 3}]
 
@@ -134,12 +133,10 @@ def test_versions_and_their_files_are_forgotten_and_the_others_stay_readable(sit
 def test_a_format_that_is_turned_on_later_begins_then_and_the_other_goes_on(site: MergeSite) -> None:
     table = create_table(site.database, SUM | {"delta.publish": "true"})
     merge(site, table, {"id": 1, "n": 1})
-    _alter(site, table, {"action": "setOption", "key": "iceberg.publish", "value": "true"})
-    _alter(site, table, {"action": "setOption", "key": "delta.publish", "value": "false"})
+    set_options(site.database, table, {"iceberg.publish": "true", "delta.publish": "false"})
     merge(site, table, {"id": 1, "n": 1})
     compact(site, table)
     publish(site.database, site.warehouse)
     assert read(site, table) == [{"id": 1, "n": 2}]
-    with site.database.reading() as repository:
-        of_formats = {one: [v.as_of for v in repository.published.page(table.id, one)] for one in Format}
+    of_formats = {one: [v.as_of for v in delta_logs.versions(site.database, table, one)] for one in Format}
     assert of_formats == {Format.DELTA: [1], Format.ICEBERG: [1, 3]}

@@ -14,10 +14,10 @@ from app.core.table.history import Table, TaskState
 from app.services.merging.merges import request_merge
 from app.services.rows.lookups import Images, get_row
 from app.services.shared.executor import MergeSite
-from app.services.snapshots.snapshots import RolledBack, find_snapshot, roll_back
+from app.services.snapshots.snapshots import find_snapshot, roll_back
 from app.services.snapshots.tags import create_tag
 from app.services.upkeep.sweeps import expire_snapshots, sweep
-from tests.services.builders import SUM, create_table, merge_staged, post, run_next_merge, schema, totals
+from tests.services.builders import SUM, back_to, create_table, merge_staged, post, run_next_merge, schema, totals
 from tests.services.executor import InterruptedExecutor
 
 PATIENT = SUM | {"num-sorted-run.compaction-trigger": "50"}
@@ -28,11 +28,6 @@ def merge(site: MergeSite, table: Table, *numbers: int) -> None:
     for number in numbers:
         post(site.database, site.warehouse, {"id": 1, "n": number})
         merge_staged(site.database, site.warehouse, table.id)
-
-
-def back_to(site: MergeSite, table: Table, number: int) -> RolledBack:
-    with site.database.transaction() as repository:
-        return roll_back(repository, table, number=number)
 
 
 def at(site: MergeSite, images: Images, version: str) -> object:

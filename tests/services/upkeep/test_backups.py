@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ from app.services.upkeep.sweeps import sweep
 from app.storage.backup_folder import BackupFolder
 from tests.delta_readers import READERS
 from tests.services import builders
-from tests.services.builders import NO_HISTORY, QUIET, SUM, compact, create_table, post, totals
+from tests.services.builders import NO_HISTORY, QUIET, SUM, compact, create_table, later, post, totals
 from tests.services.damaged import flip
 from tests.services.kept import kept_of
 from tests.services.publishing.delta_logs import PUBLISHED, log_of, publish, read
@@ -217,9 +216,7 @@ def test_delta_logs_are_written_anew_where_a_backup_is_put_back(
         merge(site, table, 1)
         compact(site, table)
     publish(site.database, site.warehouse)
-    with site.database.reading() as repository:
-        later = repository.now() + timedelta(hours=2)
-    assert keep_versions(site.database, site.warehouse, table.id, Format.DELTA, later) == 3
+    assert keep_versions(site.database, site.warehouse, table.id, Format.DELTA, later(site.database, hours=2)) == 3
     taken(site, target)
     put_back(target, empty)
     publish(*empty)
