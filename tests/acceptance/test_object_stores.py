@@ -59,8 +59,7 @@ class House:
         with database.reading() as repository:
             table_id = repository.tables.get("shop", "sums").id
         request_merge(database, table_id)
-        executor = PythonExecutor()
-        assert run_next_merge(MergeSite(database, self.warehouse, executor, 600), "worker")
+        assert run_next_merge(MergeSite(database, self.warehouse, PythonExecutor(), 600), "worker")
         database.close()
 
     def total(self, key: int, **how: str) -> int | None:

@@ -53,7 +53,7 @@ EXPIRATION, TIME_PATTERN = "partition.expiration-time", "partition.timestamp-pat
 # By the code of the violation: what is wrong, the options, the option that is named.
 BROKEN: dict[str, list[tuple[str, Options, str]]] = {
     "illegal_column_type": [
-        ("position in a column of text", {"fields.c.from-event": "source.lsn"}, "fields.c.from-event"),
+        ("position in a column of text", {FROM_EVENT: "source.lsn"}, FROM_EVENT),
         ("row kind field of numbers", {"rowkind.field": "a"}, "rowkind.field"),
     ],
     "missing_partition_keys": [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -77,12 +76,6 @@ TYPES = st.recursive(_null_or_not(SCALAR_TYPES), _nested, max_leaves=4)
 def _whole(bits: int) -> st.SearchStrategy[int]:
     half = 1 << bits - 1
     return st.one_of(st.integers(-half, half - 1), st.sampled_from([-half, half - 1, 0, -1]))
-
-
-def as_float32(value: float) -> float:
-    """``value`` as FLOAT holds it."""
-    rounded: float = struct.unpack("f", struct.pack("f", value))[0]
-    return rounded
 
 
 def _decimal_values(data_type: DataType) -> st.SearchStrategy[Decimal]:

@@ -176,5 +176,4 @@ def test_the_rules_say_what_comes_too_late() -> None:
 def test_a_horizon_that_reaches_beyond_the_calendar_leaves_out_nothing() -> None:
     plan = plan_of({**LISTED, "sequence.field": "at", "sequence.late-horizon": "4000000 d"})
     history = [record(0, at=datetime(9999, 1, 1), t="a"), record(1, at=datetime(1, 1, 1), t="b")]
-    row = finish(plan, settled(plan, state_of(plan, *history)))
-    assert row["t"] == "b,a"
+    assert finish(plan, settled(plan, state_of(plan, *history)))["t"] == "b,a"

@@ -14,13 +14,7 @@ from app.core.types.parser import parse_type
 from tests.core.strategies import TYPES
 
 SPARK = {
-    "BOOLEAN": "BOOLEAN",
-    "TINYINT": "TINYINT",
-    "SMALLINT": "SMALLINT",
-    "INT": "INT",
-    "BIGINT": "BIGINT",
-    "FLOAT": "FLOAT",
-    "DOUBLE": "DOUBLE",
+    **{kind: kind for kind in ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DATE")},
     "DECIMAL(10, 2)": "DECIMAL(10,2)",
     "CHAR(3)": "STRING",
     "VARCHAR(3)": "STRING",
@@ -28,7 +22,6 @@ SPARK = {
     "BINARY(3)": "BINARY",
     "VARBINARY(3)": "BINARY",
     "BYTES": "BINARY",
-    "DATE": "DATE",
     "TIME(3)": "INT",
     "TIMESTAMP(3)": "TIMESTAMP_NTZ",
     "TIMESTAMP(3) WITH LOCAL TIME ZONE": "TIMESTAMP",

@@ -25,19 +25,17 @@ def _row(*fields: tuple[str, DataType]) -> DataType:
 
 
 SQL = {
-    "BOOLEAN": DataType(Kind.BOOLEAN),
+    **{
+        kind: DataType(Kind(kind))
+        for kind in ("BOOLEAN", "TINYINT", "SMALLINT", "BIGINT", "FLOAT", "DOUBLE", "BYTES", "DATE")
+    },
     "bool": DataType(Kind.BOOLEAN),
-    "TINYINT": DataType(Kind.TINYINT),
-    "SMALLINT": DataType(Kind.SMALLINT),
     "INT": INT,
     "integer": INT,
     "  InT\n": INT,
     "INT NULL": INT,
     "INT NOT NULL": INT.with_nullable(False),
     "int not\tnull": INT.with_nullable(False),
-    "BIGINT": DataType(Kind.BIGINT),
-    "FLOAT": DataType(Kind.FLOAT),
-    "DOUBLE": DataType(Kind.DOUBLE),
     "DOUBLE PRECISION": DataType(Kind.DOUBLE),
     "DECIMAL": DataType(Kind.DECIMAL, precision=10, scale=0),
     "DEC(3)": DataType(Kind.DECIMAL, precision=3, scale=0),
@@ -53,8 +51,6 @@ SQL = {
     "BINARY(16)": DataType(Kind.BINARY, length=16),
     "VARBINARY(4)": DataType(Kind.VARBINARY, length=4),
     f"VARBINARY({MAX_LENGTH})": DataType(Kind.BYTES),
-    "BYTES": DataType(Kind.BYTES),
-    "DATE": DataType(Kind.DATE),
     "TIME": DataType(Kind.TIME, precision=0),
     "TIME(3)": DataType(Kind.TIME, precision=3),
     "TIMESTAMP": DataType(Kind.TIMESTAMP, precision=6),

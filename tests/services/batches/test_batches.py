@@ -21,7 +21,7 @@ from app.services.bodies.formats import JSON
 from app.services.bodies.json_bodies import ndjson_lines, parse_json, parsed_each
 from app.services.shared.executor import MergeSite
 from tests.catalog.builders import CATALOGS
-from tests.services.builders import create_table, post
+from tests.services.builders import batches_of, create_table, post
 from tests.services.one_catalog import catalog_kind
 
 __all__ = ["catalog_kind"]
@@ -65,8 +65,7 @@ def test_a_request_with_a_fault_stores_nothing(database: CatalogDatabase, wareho
         accept(database, warehouse, body)
     assert refusal.value.violations
     assert staged_files(warehouse, table) == set()
-    with database.reading() as repository:
-        assert repository.batches.page(table.id, limit=1) == []
+    assert batches_of(database, table) == []
 
 
 def test_too_many_records_store_nothing(database: CatalogDatabase, warehouse: Warehouse) -> None:
@@ -141,8 +140,7 @@ def test_requests_that_race_for_one_key_leave_one_batch_and_one_file(site: Merge
 
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(race, range(16)))
-    with site.database.reading() as repository:
-        [batch] = repository.batches.page(table.id, limit=10)
+    [batch] = batches_of(site.database, table)
     assert set(answers) == ({batch.id} if same else {batch.id, "idempotency_key_reused"})
     assert staged_files(site.warehouse, table) == {batch.file}
 

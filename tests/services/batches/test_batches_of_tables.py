@@ -21,7 +21,7 @@ from app.services.batches.batches_of_tables import AcceptedBatches, TablesIntake
 from app.services.batches.group_commit import GroupCommit
 from app.services.bodies.formats import JSON
 from app.services.rows.known_rows import KnownRows, no_rows
-from tests.services.builders import create_table, schema
+from tests.services.builders import batches_of, create_table, schema
 
 A, B = {"id": 1, "n": 1}, {"id": 2, "n": 2}
 
@@ -52,8 +52,7 @@ class Site:
         return TablesIntake(self.database, self.warehouse, bounds or Bounds(100), commits, known).accept("shop", sent)
 
     def batches(self, name: str) -> list[Batch]:
-        with self.database.reading() as repository:
-            return repository.batches.page(self.tables[name].id, limit=100)
+        return batches_of(self.database, self.tables[name])
 
     def files(self) -> set[str]:
         return {path.name for path in Path(self.warehouse.path()).rglob("staging/*")}

@@ -19,7 +19,7 @@ from app.files.layout import Warehouse
 from app.services.batches.group_commit import GroupCommit
 from app.services.shared.executor import MergeSite
 from app.storage.staging.staging import write_batch
-from tests.services.builders import create_table
+from tests.services.builders import batches_of, create_table
 
 
 def staged(warehouse: Warehouse, table: Table, key: str | None = None, schema_id: int | None = None) -> NewBatch:
@@ -70,8 +70,7 @@ def test_the_faults_of_one_are_not_those_of_the_others(database: CatalogDatabase
     told = enter_together(database, GroupCommit(database, warehouse), table, batches)
     assert [type(one) for one in told] == [Batch, Batch, Batch, Conflict, Unavailable, KeyReused, Batch]
     assert told[1] == told[2]
-    with database.reading() as repository:
-        assert [batch.number for batch in repository.batches.page(table.id, limit=10)] == [1, 2, 3]
+    assert [batch.number for batch in batches_of(database, table)] == [1, 2, 3]
 
 
 def test_a_dropped_table_fails_its_own_batches_only(database: CatalogDatabase, warehouse: Warehouse) -> None:

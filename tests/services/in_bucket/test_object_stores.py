@@ -23,7 +23,6 @@ from app.files.named_files import check_file, file_of_batch
 from app.kernel.tasks import Job, Progress, Result
 from app.services.batches.batches import Upload, accept_batch
 from app.services.bodies.formats import ARROW, JSON
-from app.services.merging.merges import request_merge
 from app.services.operating.readiness import take_warehouse, warehouse_fault
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
@@ -33,14 +32,15 @@ from app.services.upkeep.scrubs import verify
 from app.services.upkeep.sweeps import sweep
 from app.storage.backup_folder import BackupFolder
 from tests.object_store import Fault, FaultyLine, flip, new_bucket, objects_in, put, uri_of
+from tests.services import builders
 from tests.services.builders import (
     QUIET,
     SUM,
+    batches_of,
     committed,
     compact,
     create_table,
     post,
-    run_next_merge,
     snapshot_of,
     totals,
 )
@@ -68,10 +68,7 @@ def empty(tmp_path: Path) -> Iterator[CatalogDatabase]:
 def merge(site: MergeSite, table: Table, *keys: int) -> None:
     for key in keys:
         post(site.database, site.warehouse, {"id": key, "n": 1})
-    request_merge(site.database, table.id)
-    assert run_next_merge(site, "worker")
-    with site.database.reading() as repository:
-        task = repository.tasks.page(table.id, limit=1)[0]
+    task = builders.merge(site, table)
     assert task.error is None, task.error
 
 
@@ -82,8 +79,7 @@ def test_what_is_posted_merged_and_compacted_is_read(site: MergeSite, table: Tab
     assert totals(site.database, images, table, KEYS) == [1, 2, 1]
     assert totals(site.database, images, table, KEYS, latest=True) == [1, 2, 6]
     compact(site, table)
-    snapshot = snapshot_of(site.database, table)
-    assert len(snapshot.runs) == 1
+    assert len(snapshot_of(site.database, table).runs) == 1
     assert totals(site.database, images, table, KEYS, latest=True) == [1, 2, 6]
 
 
@@ -117,8 +113,7 @@ def test_what_nobody_names_is_swept_and_the_rest_stays(site: MergeSite, table: T
         put(site.warehouse, one, b"left by who was killed")
     sweep(site.database, site.warehouse)  # they are young
     assert left <= objects_in(site.warehouse)
-    removed = sweep(site.database, site.warehouse, NO_GRACE)
-    assert removed >= len(left) + 4  # and the merged batches
+    assert sweep(site.database, site.warehouse, NO_GRACE) >= len(left) + 4  # and the merged batches
     there = objects_in(site.warehouse)
     assert not left & there
     assert {one for one in there if "/staging/" in one} == {f"{table.id}/staging/{batch.file}"}
@@ -261,15 +256,12 @@ def test_a_merge_in_whose_middle_the_store_fails_is_made_again_and_counts_once(
     site: MergeSite, table: Table, line: FaultyLine, images: Images
 ) -> None:
     post(site.database, site.warehouse, {"id": 1, "n": 1})
-    request_merge(site.database, table.id)
     line.fail(Fault.SLOW_DOWN, "GET")
-    assert run_next_merge(site, "worker")
+    builders.merge(site, table)
     assert not committed(site.database, table)
-    with site.database.reading() as repository:
-        assert [batch.state.value for batch in repository.batches.page(table.id, limit=9)] == ["staged"]
+    assert [batch.state.value for batch in batches_of(site.database, table)] == ["staged"]
     line.heal()
-    request_merge(site.database, table.id)
-    assert run_next_merge(site, "worker")
+    builders.merge(site, table)
     assert totals(site.database, images, table, [1]) == [1]
 
 
@@ -292,15 +284,10 @@ def test_a_merge_whose_files_cannot_be_read_back_says_why_in_words_and_is_made_a
     site: MergeSite, table: Table, line: FaultyLine, images: Images, tmp_path: Path
 ) -> None:
     failing = replace(site, executor=FailingExecutor(line))
-    post(site.database, site.warehouse, {"id": 1, "n": 1})
-    wanted = request_merge(site.database, table.id)
-    assert run_next_merge(failing, "worker")
-    with site.database.reading() as repository:
-        error = repository.tasks.get(table.id, wanted.id).error
+    error = builders.merge(failing, table, {"id": 1, "n": 1}).error
     assert error.startswith("the object store has too much to do (nothing was changed")
     line.heal()
-    request_merge(site.database, table.id)
-    assert run_next_merge(failing, "worker")
+    builders.merge(failing, table)
     assert totals(site.database, images, table, [1]) == [1]
     assert sweep(site.database, site.warehouse, NO_GRACE) == 2  # the staged file, and what the failed merge has written
 

@@ -20,7 +20,7 @@ from app.services.upkeep.sweeps import sweep
 from app.storage.iceberg.metadata import metadata_file
 from tests.delta_readers import plain
 from tests.object_store import objects_in
-from tests.services.builders import compact, create_table, merge
+from tests.services.builders import compact, create_table, later, merge
 from tests.services.publishing.delta_logs import BOTH, publish, versions
 
 pytestmark = pytest.mark.slow(reason="starts an object store")
@@ -38,8 +38,6 @@ def test_what_is_published_in_a_bucket_is_written_kept_and_removed(site: MergeSi
         with site.database.transaction() as repository:
             repository.published.mark_unwritten()  # then they are there: nothing is written over
     assert publish(site.database, site.warehouse) == 4
-    with site.database.reading() as repository:
-        later = repository.now() + timedelta(hours=2)
     metadata = site.warehouse.uri(*metadata_file(versions(site.database, table, Format.ICEBERG)[-1]))
     settings = {
         "s3.endpoint": f"http://{store}",
@@ -52,7 +50,7 @@ def test_what_is_published_in_a_bucket_is_written_kept_and_removed(site: MergeSi
         assert read(site.warehouse, table, store) == [{"id": number, "n": 1} for number in (0, 2, 3)]
         assert sorted(iceberg.scan().to_arrow()["id"].to_pylist()) == [0, 2, 3]
         for form in Format:
-            keep_versions(site.database, site.warehouse, table.id, form, later)
+            keep_versions(site.database, site.warehouse, table.id, form, later(site.database, hours=2))
             assert len(versions(site.database, table, form)) == 1
     drop_table(site.database, site.warehouse, ("shop", "wide"))
     sweep(site.database, site.warehouse, timedelta(seconds=-10))

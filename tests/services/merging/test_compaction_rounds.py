@@ -202,7 +202,6 @@ def test_of_a_table_whose_rows_are_all_deleted_no_run_is_left(site: MergeSite, i
     merge(site, table, {"id": 1, "n": 1})
     merge(site, table, {"id": 1, "_kind": "-D"})
     compact(site, table)
-    snapshot = snapshot_of(site.database, table)
-    assert snapshot.runs == ()
+    assert snapshot_of(site.database, table).runs == ()
     merge(site, table, {"id": 1, "n": 2})
     assert totals(site.database, images, table, [1]) == [2]

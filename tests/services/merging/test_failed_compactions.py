@@ -64,8 +64,7 @@ def test_merges_ask_for_it_again_but_not_each_of_them(
     clock.move(seconds=16)
     merge(site, table, ONE)
     assert run_next_compaction(site, "compactor")
-    snapshot = snapshot_of(site.database, table)
-    assert len(snapshot.runs) == 1
+    assert len(snapshot_of(site.database, table).runs) == 1
     assert totals(site.database, images, table, [1]) == [19]
     merge(site, table, ONE)
     assert run_next_compaction(broken, "compactor"), "after one that succeeded the next is not waited for"

@@ -130,8 +130,7 @@ def test_a_batch_whose_file_is_damaged_or_gone_is_set_aside_after_some_tries(
         path.unlink()
     else:
         flip(path, len(content) // 2)
-    states = merge_all(site, table)
-    assert states == [TaskState.FAILED] * 3 + [TaskState.SUCCEEDED]
+    assert merge_all(site, table) == [TaskState.FAILED] * 3 + [TaskState.SUCCEEDED]
     [found] = batches(site, table, BatchState.DAMAGED)
     assert found.id == bad.id
     assert found.fault is not None

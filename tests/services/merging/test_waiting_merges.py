@@ -129,8 +129,7 @@ def test_their_compaction_comes_before_those_that_nobody_waits_for(site: MergeSi
     request_compaction(site.database, calm)
     table = create_table(site.database, OPTIONS, name="stopped")
     fill(site, table)
-    lease = claim(site, "compactor", TaskKind.COMPACTION)
-    assert lease.claimed.table.id == table.id
+    assert claim(site, "compactor", TaskKind.COMPACTION).claimed.table.id == table.id
 
 
 def test_a_compaction_that_merges_waited_for_in_vain_is_not_put_off_for_newer_ones(
@@ -138,8 +137,7 @@ def test_a_compaction_that_merges_waited_for_in_vain_is_not_put_off_for_newer_on
 ) -> None:
     clock.move(seconds=301)
     fill(site, create_table(site.database, OPTIONS, name="stopped"))
-    lease = claim(site, "compactor", TaskKind.COMPACTION)
-    assert lease.claimed.table.id == table.id
+    assert claim(site, "compactor", TaskKind.COMPACTION).claimed.table.id == table.id
 
 
 def test_a_merge_that_was_begun_before_goes_on(site: MergeSite) -> None:
@@ -154,8 +152,7 @@ def test_a_merge_that_was_begun_before_goes_on(site: MergeSite) -> None:
     request_compaction(site.database, table)
     assert stats(site, table).merges_wait is not None
     lease.hand_back()
-    again = claim(site, "worker", TaskKind.MERGE)
-    assert again.claimed.task.id == lease.claimed.task.id
+    assert claim(site, "worker", TaskKind.MERGE).claimed.task.id == lease.claimed.task.id
 
 
 def test_why_they_wait_is_told(site: MergeSite, table: Table, images: Images, clock: SetClock) -> None:

@@ -56,11 +56,6 @@ def apart(tmp_path: Path, warehouse: Warehouse) -> Iterator[Images]:
     opened.close()
 
 
-def now(database: CatalogDatabase, table: Table) -> Table:
-    with database.reading() as repository:
-        return repository.tables.find(table.id) or table
-
-
 def found(
     database: CatalogDatabase, images: Images, table: Table, consistency: Consistency = Consistency.MERGED
 ) -> list[tuple[Any, ...]]:

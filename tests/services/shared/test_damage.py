@@ -102,8 +102,7 @@ def test_a_compaction_of_a_damaged_run_changes_nothing_and_names_the_file(site: 
         failed = compact(site, table)
         assert (failed.kind, failed.state) == (TaskKind.COMPACTION, TaskState.FAILED)
         assert old.name in (failed.error or "")
-        snapshot = snapshot_of(site.database, table)
-        assert len(snapshot.runs) == 2
+        assert len(snapshot_of(site.database, table).runs) == 2
     assert compact(site, table).state is TaskState.SUCCEEDED
     assert totals(site.database, images, table, [1, 2, 3]) == [1, 4, 3]
 

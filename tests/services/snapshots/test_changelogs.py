@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,12 +12,11 @@ from app.core.errors import Conflict, ErrorCode, NotFound
 from app.core.table.history import SnapshotKind, Table, TaskState
 from app.core.table.schema import TableSchema
 from app.files.layout import Warehouse
-from app.services.merging.merges import request_merge
 from app.services.shared.executor import MergeSite
 from app.services.snapshots.changelogs import Changes, Page, Position, follow_from, read_page
 from tests.catalog.builders import CATALOGS
 from tests.services import builders
-from tests.services.builders import SUM, compact, create_table, run_next_merge, snapshot_of
+from tests.services.builders import SUM, compact, create_table, snapshot_of
 from tests.services.executor import InterruptedExecutor
 from tests.services.one_catalog import catalog_kind
 
@@ -204,7 +204,7 @@ def test_rollbacks_and_partition_drops_have_no_changes(kind: SnapshotKind, site:
 
 
 def interrupted(site: MergeSite, meanwhile: Callable[[], object]) -> MergeSite:
-    return MergeSite(site.database, site.warehouse, InterruptedExecutor(meanwhile), 600)
+    return replace(site, executor=InterruptedExecutor(meanwhile))
 
 
 @pytest.mark.parametrize("catalog_kind", CATALOGS)
@@ -225,10 +225,8 @@ def test_a_merge_whose_rows_were_rolled_back_meanwhile_is_tried_again(site: Merg
         roll_back()
 
     executor.write_changes = after_changes  # type: ignore[method-assign]
-    broken = MergeSite(site.database, site.warehouse, executor, 600)
-    assert merge(broken, table, {"id": 1, "n": 5}) is TaskState.FAILED
-    request_merge(site.database, table.id)
-    assert run_next_merge(site, "worker")
+    assert merge(replace(site, executor=executor), table, {"id": 1, "n": 5}) is TaskState.FAILED
+    assert merge(site, table) is TaskState.SUCCEEDED
     assert changelog(site, table, 3) == ["4 -U 1=1", "4 +U 1=6"]
 
 
@@ -245,8 +243,7 @@ def test_a_merge_during_which_the_producer_was_altered_is_tried_again(site: Merg
     table = create_table(site.database, SUM | FULL)
     change = interrupted(site, lambda: alter(site, table, (1, "n"), options=SUM | LOOKUP))
     assert merge(change, table, {"id": 1, "n": 5}) is TaskState.FAILED
-    request_merge(site.database, table.id)
-    assert run_next_merge(site, "worker")
+    assert merge(site, table) is TaskState.SUCCEEDED
     assert changelog(site, table) == ["1 +I 1=5"]
 
 
@@ -256,8 +253,7 @@ def test_changes_of_partitions_are_looked_up_together(site: MergeSite, warehouse
     table = create_table(site.database, SUM | LOOKUP, columns=columns, key=("p", "id"), partitions=("p",))
     for number in range(1, 4):
         merge(site, table, *({"p": p, "id": 1, "n": 1} for p in "abc"[:number]))
-    snapshot = snapshot_of(site.database, table)
-    assert len(snapshot.runs) == 6
+    assert len(snapshot_of(site.database, table).runs) == 6
     assert sorted(changelog(site, table, 3)) == ["3 +I 1=1", "3 +U 1=2", "3 +U 1=3", "3 -U 1=1", "3 -U 1=2"]
 
 

@@ -5,19 +5,28 @@ from __future__ import annotations
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from app.core.errors import ErrorCode, NotFound
 from app.core.table.history import Table, TaskState
-from app.services.merging.merges import request_merge
 from app.services.rows.lookups import Images, get_row
 from app.services.shared.executor import MergeSite
 from app.services.snapshots.snapshots import find_snapshot, roll_back
 from app.services.snapshots.tags import create_tag
 from app.services.upkeep.sweeps import expire_snapshots, sweep
-from tests.services.builders import SUM, back_to, create_table, merge_staged, post, run_next_merge, schema, totals
+from tests.services import builders
+from tests.services.builders import (
+    SUM,
+    back_to,
+    batches_of,
+    create_table,
+    post,
+    schema,
+    totals,
+)
 from tests.services.executor import InterruptedExecutor
 
 PATIENT = SUM | {"num-sorted-run.compaction-trigger": "50"}
@@ -26,8 +35,7 @@ PATIENT = SUM | {"num-sorted-run.compaction-trigger": "50"}
 def merge(site: MergeSite, table: Table, *numbers: int) -> None:
     """A merge for each of ``numbers``, which are added to the row 1."""
     for number in numbers:
-        post(site.database, site.warehouse, {"id": 1, "n": number})
-        merge_staged(site.database, site.warehouse, table.id)
+        builders.merge(site, table, {"id": 1, "n": number})
 
 
 def at(site: MergeSite, images: Images, version: str) -> object:
@@ -44,7 +52,7 @@ def test_staged_batches_stay_and_are_folded_on_top(site: MergeSite, images: Imag
     assert (undone.made.snapshot.id, undone.undone_batches) == (3, 1)
     assert totals(site.database, images, table, [1]) == [1]
     assert totals(site.database, images, table, [1], latest=True) == [101]
-    merge_staged(site.database, site.warehouse, table.id)
+    builders.merge(site, table)
     assert totals(site.database, images, table, [1]) == [101]
     back_to(site, table, 2)
     assert totals(site.database, images, table, [1]) == [11]
@@ -53,12 +61,9 @@ def test_staged_batches_stay_and_are_folded_on_top(site: MergeSite, images: Imag
 def test_a_merge_under_way_goes_on_top_of_the_rollback(site: MergeSite, images: Images) -> None:
     table = create_table(site.database, PATIENT)
     merge(site, table, 1, 10)
-    post(site.database, site.warehouse, {"id": 1, "n": 100})
-    wanted = request_merge(site.database, table.id)
-    executor = InterruptedExecutor(lambda: back_to(site, table, 1))
-    run_next_merge(MergeSite(site.database, site.warehouse, executor, 600), "worker")
+    interrupted = replace(site, executor=InterruptedExecutor(lambda: back_to(site, table, 1)))
+    assert builders.merge(interrupted, table, {"id": 1, "n": 100}).state is TaskState.SUCCEEDED
     with site.database.reading() as repository:
-        assert repository.tasks.get(table.id, wanted.id).state is TaskState.SUCCEEDED
         assert [snapshot.kind for snapshot in repository.snapshots.page(table.id, limit=2)] == ["merge", "rollback"]
     assert totals(site.database, images, table, [1]) == [101]
 
@@ -122,14 +127,12 @@ def test_a_rollback_keeps_the_schema_and_the_old_snapshot_keeps_its_own(site: Me
     with site.database.transaction() as repository:
         added = schema(("id", "BIGINT"), ("n", "BIGINT"), ("m", "BIGINT"), options=wider)
         altered = repository.tables.alter(table.id, 0, added)
-    post(site.database, site.warehouse, {"id": 1, "n": 10, "m": 5})
-    merge_staged(site.database, site.warehouse, table.id)
+    builders.merge(site, table, {"id": 1, "n": 10, "m": 5})
     assert back_to(site, altered, 1).made.snapshot.schema_id == 1
     assert at(site, images, "1") == {"id": 1, "n": 1}
     assert at(site, images, "2") == {"id": 1, "n": 11, "m": 5}
     assert at(site, images, "3") == {"id": 1, "n": 1, "m": None}
-    post(site.database, site.warehouse, {"id": 1, "m": 7})
-    merge_staged(site.database, site.warehouse, table.id)
+    builders.merge(site, table, {"id": 1, "m": 7})
     assert at(site, images, "LATEST") == {"id": 1, "n": 1, "m": 7}
 
 
@@ -158,9 +161,7 @@ def test_rollbacks_beside_merges_compactions_and_readers_never_show_half_of_anyt
 
     def merge_all() -> None:
         for number in range(12):
-            post(site.database, site.warehouse, *({"id": one, "n": 2**number} for one in (1, 2)))
-            request_merge(site.database, table.id)
-            run_next_merge(site, "worker")
+            builders.merge(site, table, *({"id": one, "n": 2**number} for one in (1, 2)))
 
     def roll_back_often() -> None:
         chooser = random.Random(7)
@@ -189,7 +190,7 @@ def test_rollbacks_beside_merges_compactions_and_readers_never_show_half_of_anyt
         assert all(reader.result(60) for reader in readers)
     with site.database.reading() as repository:
         history = list(reversed(repository.snapshots.page(table.id, limit=99)))
-        merged = [batch.snapshot_id for batch in repository.batches.page(table.id, limit=99)]
+    merged = [batch.snapshot_id for batch in batches_of(site.database, table)]
     assert [snapshot.id for snapshot in history] == list(range(1, len(history) + 1))
     shown = {0: 0}
     for snapshot in history:

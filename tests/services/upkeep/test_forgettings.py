@@ -13,11 +13,10 @@ from app.services.explaining.history import file_history
 from app.services.rows.lookups import Images
 from app.services.shared.damage import named_files
 from app.services.shared.executor import MergeSite
-from app.services.snapshots.snapshots import roll_back
 from app.services.tables.tables import alter_table
 from app.services.upkeep.forgettings import ask_to_forget
 from tests.catalog.builders import claim_next
-from tests.services.builders import compact, snapshot_of
+from tests.services.builders import back_to, compact, snapshot_of
 from tests.services.upkeep.forgetting import (
     ADA,
     BOB,
@@ -88,8 +87,7 @@ def test_older_snapshots_and_tags_stay_without_the_key(site: MergeSite, images: 
     assert (current.id, current.kind) == (3, SnapshotKind.FORGETTING)
     assert [row_at(site, images, table, ADA, version) for version in ("1", "2", "first")] == [None] * 3
     assert row_at(site, images, table, BOB, "first") == {**person(BOB, 1)}
-    with site.database.transaction() as repository:
-        roll_back(repository, repository.tables.existing(table.id), number=1)
+    back_to(site, table, 1)
     assert (row(site, images, table, ADA), row(site, images, table, BOB)) == (None, person(BOB, 1))
     assert gone(site, one, images).state is ForgettingState.GONE
     assert traces(tmp_path, ADA, STREET) == []

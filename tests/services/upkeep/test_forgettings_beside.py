@@ -26,7 +26,6 @@ from app.services.rows.kept_views import Views
 from app.services.rows.lookups import Consistency, Images, row_of
 from app.services.shared.executor import MergeSite
 from app.services.snapshots.changelogs import Position, read_page
-from app.services.snapshots.snapshots import roll_back
 from app.services.tables.drops import drop_table
 from app.services.tables.partitions import drop_partitions
 from app.services.upkeep.forgettings import ask_to_forget
@@ -34,7 +33,7 @@ from app.services.upkeep.forgotten_keys import Forgetter
 from app.services.upkeep.sweeps import mark_run
 from app.storage.history.history import write_history
 from tests import delta_readers, iceberg_readers
-from tests.services.builders import compact, create_table, snapshot_of
+from tests.services.builders import back_to, compact, create_table, snapshot_of
 from tests.services.publishing.delta_logs import folder_of, metadata, publish, publish_merges
 from tests.services.upkeep.forgetting import (
     ADA,
@@ -131,8 +130,8 @@ def test_a_published_version_goes_after_its_time_and_the_snapshot_it_kept_loses_
     assert publish(site.database, site.warehouse) == 1
     assert mails() == [BOB]
     assert one.held == [1]
-    with site.database.transaction() as repository, pytest.raises(Conflict, match="other engines"):
-        roll_back(repository, repository.tables.existing(table.id), number=1)
+    with pytest.raises(Conflict, match="other engines"):
+        back_to(site, table, 1)
     waiting = gone(site, one, images)
     [remnant] = waiting.remnants
     assert (waiting.state, remnant.kind, remnant.count) == (ForgettingState.FORGOTTEN, f"{form}-version", 1)

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from app.core.table.history import Table
 from app.core.table.upkeep.forgetting import ForgettingState
 from app.services.explaining.history import file_history
-from app.services.merging.merges import request_merge
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
-from tests.services.builders import compact, run_next_merge
+from tests.services.builders import compact, merge
 from tests.services.one_catalog import catalog_kind
 from tests.services.upkeep.forgetting import ENGINES, asked, forget, gone, known, people, posted, row
 
@@ -28,11 +26,6 @@ def drawn(rng: random.Random) -> dict[str, Any]:
     kind = {"_kind": "-D"} if rng.random() < 0.1 else {}
     at, visits = rng.choice([None, *range(9)]), rng.randrange(5)
     return {"mail": rng.choice(MAILS), "at": at, "street": rng.choice([None, "x", "y", "z"]), "visits": visits, **kind}
-
-
-def merge(site: MergeSite, table: Table) -> None:
-    request_merge(site.database, table.id)
-    assert run_next_merge(site, "worker")
 
 
 OPTIONS: Mapping[str, Mapping[str, str]] = {

@@ -10,7 +10,7 @@ from app.core.table.history import Batch, BatchState, Table, TaskKind
 from app.services.batches.batches import withdraw_batch
 from app.services.shared.executor import MergeSite
 from app.services.upkeep.sweeps import expire_snapshots, forget_history
-from tests.services.builders import NO_HISTORY, create_table, merge, post
+from tests.services.builders import NO_HISTORY, batches_of, create_table, merge, post, tasks_of
 from tests.services.clocks import SetClock, clock, database
 
 __all__ = ["clock", "database"]
@@ -25,16 +25,6 @@ def merged(site: MergeSite, table: Table, key: str | None = None) -> Batch:
     return batch
 
 
-def batches(site: MergeSite, table: Table) -> list[str]:
-    with site.database.reading() as repository:
-        return [batch.id for batch in repository.batches.page(table.id, limit=100)]
-
-
-def merges(site: MergeSite, table: Table) -> int:
-    with site.database.reading() as repository:
-        return len(repository.tasks.page(table.id, limit=100))
-
-
 def test_what_is_over_is_forgotten_and_what_waits_is_not(site: MergeSite, clock: SetClock) -> None:
     table = create_table(site.database, OPTIONS)
     merged(site, table)
@@ -47,8 +37,8 @@ def test_what_is_over_is_forgotten_and_what_waits_is_not(site: MergeSite, clock:
     assert forget_history(site.database, 7 * DAYS) == 0
     clock.move(days=2)
     assert forget_history(site.database, 7 * DAYS) == 4, "three batches and the older merge"
-    assert batches(site, table) == [waiting.id]
-    assert merges(site, table) == 1, "the last merge stays: stats tell of it"
+    assert [batch.id for batch in batches_of(site.database, table)] == [waiting.id]
+    assert len(tasks_of(site.database, table)) == 1, "the last merge stays: stats tell of it"
     with site.database.reading() as repository:
         count, last = repository.stats.succeeded(table.id, TaskKind.MERGE)
         assert (count, last is not None) == (2, True)
@@ -67,7 +57,7 @@ def test_a_key_is_known_for_as_long_as_is_promised(site: MergeSite, clock: SetCl
     assert post(site.database, site.warehouse, {"id": 1}, key="key").id == first.id
     clock.move(days=2)
     forget_history(site.database, 7 * DAYS)
-    assert batches(site, table) == []
+    assert batches_of(site.database, table) == []
     assert post(site.database, site.warehouse, {"id": 1}, key="key").id != first.id
 
 
@@ -79,7 +69,7 @@ def test_a_merge_is_listed_while_a_batch_names_it(site: MergeSite, clock: SetClo
     clock.move(days=3)
     expire_snapshots(site.database)
     assert forget_history(site.database, 7 * DAYS) == 1, "the batch without a key"
-    assert merges(site, table) == 2
+    assert len(tasks_of(site.database, table)) == 2
 
 
 @pytest.mark.slow(reason="keeps thousands of records")
@@ -92,4 +82,4 @@ def test_thousands_are_forgotten_some_at_a_time(site: MergeSite, clock: SetClock
     with site.database.transaction() as repository:
         assert repository.batches.forget(table.id, clock(), clock(), 20) == 20
     assert forget_history(site.database, DAYS) == 10 + 29
-    assert batches(site, table) == []
+    assert batches_of(site.database, table) == []

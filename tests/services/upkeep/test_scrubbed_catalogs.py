@@ -46,8 +46,7 @@ def said_of(findings: list[Finding]) -> list[str]:
 
 
 def first_run(database: CatalogDatabase, table: Table) -> Run:
-    snapshot = snapshot_of(database, table)
-    return snapshot.runs[0]
+    return snapshot_of(database, table).runs[0]
 
 
 ROWS = [

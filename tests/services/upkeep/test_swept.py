@@ -26,7 +26,7 @@ from app.services.shared.executor import MergeSite
 from app.services.upkeep.sweeps import GRACE, sweep
 from lab.faults.places import Clock
 from tests.catalog.builders import claim_next
-from tests.services.builders import SUM, create_table, post, totals
+from tests.services.builders import SUM, batches_of, create_table, post, totals
 from tests.services.upkeep.test_sweeps import NO_GRACE, age
 
 
@@ -67,8 +67,7 @@ def test_a_batch_whose_file_was_swept_before_its_commit_is_not_acknowledged(
     sleepy = SleepyDatabase(catalog_url, before=sleep)
     with pytest.raises(Unavailable, match="post it again"):
         post(sleepy, site.warehouse, {"id": 1, "n": 1}, key="once")
-    with site.database.reading() as repository:
-        assert repository.batches.page(table.id, limit=9) == []
+    assert batches_of(site.database, table) == []
     assert post(sleepy, site.warehouse, {"id": 1, "n": 1}, key="once").number == 1
     assert totals(site.database, images, table, [1], latest=True) == [1]
     sleepy.close()

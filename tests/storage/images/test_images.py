@@ -359,8 +359,7 @@ def test_requests_that_are_none_are_passed_over(images: Images, warehouse: Wareh
         (wanted / f"{name}.json").write_text(text)
     run = made(warehouse, 3)
     assert len(built(images, run)) == 2
-    builder = Builder(images.folder, warehouse, 10**9)
-    assert not builder.work()
+    assert not Builder(images.folder, warehouse, 10**9).work()
 
 
 def test_progress_counts_the_images_of_a_snapshot(images: Images, warehouse: Warehouse) -> None:
