@@ -370,3 +370,20 @@ def test_progress_counts_the_images_of_a_snapshot(images: Images, warehouse: War
     after = images.progress("t1", [run], PLAN)
     assert (after.files, after.made) == (3, 3)
     assert after.size_bytes == sum(path.stat().st_size for path in files_of(images) if "states" not in path.name)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 4096])
+def test_an_image_that_was_cut_off_while_it_is_open_is_a_miss(images: Images, warehouse: Warehouse, kept: int) -> None:
+    """A page behind the end of a mapped file would kill the process."""
+    run = made(warehouse, 1000)
+    built(images, run)
+    other = again(images)
+    assert answered(other, run, 7) == body(7)
+    assert state(other, run, 7) == "7"
+    for path in files_of(images):
+        os.truncate(path, kept)
+    assert answered(other, run, 7) is None
+    tokens = np.array([token_of(PLAN.schema, (7,))])
+    assert other.answers("t1", run, PLAN.schema, PLAN, tokens, [b"[7]"]) == [None]
+    assert state(other, run, 7) == "7"
+    assert not files_of(images)

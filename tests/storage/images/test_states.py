@@ -1,4 +1,4 @@
-"""State rows out of row groups and images: what is read for a key that is not there, and many as whole columns."""
+"""State rows out of row groups and images: of keys that are not there, many as columns, within bounds, and odd ones."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.core.plan.merging.merge_plan import compile_plan
+from app.core.plan.records.answers import key_json
 from app.core.table.history import Run
 from app.core.table.keys import token_of
 from app.core.table.records import TOKEN_COLUMN, Record, RowKind
@@ -24,7 +25,8 @@ from app.storage.images.container import BLOCK_ROWS, Container
 from app.storage.images.making import write_states
 from app.storage.images.states import rows_in_parquet
 from tests.services.builders import schema
-from tests.storage.images.imaged import PLAN, built, made, remove_parquet, run_of
+from tests.storage.images.imaged import PLAN, answered, build, built, files_of, made, remove_parquet, run_of
+from tests.written import read_run
 
 COUNT = 2_000
 
@@ -117,3 +119,59 @@ def spoil(warehouse: Warehouse, run: Run, column: str) -> None:
     content = bytearray(path.read_bytes())
     content[start : start + chunk.total_compressed_size] = bytes(chunk.total_compressed_size)
     path.write_bytes(content)
+
+
+KEYS = [(number,) for number in range(10)]
+TOKENS = [token_of(PLAN.schema, key) for key in KEYS]
+
+
+@pytest.mark.parametrize("with_images", [False, True])
+def test_state_rows_beyond_the_bound_are_not_read(images: Images, warehouse: Warehouse, with_images: bool) -> None:
+    run = made(warehouse, len(KEYS))
+    if with_images:
+        built(images, run)
+    names = PLAN.schema.primary_key
+    with pytest.raises(TooMuchAtOnce):
+        images.find_all("t1", run, TOKENS, names, KEYS, ReadBytes(20))
+    assert None not in images.find_all("t1", run, TOKENS, names, KEYS, ReadBytes())
+
+
+def test_answers_beyond_the_bound_are_not_read(images: Images, warehouse: Warehouse) -> None:
+    run = made(warehouse, len(KEYS))
+    built(images, run)
+    texts = [key_json(PLAN.schema, key) for key in KEYS]
+    asked = ("t1", run, PLAN.schema, PLAN, np.array(TOKENS), texts)
+    with pytest.raises(TooMuchAtOnce):
+        images.answers(*asked, ReadBytes(20))
+    assert None not in images.answers(*asked, ReadBytes())
+
+
+TIMED = compile_plan(schema(("id", "BIGINT"), ("t", "TIMESTAMP(3)")))
+
+
+def timed(warehouse: Warehouse, odd: int) -> Run:
+    """600 rows; the times of the first ``odd`` of the file are none that Python has."""
+    records = [Record(RowKind.INSERT, {"id": number, "t": datetime(2026, 1, 1)}) for number in range(600)]
+    run = run_of(warehouse, records, TIMED)
+    path = Path(warehouse.path(*data_file("t1", "r1", run.files[0].name)))
+    rows = pq.read_table(path)
+    times = rows.column("t").cast(pa.int64()).to_numpy().copy()
+    times[:odd] = 2**62
+    place = rows.schema.get_field_index("t")
+    field = rows.schema.field(place)
+    pq.write_table(rows.set_column(place, field, pa.array(times).view(field.type)), path)
+    return read_run(warehouse, "t1", "r1", 0)
+
+
+@pytest.mark.parametrize("odd", [1, 3, 101])
+def test_rows_without_json_are_left_to_their_state_rows_unless_they_are_many(
+    images: Images, warehouse: Warehouse, odd: int
+) -> None:
+    images.asking.builds = False
+    run = timed(warehouse, odd)
+    images.want("t1", run, TIMED.schema, TIMED)
+    build(images)
+    assert len(files_of(images)) == (odd < 101)
+    answers = [answered(images, run, key, plan=TIMED) for key in range(600)]
+    assert answers.count(None) == (odd if odd < 101 else 600)
+    assert all(one is None or one[0].endswith(b'"t":"2026-01-01T00:00:00"}') for one in answers)
