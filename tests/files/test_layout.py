@@ -30,15 +30,9 @@ def test_a_uri_says_the_path_as_it_is_whatever_the_folder_is_called(tmp_path: Pa
     assert warehouse.path("t1", "f.parquet") == f"{tmp_path}/{name}/t1/f.parquet"
 
 
-def test_a_file_uri_is_the_local_folder(tmp_path: Path) -> None:
-    warehouse = Warehouse(f"{tmp_path.as_uri()}/with%20space/")
-    assert warehouse.local
-    assert warehouse.path("t1") == f"{tmp_path}/with space/t1"
-    assert warehouse.uri("t1") == f"file://{tmp_path}/with space/t1"
-
-
-def test_another_file_system_keeps_its_own_uris() -> None:
-    warehouse = Warehouse("mock:///bucket/house/")
-    assert not warehouse.local
-    assert warehouse.path("t1", "f") == "bucket/house/t1/f"
-    assert warehouse.uri("t1", "f") == "mock:///bucket/house/t1/f"
+def test_a_file_uri_is_the_local_folder_and_another_file_system_keeps_its_uris(tmp_path: Path) -> None:
+    local, other = Warehouse(f"{tmp_path.as_uri()}/with%20space/"), Warehouse("mock:///bucket/house/")
+    assert [local.local, other.local] == [True, False]
+    assert [one.path("t1", "f") for one in (local, other)] == [f"{tmp_path}/with space/t1/f", "bucket/house/t1/f"]
+    assert local.uri("t1") == f"file://{tmp_path}/with space/t1"
+    assert other.uri("t1", "f") == "mock:///bucket/house/t1/f"

@@ -20,6 +20,7 @@ from app.core.table.upkeep.damage import DamagedFile, DamageReason, FileKind, Na
 from app.files.checksums import BLOCK_BYTES, SummedSink, Sums, checksums_of
 from app.files.layout import Warehouse
 from app.files.named_files import check_file, damaged_files, opened_parquet, read_whole
+from tests.services.damaged import flip
 
 Reader = Callable[[Warehouse, NamedFile], object]
 
@@ -53,18 +54,19 @@ def file(warehouse: Warehouse, content: bytes) -> NamedFile:
     return named(warehouse)
 
 
+def damage(read: Reader, warehouse: Warehouse, file: NamedFile) -> DamagedFile:
+    """What who reads the file is told."""
+    with pytest.raises(DamagedFile) as found:
+        read(warehouse, file)
+    return found.value
+
+
 def every_row(warehouse: Warehouse, file: NamedFile) -> int:
     with opened_parquet(warehouse, file) as parquet:
         return sum(batch.num_rows for batch in parquet.iter_batches())
 
 
 READERS: dict[str, Reader] = {"check": check_file, "whole": read_whole, "parquet": every_row}
-
-
-def flip(path: Path, place: int, bit: int = 0) -> None:
-    content = bytearray(path.read_bytes())
-    content[place] ^= 1 << bit
-    path.write_bytes(content)
 
 
 @given(pieces=st.lists(st.binary(max_size=50), max_size=6), blocks=st.integers(0, 2))
@@ -86,11 +88,6 @@ def test_what_is_written_is_summed_up_as_what_is_read(warehouse: Warehouse, tmp_
         with pq.ParquetWriter(sink, table.schema) as writer:
             writer.write_table(table)
     assert sink.sums.checksums == checksums_of(warehouse, str(tmp_path / "written"))
-
-
-@pytest.mark.parametrize("reader", READERS)
-def test_a_file_that_is_what_was_written_is_read(warehouse: Warehouse, file: NamedFile, reader: str) -> None:
-    READERS[reader](warehouse, file)
 
 
 def test_what_is_read_is_what_was_written(warehouse: Warehouse, file: NamedFile) -> None:
@@ -117,10 +114,8 @@ def test_a_flipped_bit_is_noticed_wherever_it_is(
 def test_a_file_of_another_length_is_noticed(warehouse: Warehouse, file: NamedFile, reader: str, change: int) -> None:
     path = place_of(warehouse, file)
     os.truncate(path, max(0, file.size_bytes + change))
-    with pytest.raises(DamagedFile) as found:
-        READERS[reader](warehouse, file)
-    assert found.value.reason is DamageReason.WRONG_SIZE
-    assert found.value.found == f"{path.stat().st_size} bytes"
+    found = damage(READERS[reader], warehouse, file)
+    assert (found.reason, found.found) == (DamageReason.WRONG_SIZE, f"{path.stat().st_size} bytes")
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -129,13 +124,9 @@ def test_a_file_that_is_gone_is_missing_and_a_folder_in_its_place_cannot_be_read
 ) -> None:
     path = place_of(warehouse, file)
     path.unlink()
-    with pytest.raises(DamagedFile) as found:
-        READERS[reader](warehouse, file)
-    assert found.value.missing
+    assert damage(READERS[reader], warehouse, file).missing
     path.mkdir()
-    with pytest.raises(DamagedFile) as found:
-        READERS[reader](warehouse, file)
-    assert found.value.reason is DamageReason.UNREADABLE
+    assert damage(READERS[reader], warehouse, file).reason is DamageReason.UNREADABLE
 
 
 def test_rows_of_other_blocks_are_read_beside_damage(warehouse: Warehouse, file: NamedFile) -> None:
@@ -174,9 +165,7 @@ def test_a_file_without_digests_is_checked_by_its_size_and_pages(
     assert found.value.reason is DamageReason.UNREADABLE
     with open(path, "ab") as grown:
         grown.write(b"\0")
-    with pytest.raises(DamagedFile) as found:
-        READERS[reader](warehouse, old)
-    assert found.value.reason is DamageReason.WRONG_SIZE
+    assert damage(READERS[reader], warehouse, old).reason is DamageReason.WRONG_SIZE
 
 
 def test_all_damaged_files_are_found_in_their_order(warehouse: Warehouse, file: NamedFile) -> None:
@@ -205,22 +194,8 @@ def test_who_reads_all_of_a_file_is_told_how_far_it_is_and_may_stop(warehouse: W
         check_file(warehouse, file, stop)
 
 
-def test_a_file_that_rots_after_it_was_found_well_is_damaged() -> None:
-    """Of a file system that tells no times: nothing says that the file is another one."""
-    warehouse = Warehouse("mock:///bucket")
-    warehouse.filesystem.create_dir(warehouse.path())
-    with warehouse.filesystem.open_output_stream(warehouse.path("file.parquet")) as stream:
-        pq.write_table(pa.table({"n": range(1000)}), stream)
-    file = named(warehouse, "file.parquet")
-    assert every_row(warehouse, file) == 1000
-    with warehouse.filesystem.open_output_stream(warehouse.path("file.parquet")) as stream:
-        stream.write(b"x" * file.size_bytes)
-    with pytest.raises(DamagedFile) as found:
-        every_row(warehouse, file)
-    assert found.value.reason is DamageReason.WRONG_CONTENT
-
-
-def test_another_file_system_is_checked_alike() -> None:
+def test_another_file_system_is_checked_alike_and_a_file_that_rots_there_is_damaged() -> None:
+    """It tells no times: nothing says that the file is another one."""
     warehouse = Warehouse("mock:///bucket")
     warehouse.filesystem.create_dir(warehouse.path())
     with warehouse.filesystem.open_output_stream(warehouse.path("file.parquet")) as stream:
@@ -232,6 +207,9 @@ def test_another_file_system_is_checked_alike() -> None:
         every_row(warehouse, replace(file, block_digests=b"12345678", digest="0" * 32))
     with pytest.raises(DamagedFile):
         check_file(warehouse, replace(file, path="another.parquet"))
+    with warehouse.filesystem.open_output_stream(warehouse.path("file.parquet")) as stream:
+        stream.write(b"x" * file.size_bytes)
+    assert damage(every_row, warehouse, file).reason is DamageReason.WRONG_CONTENT
 
 
 def test_a_full_disk_under_what_is_written_meanwhile_is_no_damage_of_what_is_read(

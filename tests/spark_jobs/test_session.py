@@ -105,17 +105,13 @@ def test_cancel_ends_a_running_query_and_later_ones_work(connection: SparkConnec
         assert spark.range(0, 10, 1, 2).count() == 10
 
 
-def test_cancel_between_two_queries_ends_the_second(connection: SparkConnection) -> None:
+@pytest.mark.parametrize("another", [True, False])
+def test_cancel_after_a_query_ends_the_next_and_the_job(connection: SparkConnection, another: bool) -> None:
     with pytest.raises(JobCancelled), connection.job("between") as spark:
         spark.range(0, 1, 1, 2).count()
         connection.cancel("between")
-        _run_for_ever(spark)
-
-
-def test_cancel_after_the_last_query_still_cancels_the_job(connection: SparkConnection) -> None:
-    with pytest.raises(JobCancelled), connection.job("late") as spark:
-        spark.range(0, 1, 1, 2).count()
-        connection.cancel("late")
+        if another:
+            _run_for_ever(spark)
 
 
 def test_there_is_nothing_to_cancel_under_an_unknown_tag(connection: SparkConnection) -> None:

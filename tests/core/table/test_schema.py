@@ -142,15 +142,12 @@ def test_options_that_are_numbers_or_booleans_are_read_as_paimon_spells_them() -
     assert dict(schema.options) == {"bucket": "4", "ignore-delete": "true", "write-only": "false", "x": "0.5"}
 
 
-def test_key_columns_become_not_null() -> None:
-    schema = TableSchema.from_json(body(key=("v",)))
-    assert [column.nullable for column in schema.columns] == [True, False]
-
-
-@pytest.mark.parametrize("text", ["true", "TRUE", " true "])
-def test_key_columns_stay_nullable_where_the_table_says_so(text: str) -> None:
-    schema = TableSchema.from_json(body({"n": "INT NOT NULL"}, key=("k", "n"), options={"primary-key.nullable": text}))
-    assert [column.nullable for column in schema.key_columns] == [True, False]
+@pytest.mark.parametrize("text", [None, "true", "TRUE", " true "])
+def test_key_columns_become_not_null_unless_the_table_says_otherwise(text: str | None) -> None:
+    options = {} if text is None else {"primary-key.nullable": text}
+    schema = TableSchema.from_json(body({"n": "INT NOT NULL"}, key=("k", "n"), options=options))
+    assert [column.nullable for column in schema.key_columns] == [text is not None, False]
+    assert all(column.nullable for column in schema.value_columns)
 
 
 def test_columns_without_an_id_get_the_next_free_one_and_nested_fields_share_the_numbers() -> None:

@@ -101,44 +101,37 @@ def test_a_body_in_pieces_is_the_body_read_at_once(name: str, tmp_path: Path) ->
     assert found.ignored == whole.ignored == 13
 
 
+def refusal(media_type: str, body: Any, cut: Bounds = CUT) -> Invalid:
+    with pytest.raises(Invalid) as refused:
+        joined(pieces(media_type, body, cut))
+    return refused.value
+
+
 @pytest.mark.parametrize("name", BODIES)
 def test_faults_of_all_pieces_are_told_by_their_place_in_the_body(name: str, tmp_path: Path) -> None:
     media_type, of = BODIES[name]
     body = of(BAD)
-    with pytest.raises(Invalid) as whole:
-        joined(pieces(media_type, body, WHOLE))
-    with pytest.raises(Invalid) as cut:
-        joined(pieces(media_type, spooled(body, tmp_path), CUT))
-    assert [fault.pointer for fault in cut.value.violations] == ["/records/9/id", "/records/39/id"]
-    assert cut.value.violations == whole.value.violations
-    assert (cut.value.code, cut.value.message) == (whole.value.code, whole.value.message)
+    whole, cut = refusal(media_type, body, WHOLE), refusal(media_type, spooled(body, tmp_path))
+    assert [fault.pointer for fault in cut.violations] == ["/records/9/id", "/records/39/id"]
+    assert (cut.violations, cut.code, cut.message) == (whole.violations, whole.code, whole.message)
 
 
 def test_lines_at_fault_are_named_by_their_number_in_the_body() -> None:
     body = ndjson(ROWS) + b"\nnope\n" + ndjson(ROWS) + b"\n[\n"
-    with pytest.raises(Invalid) as refusal:
-        joined(pieces(NDJSON, body, CUT))
-    assert [fault.message.partition(":")[0] for fault in refusal.value.violations] == [
-        "line 80 is not JSON",
-        "line 160 is not JSON",
-    ]
-    assert [fault.row for fault in refusal.value.violations] == [40, 81]
+    told = [(fault.message.partition(":")[0], fault.row) for fault in refusal(NDJSON, body).violations]
+    assert told == [("line 80 is not JSON", 40), ("line 160 is not JSON", 81)]
 
 
 def test_csv_lines_with_other_numbers_of_fields_are_named_by_their_place_in_the_body() -> None:
     body = b"id,n\n" + b"1,2\n" * 50 + b"1\n" + b"1,2\n" * 50 + b"1,2,3\n"
-    with pytest.raises(Invalid) as refusal:
-        joined(pieces(CSV, body, CUT))
-    assert [fault.row for fault in refusal.value.violations] == [50, 101]
+    assert [fault.row for fault in refusal(CSV, body).violations] == [50, 101]
 
 
 @pytest.mark.parametrize(
     ("tail", "told"), [(b'1,a"b"\n', "line 52 has a quote inside a field"), (b"1,\xff\n", "byte 210 is no UTF-8")]
 )
 def test_what_is_no_csv_is_named_by_its_place_in_the_body(tail: bytes, told: str) -> None:
-    with pytest.raises(Invalid) as refusal:
-        joined(pieces(CSV, b"id,note\n" + b"1,a\n" * 50 + tail, CUT))
-    assert told in refusal.value.message
+    assert told in refusal(CSV, b"id,note\n" + b"1,a\n" * 50 + tail).message
 
 
 @pytest.mark.parametrize(
@@ -154,9 +147,7 @@ def test_what_is_no_csv_is_named_by_its_place_in_the_body(tail: bytes, told: str
     ],
 )
 def test_a_large_body_that_is_no_json_of_records_is_refused_as_a_small_one(body: bytes, pointers: list[str]) -> None:
-    with pytest.raises(Invalid) as refusal:
-        joined(pieces(JSON, body, CUT))
-    assert [fault.pointer for fault in refusal.value.violations] == pointers
+    assert [fault.pointer for fault in refusal(JSON, body).violations] == pointers
 
 
 def test_a_record_that_must_not_be_held_whole_is_refused() -> None:

@@ -61,19 +61,16 @@ HIGH: Mapping[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", HIGH)
-def test_footers_prove_that_totals_fit_up_to_the_last_number(warehouse: Warehouse, kind: str) -> None:
+def test_footers_prove_that_totals_fit_between_the_lowest_and_the_highest_number(
+    warehouse: Warehouse, kind: str
+) -> None:
     plan, high = sums(kind), HIGH[kind]
     runs = [written(warehouse, plan, [minus(high, 7), 1, None]), written(warehouse, plan, [7], "r2")]
     assert totals_fit(warehouse, "t1", runs, plan.totals)
     too_much = [*runs, written(warehouse, plan, [1], "r3")]
+    too_little = [written(warehouse, plan, [minus(0, high)], "r4"), written(warehouse, plan, [-7], "r5")]
     assert not totals_fit(warehouse, "t1", too_much, plan.totals)
-
-
-@pytest.mark.parametrize("kind", HIGH)
-def test_footers_prove_nothing_below_the_lowest_number(warehouse: Warehouse, kind: str) -> None:
-    plan, high = sums(kind), HIGH[kind]
-    runs = [written(warehouse, plan, [minus(0, high)]), written(warehouse, plan, [-7], "r2")]
-    assert not totals_fit(warehouse, "t1", runs, plan.totals)
+    assert not totals_fit(warehouse, "t1", too_little, plan.totals)
 
 
 def test_the_highest_and_the_lowest_value_of_all_row_groups_count(warehouse: Warehouse) -> None:
@@ -83,14 +80,18 @@ def test_the_highest_and_the_lowest_value_of_all_row_groups_count(warehouse: War
     assert totals_fit(warehouse, "t1", [runs[0], written(warehouse, plan, [27], "r3")], plan.totals)
 
 
-def test_a_run_whose_values_have_one_sign_does_not_hide_another_runs_extreme(warehouse: Warehouse) -> None:
-    plan = sums("TINYINT")
-    # No key need be in both runs: the first run's 127 must not be offset by the second run's -100.
-    runs = [
-        written(warehouse, plan, [127]),
-        written(warehouse, plan, [-100], "r2"),
-        written(warehouse, plan, [1], "r3"),
-    ]
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("TINYINT", [127, -100, 1]),  # no key need be in all: the 127 must not be offset by the -100
+        ("DECIMAL(38, 0)", [Decimal(99999999999999999999999999994999999999), *[Decimal(4_900_000_000)] * 2]),
+    ],
+)
+def test_no_run_hides_the_extreme_of_another_and_nothing_is_rounded(
+    warehouse: Warehouse, kind: str, values: list[Any]
+) -> None:
+    plan = sums(kind)
+    runs = [written(warehouse, plan, [value], f"r{place}") for place, value in enumerate(values)]
     assert not totals_fit(warehouse, "t1", runs, plan.totals)
 
 
@@ -99,13 +100,6 @@ def test_a_total_that_is_already_outside_proves_that_the_rows_must_be_read(wareh
     state = {"id": 1, "n": None, plan.totals[0].carry: 200}
     write_run(folder(warehouse), plan, [state, lift(plan, Record(RowKind.INSERT, {"id": 2, "n": 1}))])
     assert not totals_fit(warehouse, "t1", [read_run(warehouse, "t1", "r1", 0)], plan.totals)
-
-
-def test_totals_of_38_digits_are_added_without_rounding(warehouse: Warehouse) -> None:
-    plan = sums("DECIMAL(38, 0)")
-    values = [Decimal(99999999999999999999999999994999999999), Decimal(4_900_000_000), Decimal(4_900_000_000)]
-    runs = [written(warehouse, plan, [value], f"r{place}") for place, value in enumerate(values)]
-    assert not totals_fit(warehouse, "t1", runs, plan.totals)
 
 
 def test_the_ranges_of_a_run_are_believed_before_its_footers(warehouse: Warehouse) -> None:
