@@ -16,7 +16,7 @@ import fastavro
 import pyarrow.parquet as pq
 
 from app.core.table.history import Table
-from app.core.table.upkeep.forgetting import Forgetting
+from app.core.table.upkeep.forgetting import Forgetting, ForgettingState
 from app.services.rows.lookups import Consistency, Images, find, get_rows, view_at
 from app.services.shared.executor import MergeSite
 from app.services.upkeep.forgettings import ask_to_forget, end_forgettings
@@ -99,6 +99,12 @@ def gone(site: MergeSite, one: Forgetting, images: Images | None = None) -> Forg
         sweep(site.database, site.warehouse, grace=timedelta(0))
     end_forgettings(site.database, site.warehouse, timedelta(0))
     return known(site, one)
+
+
+def check_gone(site: MergeSite, one: Forgetting, folder: Path, images: Images | None = None) -> None:
+    """The forgetting comes to its end, and no file below ``folder`` holds what is Ada's."""
+    assert gone(site, one, images).state is ForgettingState.GONE
+    assert traces(folder, ADA, STREET) == []
 
 
 def row(site: MergeSite, images: Images, table: Table, mail: str, *, latest: bool = True) -> dict[str, Any] | None:

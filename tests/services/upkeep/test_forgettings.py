@@ -24,6 +24,7 @@ from tests.services.upkeep.forgetting import (
     ENGINES,
     STREET,
     asked,
+    check_gone,
     forget,
     forgotten,
     gone,
@@ -89,8 +90,7 @@ def test_older_snapshots_and_tags_stay_without_the_key(site: MergeSite, images: 
     assert row_at(site, images, table, BOB, "first") == {**person(BOB, 1)}
     back_to(site, table, 1)
     assert (row(site, images, table, ADA), row(site, images, table, BOB)) == (None, person(BOB, 1))
-    assert gone(site, one, images).state is ForgettingState.GONE
-    assert traces(tmp_path, ADA, STREET) == []
+    check_gone(site, one, tmp_path, images)
 
 
 def test_later_records_begin_a_new_row(site: MergeSite, images: Images) -> None:
@@ -137,5 +137,4 @@ def test_a_key_column_may_have_been_renamed(site: MergeSite, images: Images, tmp
         one = ask_to_forget(repository, repository.tables.existing(table.id), keys, "")
     assert forget(site) == 1
     assert (row(site, images, table, ADA), (row(site, images, table, BOB) or {})["address"]) == (None, BOB)
-    assert gone(site, one, images).state is ForgettingState.GONE
-    assert traces(tmp_path, ADA, STREET) == []
+    check_gone(site, one, tmp_path, images)

@@ -42,6 +42,7 @@ from tests.services.upkeep.forgetting import (
     ENGINES,
     STREET,
     asked,
+    check_gone,
     forget,
     forgotten,
     gone,
@@ -104,8 +105,7 @@ def test_changelogs_lose_the_key_alone_and_are_read_from_the_first_change_again(
     later = changes(limit=2)
     rest = [(kind, values) for each in changes(Position.parse(later.rest.text)).changes for kind, values in each.rows]
     assert rest == after[2:]
-    assert gone(site, one).state is ForgettingState.GONE
-    assert traces(tmp_path, ADA, STREET) == []
+    check_gone(site, one, tmp_path)
 
 
 PUBLISHED_READERS: Mapping[Format, Callable[[MergeSite, Table], delta_readers.Rows]] = {
@@ -199,8 +199,7 @@ def test_images_go_with_the_runs_that_they_are_of(site: MergeSite, images: Image
     one = forgotten(site, table)
     with site.database.reading() as repository:
         images.keep_only(repository.snapshots.live_run_ids())
-    assert gone(site, one, images).state is ForgettingState.GONE
-    assert traces(tmp_path, ADA, STREET) == []
+    check_gone(site, one, tmp_path, images)
 
 
 def test_history_that_is_filed_meanwhile_does_not_bring_the_key_back(site: MergeSite, tmp_path: Path) -> None:
@@ -215,8 +214,7 @@ def test_history_that_is_filed_meanwhile_does_not_bring_the_key_back(site: Merge
     with site.database.transaction() as repository:
         assert not repository.history.file(table.id, before, 1, files, waiting)
     file_history(site.database, site.warehouse, table)
-    assert gone(site, one).state is ForgettingState.GONE
-    assert traces(tmp_path, ADA, STREET) == []
+    check_gone(site, one, tmp_path)
 
 
 def test_partitions_and_keys_of_several_columns(site: MergeSite, images: Images, tmp_path: Path) -> None:
@@ -316,6 +314,5 @@ def test_a_worker_that_is_killed_midway_leaves_all_as_it_was_and_another_goes_on
         assert known(site, one).state is ForgettingState.PENDING
         assert row(site, images, table, ADA) == person(ADA, 2, STREET)
     assert forget(site) == 1
-    assert gone(site, one, images).state is ForgettingState.GONE
-    assert traces(tmp_path, ADA, STREET) == []
+    check_gone(site, one, tmp_path, images)
     assert row(site, images, table, BOB) == person(BOB, 1)
