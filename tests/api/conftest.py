@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,27 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.document.document import operations_in
+from app.api.shared.deps import Parts
+from app.core.table.history import CatalogTask
 from app.main import create_app
 from app.settings import Settings
+from tests.services.builders import merge_staged
 
 DATABASES = "/v1/catalog/databases"
 TABLES = f"{DATABASES}/shop/tables"
 LOOPBACK = "http://localhost"  # a name that a service without tokens answers to
+Create = Callable[..., dict[str, Any]]
+Merge = Callable[..., CatalogTask]
+
+
+def fields_of(**types: str) -> list[dict[str, Any]]:
+    """The fields of a schema by name and type; each has its place as its id."""
+    return [{"id": place, "name": name, "type": kind} for place, (name, kind) in enumerate(types.items())]
 
 
 def new_table(name: str = "wide", **schema: Any) -> dict[str, Any]:
     """The body that creates a valid table of the database ``shop``; ``schema`` replaces members of its schema."""
-    fields = [{"id": 0, "name": "id", "type": "BIGINT NOT NULL"}, {"id": 1, "name": "note", "type": "STRING"}]
+    fields = fields_of(id="BIGINT NOT NULL", note="STRING")
     whole = {"fields": fields, "partitionKeys": [], "primaryKeys": ["id"], "options": {}, "comment": None}
     return {"identifier": {"database": "shop", "object": name}, "schema": whole | schema}
 
@@ -84,7 +94,7 @@ def shop(client: TestClient) -> TestClient:
 
 
 @pytest.fixture
-def create(shop: TestClient) -> Callable[..., dict[str, Any]]:
+def create(shop: TestClient) -> Create:
     """Creates a valid table in ``shop`` and returns it as the service shows it."""
 
     def create_table(name: str = "wide", **schema: Any) -> dict[str, Any]:
@@ -94,3 +104,19 @@ def create(shop: TestClient) -> Callable[..., dict[str, Any]]:
         return created
 
     return create_table
+
+
+@pytest.fixture
+def merge(app: FastAPI, shop: TestClient) -> Merge:
+    """Posts records to a table of ``shop``, if there are any, and merges what is staged there."""
+
+    def merge_table(*records: Mapping[str, Any], name: str = "wide") -> CatalogTask:
+        if records:
+            answer = shop.post(f"{TABLES}/{name}/batches", json={"records": records})
+            assert answer.status_code == 202, answer.text
+        parts: Parts = app.state.parts
+        with parts.database.reading() as repository:
+            table = repository.tables.get("shop", name)
+        return merge_staged(parts.database, parts.warehouse, table.id)
+
+    return merge_table

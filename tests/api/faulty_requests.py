@@ -11,7 +11,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from tests.api.conftest import TABLES
+from tests.api.conftest import TABLES, fields_of
 
 NUMBERS = count()
 
@@ -37,7 +37,7 @@ def told(response: Any) -> list[dict[str, Any]]:
 def schema(columns: Mapping[str, Any] | None = None, **members: Any) -> dict[str, Any]:
     """A schema with the key ``k`` and the columns ``a`` and ``b`` or others."""
     types = {"k": "INT NOT NULL", **({"a": "INT", "b": "INT"} if columns is None else columns)}
-    fields = [{"name": name, "type": kind} for name, kind in types.items()]
+    fields = fields_of(**types)
     return {"fields": fields, "primaryKeys": ["k"], "options": {}} | members
 
 

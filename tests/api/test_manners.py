@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.api.shared.paging import page_size
-from tests.api.conftest import DATABASES, TABLES, new_table
+from tests.api.conftest import DATABASES, TABLES, fields_of, new_table
 from tests.api.walk import BODIES, DOCUMENT, OPERATIONS, READS, TABLE, Fill, filled_catalog, headers_of, query
 
 PAGED = [
@@ -152,7 +152,7 @@ def test_a_path_with_several_slashes_at_its_end_is_no_route(
 @pytest.fixture(scope="module")
 def texts(walked: tuple[TestClient, Fill]) -> str:
     """The path of a table whose keys are texts that a path must not change."""
-    fields = [{"id": 0, "name": "id", "type": "STRING NOT NULL"}, {"id": 1, "name": "n", "type": "INT"}]
+    fields = fields_of(id="STRING NOT NULL", n="INT")
     shop = walked[0]
     assert shop.post(TABLES, json=new_table("texts", fields=fields)).status_code == 200
     rows = [{"id": key, "n": place} for place, key in enumerate(KEYS)]

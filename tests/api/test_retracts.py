@@ -11,15 +11,10 @@ import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.api.conftest import TABLES
+from tests.api.conftest import TABLES, Create, fields_of
 
 T = f"{TABLES}/wide"
-FIELDS = [
-    {"name": "id", "type": "BIGINT"},
-    {"name": "ts", "type": "INT"},
-    {"name": "note", "type": "STRING NOT NULL"},
-    {"name": "n", "type": "INT NOT NULL"},
-]
+FIELDS = fields_of(id="BIGINT", ts="INT", note="STRING NOT NULL", n="INT NOT NULL")
 SEQUENCE = {"sequence.field": "ts"}
 SUM = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
 
@@ -47,7 +42,7 @@ def post(shop: TestClient, records: list[dict[str, Any]], kind: str = "applicati
 
 @pytest.mark.parametrize("kind", BODIES)
 def test_a_delete_with_the_key_alone_removes_a_row_whose_other_columns_are_not_null(
-    kind: str, create: Callable[..., Any], shop: TestClient
+    kind: str, create: Create, shop: TestClient
 ) -> None:
     create(fields=FIELDS, primaryKeys=["id"])
     assert post(shop, [{"id": 1, "note": "a", "n": 1}, {"id": 2, "note": "b", "n": 2}]).status_code == 202
@@ -60,18 +55,14 @@ def test_a_delete_with_the_key_alone_removes_a_row_whose_other_columns_are_not_n
 
 
 @pytest.mark.parametrize("kind", BODIES)
-def test_an_add_is_asked_for_every_column_that_is_not_null(
-    kind: str, create: Callable[..., Any], shop: TestClient
-) -> None:
+def test_an_add_is_asked_for_every_column_that_is_not_null(kind: str, create: Create, shop: TestClient) -> None:
     create(fields=FIELDS, primaryKeys=["id"])
     faults = post(shop, [{"id": 1, "_kind": "-D"}, {"id": 2, "note": "b"}], kind).json()["errors"]
     assert [fault["pointer"] for fault in faults] == ["/records/1/n"]
 
 
 @pytest.mark.parametrize("kind", BODIES)
-def test_a_retract_is_asked_for_what_its_rule_takes_back(
-    kind: str, create: Callable[..., Any], shop: TestClient
-) -> None:
+def test_a_retract_is_asked_for_what_its_rule_takes_back(kind: str, create: Create, shop: TestClient) -> None:
     create(fields=FIELDS, primaryKeys=["id"], options=SUM)
     faults = post(shop, [{"id": 1, "_kind": "-D", "note": "x"}, {"id": 1, "_kind": "-U", "n": 2}], kind).json()[
         "errors"
@@ -80,7 +71,7 @@ def test_a_retract_is_asked_for_what_its_rule_takes_back(
 
 
 def test_a_change_of_one_row_without_its_sequence_is_refused_with_the_way_to_give_it(
-    create: Callable[..., Any], shop: TestClient
+    create: Create, shop: TestClient
 ) -> None:
     create(fields=FIELDS, primaryKeys=["id"], options=SEQUENCE)
     assert post(shop, [{"id": 1, "ts": 5, "note": "a", "n": 1}]).json()["warnings"] == []
@@ -97,9 +88,7 @@ def test_a_change_of_one_row_without_its_sequence_is_refused_with_the_way_to_giv
 
 
 @pytest.mark.parametrize("kind", BODIES)
-def test_a_batch_says_how_many_of_its_records_have_no_sequence(
-    kind: str, create: Callable[..., Any], shop: TestClient
-) -> None:
+def test_a_batch_says_how_many_of_its_records_have_no_sequence(kind: str, create: Create, shop: TestClient) -> None:
     create(fields=FIELDS, primaryKeys=["id"], options=SEQUENCE)
     records = [{"id": 1, "ts": 1, "note": "a", "n": 1}, {"id": 2, "note": "b", "n": 1}, {"id": 1, "_kind": "-D"}]
     [warning] = post(shop, records, kind).json()["warnings"]

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from fastapi import FastAPI
@@ -16,14 +14,14 @@ from fastapi.testclient import TestClient
 
 from app.api.shared.deps import Parts
 from app.server.serving import StoppingServer
-from tests.api.conftest import TABLES
+from tests.api.conftest import TABLES, Create
 
 BATCHES = f"{TABLES}/wide/batches"
 PATIENCE_SECONDS = 20  # less than the requests would wait
 
 
 def test_who_waits_for_a_merge_is_answered_202_when_the_service_stops(
-    app: FastAPI, create: Callable[..., dict[str, Any]], shop: TestClient
+    app: FastAPI, create: Create, shop: TestClient
 ) -> None:
     create()
     parts: Parts = app.state.parts

@@ -15,7 +15,7 @@ from app.api.shared.deps import Parts
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.services.batches.group_commit import GroupCommit
-from tests.api.conftest import TABLES, new_table
+from tests.api.conftest import TABLES, fields_of, new_table
 from tests.api.walk import BODIES, DOCUMENT, LAST, OPERATIONS, TABLE, Fill, filled_catalog, query
 from tests.services.builders import merge_staged
 
@@ -48,7 +48,7 @@ SEVERAL: Mapping[str, tuple[int, str]] = {
 INSTEAD = {"dropPartitions": "days", "dropTable": "renamed"}  # of the table wide
 DAYS = new_table(
     "days",
-    fields=[{"id": 0, "name": "id", "type": "INT NOT NULL"}, {"id": 1, "name": "day", "type": "DATE NOT NULL"}],
+    fields=fields_of(id="INT NOT NULL", day="DATE NOT NULL"),
     partitionKeys=["day"],
     primaryKeys=["id", "day"],
 )

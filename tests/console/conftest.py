@@ -17,9 +17,9 @@ from playwright.sync_api import Browser as Chromium
 from app.core.access import Role
 from app.http.parts import Parts
 from app.services.access.tokens import create_token
-from tests.api.conftest import LOOPBACK, TABLES, app, built_app, client, create, shop
+from tests.api.conftest import LOOPBACK, TABLES, Create, app, built_app, client, create, shop
 from tests.console.chromium import chromium
-from tests.console.merged import FIELDS, MANUAL, MergedTable
+from tests.console.merged import FIELDS, MANUAL, Merged, MergedTable
 from tests.service import Client, serving
 
 __all__ = ["app", "built_app", "client", "create", "shop"]
@@ -65,6 +65,9 @@ class Browser:
         return self.send("/console/sign-in", token=token, next="/")
 
 
+SignedIn = Callable[..., Browser]
+
+
 def words(page: str) -> str:
     """The text of a page, without what a browser does not show."""
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", page)).split())
@@ -98,7 +101,7 @@ def browser(client: TestClient) -> Browser:
 
 
 @pytest.fixture
-def signed_in(app: FastAPI, client: TestClient) -> Callable[..., Browser]:
+def signed_in(app: FastAPI, client: TestClient) -> SignedIn:
     """Makes a token of a role, and a browser in which somebody signed in with it."""
 
     def open_browser(role: Role = Role.ADMIN, on: tuple[str, ...] = ("*",), name: str = "") -> Browser:
@@ -111,7 +114,7 @@ def signed_in(app: FastAPI, client: TestClient) -> Callable[..., Browser]:
 
 
 @pytest.fixture
-def merged(app: FastAPI, create: Callable[..., Any], client: TestClient) -> Callable[..., MergedTable]:
+def merged(app: FastAPI, create: Create, client: TestClient) -> Merged:
     """Creates a table of ``shop`` whose batches are merged when they are posted."""
 
     def create_merged(name: str = "wide", **options: str) -> MergedTable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,15 +10,12 @@ from app.catalog.database import CatalogDatabase
 from app.files.layout import Warehouse
 from app.services.merging.compactions import ask_for_compaction
 from app.services.shared.executor import MergeSite
+from tests.api.conftest import fields_of
 from tests.services.builders import merge_staged, run_next_compaction
 from tests.services.executor import PythonExecutor
 
 HOSTILE = "<b onx=1>\"'&{{7*7}}"
-FIELDS = [
-    {"id": 0, "name": "id", "type": "BIGINT NOT NULL"},
-    {"id": 1, "name": "note", "type": "STRING"},
-    {"id": 2, "name": "n", "type": "BIGINT"},
-]
+FIELDS = fields_of(id="BIGINT NOT NULL", note="STRING", n="BIGINT")
 MANUAL = {"num-sorted-run.compaction-trigger": "99"}
 
 
@@ -63,6 +60,7 @@ class MergedTable:
         return told
 
 
+Merged = Callable[..., MergedTable]
 EVENTS: Sequence[Sequence[Mapping[str, Any]]] = (
     [{"id": 1, "note": "a", "n": 1}, {"id": 2, "note": "b"}],
     [{"id": 1, "note": "c", "n": 1}, {"id": 3, "note": HOSTILE}],

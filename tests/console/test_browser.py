@@ -10,6 +10,7 @@ from playwright.sync_api import Browser
 from app.catalog.database import CatalogDatabase
 from app.services.access.tokens import create_token
 from app.settings import Settings
+from tests.api.conftest import fields_of
 from tests.console.chromium import NEEDS_CHROMIUM, WIDTHS, faults_of, person
 from tests.service import Client, TableClient, serving
 
@@ -63,7 +64,7 @@ SHOWN = [
 @pytest.fixture(scope="module", autouse=True)
 def tables(service: Client) -> None:
     """Two tables, one of a hostile name."""
-    fields = [{"id": 0, "name": "id", "type": "BIGINT NOT NULL"}, {"id": 1, "name": HOSTILE, "type": "STRING"}]
+    fields = fields_of(id="BIGINT NOT NULL", **{HOSTILE: "STRING"})
     for name in ("wide", HOSTILE):
         schema = {"fields": fields, "primaryKeys": ["id"], "options": {}, "comment": HOSTILE}
         service.create_table("shop", name, schema).raise_for_status()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,8 @@ from app.console.routes import PAGES
 from app.console.site.visits import Page
 from app.core.access import Role
 from app.services.access.tokens import create_token
-from tests.api.conftest import LOOPBACK, TABLES
-from tests.console.conftest import Browser
+from tests.api.conftest import LOOPBACK, TABLES, Create
+from tests.console.conftest import Browser, SignedIn
 from tests.console.test_browser import SHOWN
 
 CLOSED = [page for page in PAGES if page.role is not None]
@@ -55,7 +54,7 @@ def test_nothing_changes_without_what_a_page_gave(client: TestClient, page: Page
 
 
 @pytest.mark.parametrize("page", [page for page in CLOSED if "{table}" in page.path], ids=named)
-def test_a_page_of_a_table_is_for_tokens_of_that_table(signed_in: Callable[..., Browser], page: Page) -> None:
+def test_a_page_of_a_table_is_for_tokens_of_that_table(signed_in: SignedIn, page: Page) -> None:
     browser = signed_in(Role.ADMIN, ("shop.*",))
     browser.get("/")
     answer = browser.get(address(page)) if page.method == "GET" else browser.send(address(page))
@@ -63,23 +62,21 @@ def test_a_page_of_a_table_is_for_tokens_of_that_table(signed_in: Callable[..., 
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.method == "GET"], ids=named)
-def test_a_page_is_kept_by_no_cache_and_frames(create: Callable[..., object], client: TestClient, page: Page) -> None:
+def test_a_page_is_kept_by_no_cache_and_frames(create: Create, client: TestClient, page: Page) -> None:
     create("wide")
     answer = client.get(address(page).replace("/wide/wide", "/shop/wide"), follow_redirects=False)
     assert answer.headers["cache-control"] == "no-store"
     assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
 
 
-def test_pages_are_read_without_a_script(create: Callable[..., object], browser: Browser) -> None:
+def test_pages_are_read_without_a_script(create: Create, browser: Browser) -> None:
     create("wide")
     texts = {path: browser.get(path).text for path in SHOWN}
     assert [path for path, text in texts.items() if (text.count("<main"), text.count("<h1")) != (1, 1)] == []
 
 
 @pytest.mark.parametrize("path", [path for path in SHOWN if path.partition("?")[0] != "/"])
-def test_a_page_says_where_it_is_by_links_that_lead_somewhere(
-    create: Callable[..., object], browser: Browser, path: str
-) -> None:
+def test_a_page_says_where_it_is_by_links_that_lead_somewhere(create: Create, browser: Browser, path: str) -> None:
     create("wide")
     browser.client.post(f"{TABLES}/wide/batches", json={"records": [{"id": 1}]}).raise_for_status()
     trail = re.search(r'aria-label="Breadcrumbs"><ol>(.*?)</ol>', browser.get(path).text)
@@ -96,7 +93,7 @@ def test_a_page_says_where_it_is_by_links_that_lead_somewhere(
     ("path", "links"), [("/console/tables/shop/gone/rows", ["/", "/?database=shop"]), ("/console/tables/gone/x", ["/"])]
 )
 def test_a_failure_leads_to_as_much_of_its_address_as_there_is(
-    create: Callable[..., object], browser: Browser, path: str, links: list[str]
+    create: Create, browser: Browser, path: str, links: list[str]
 ) -> None:
     create("wide")
     trail = re.search(r'aria-label="Breadcrumbs"><ol>(.*?)</ol>', browser.get(path).text)
@@ -131,18 +128,14 @@ NEAR = [
 
 
 @pytest.mark.parametrize(("path", "near"), NEAR)
-def test_a_name_that_is_not_there_leads_to_the_nearest(
-    create: Callable[..., object], browser: Browser, path: str, near: str
-) -> None:
+def test_a_name_that_is_not_there_leads_to_the_nearest(create: Create, browser: Browser, path: str, near: str) -> None:
     create("wide")
     page = browser.get(path).text.partition('aria-label="Breadcrumbs"')[2].partition("</nav>")[2]
     assert f'<a href="{near}">' in page
     assert browser.get(near.replace("&amp;", "&")).status_code == 200
 
 
-def test_no_name_is_shown_that_the_token_is_not_for(
-    create: Callable[..., object], signed_in: Callable[..., Browser]
-) -> None:
+def test_no_name_is_shown_that_the_token_is_not_for(create: Create, signed_in: SignedIn) -> None:
     create("wide")
     create("wild")
     browser = signed_in(Role.READ, ("shop.wild", "shop.wids"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from app.console.site.gate import ConsoleGate
 from app.console.site.visits import Page, Visit
 from app.main import create_app
 from app.settings import Settings
-from tests.api.conftest import LOOPBACK
+from tests.api.conftest import LOOPBACK, Create
 from tests.console.conftest import Browser
 
 SLOW = "/console/slow"
@@ -84,7 +84,7 @@ def test_the_console_is_found_where_people_look_for_it(browser: Browser, path: s
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS"])
-def test_a_page_says_how_it_is_asked_for(create: Callable[..., object], client: TestClient, method: str) -> None:
+def test_a_page_says_how_it_is_asked_for(create: Create, client: TestClient, method: str) -> None:
     create("wide")
     for path in ("/", "/console/tables/shop/wide"):
         answer = client.request(method, path)

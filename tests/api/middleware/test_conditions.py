@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from fastapi.testclient import TestClient
 
 from app.api.shared.paths import TABLE_PATH
-from tests.api.conftest import DATABASES, TABLES
+from tests.api.conftest import DATABASES, TABLES, Create
 from tests.api.walk import BODIES, READS, TABLE, Fill, filled_catalog, query
 
 WIDE = f"{TABLES}/wide"
 LIVE = ("/healthz", "/readyz", f"{TABLE_PATH}/delta", f"{TABLE_PATH}/iceberg")  # they tell the moment
 SET_COMMENT = {"changes": [{"action": "updateComment", "comment": "other"}]}
-Create = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -13,14 +12,14 @@ from fastapi.testclient import TestClient
 from starlette.types import Message, Receive, Scope, Send
 
 from app.api.middleware import digested
-from tests.api.conftest import TABLES
+from tests.api.conftest import TABLES, Create
 
 BATCHES = f"{TABLES}/wide/batches"
 BODY = b'{"records": [{"id": 1}]}'
 
 
 @pytest.fixture
-def wide(shop: TestClient, create: Callable[..., dict[str, Any]]) -> TestClient:
+def wide(shop: TestClient, create: Create) -> TestClient:
     """A client of a service that has the table ``shop.wide``."""
     create()
     return shop

@@ -7,7 +7,6 @@ import hashlib
 import hmac
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from app.main import create_app
 from app.services.access.tokens import Wish, make_token
 from app.services.access.webhooks import Signed
 from app.settings import Settings
-from tests.api.conftest import DATABASES, LOOPBACK, TABLES
+from tests.api.conftest import DATABASES, LOOPBACK, TABLES, Create
 from tests.api.routes.operating.test_signing_in import captured
 
 URL = f"{TABLES}/wide/batches"
@@ -50,7 +49,7 @@ def code_of(answer: Any) -> tuple[int, str]:
 
 
 @pytest.fixture
-def wide(create: Callable[..., Any], shop: TestClient) -> TestClient:
+def wide(create: Create, shop: TestClient) -> TestClient:
     create("wide")
     return shop
 

@@ -13,8 +13,8 @@ from fastapi.testclient import TestClient
 from app.api.shared.deps import Parts
 from app.services.shared.pages import MOST_PAGE_BYTES
 from app.services.snapshots.changelogs import MOST_BYTES
-from tests.api.conftest import DATABASES, TABLES, new_table
-from tests.services.builders import merge_staged, schema
+from tests.api.conftest import DATABASES, TABLES, Merge, new_table
+from tests.services.builders import schema
 
 CHANGES = f"{TABLES}/wide/changelog"
 LARGE = 2**20
@@ -22,13 +22,10 @@ MANY = MOST_BYTES // LARGE + 8
 
 
 @pytest.fixture
-def changed(app: FastAPI, shop: TestClient) -> TestClient:
+def changed(shop: TestClient, merge: Merge) -> TestClient:
     """A table whose one snapshot brought more than a page of changes, of a MiB each."""
-    table = shop.post(TABLES, json=new_table(options={"merge.max-staleness": "1 d"})).json()
-    records = [{"id": number, "note": "x" * LARGE} for number in range(MANY)]
-    assert shop.post(f"{TABLES}/wide/batches", json={"records": records}).status_code == 202
-    parts: Parts = app.state.parts
-    merge_staged(parts.database, parts.warehouse, table["id"])
+    shop.post(TABLES, json=new_table(options={"merge.max-staleness": "1 d"}))
+    merge(*({"id": number, "note": "x" * LARGE} for number in range(MANY)))
     return shop
 
 

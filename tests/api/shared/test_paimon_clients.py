@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from app.api.shared.paimon_clients import CONFIG_OVERRIDES, NOT_DONE
-from tests.api.conftest import DATABASES, TABLES
+from tests.api.conftest import DATABASES, TABLES, Create
 from tests.api.walk import OPERATIONS
 
-CreateTable = Callable[..., dict[str, Any]]
 # As a client does it: what the configuration calls ``header.X`` goes out with every request.
 PAIMON = {key.removeprefix("header."): text for key, text in CONFIG_OVERRIDES.items() if key.startswith("header.")}
 ROUTES = [route for entry in NOT_DONE for route in entry.routes]
@@ -42,7 +39,7 @@ def test_no_route_of_the_service_is_hidden_by_a_refusal() -> None:
     assert not served & {route.replace(" ", " /v1/catalog/") for route in named}
 
 
-def test_any_other_path_is_still_a_404_and_any_other_method_a_405(create: CreateTable, shop: TestClient) -> None:
+def test_any_other_path_is_still_a_404_and_any_other_method_a_405(create: Create, shop: TestClient) -> None:
     create("wide")
     assert shop.get(f"{TABLES}/wide/nothing").status_code == 404
     assert shop.get(f"{TABLES}/wide/branches/b/c/d").status_code == 404
@@ -52,7 +49,7 @@ def test_any_other_path_is_still_a_404_and_any_other_method_a_405(create: Create
     assert shop.get(f"{TABLES}/wide/commit").status_code == 404
 
 
-def test_a_database_goes_with_its_tables_only_where_that_is_said(create: CreateTable, shop: TestClient) -> None:
+def test_a_database_goes_with_its_tables_only_where_that_is_said(create: Create, shop: TestClient) -> None:
     create("wide")
     create("other")
     for query, headers in (("", {}), ("?cascade=false", {}), ("?cascade=false", PAIMON), ("", {"Keyfold-Client": "x"})):
@@ -66,7 +63,7 @@ def test_a_database_goes_with_its_tables_only_where_that_is_said(create: CreateT
 
 @pytest.mark.parametrize("query", ["", "?cascade=true"])
 def test_what_paimons_clients_send_drops_the_tables_with_the_database_and_their_files(
-    create: CreateTable, shop: TestClient, query: str
+    create: Create, shop: TestClient, query: str
 ) -> None:
     folder = Path(create("wide")["path"].removeprefix("file://"))
     assert shop.post(f"{TABLES}/wide/batches", json={"records": [{"id": 1}]}).status_code == 202
@@ -77,7 +74,7 @@ def test_what_paimons_clients_send_drops_the_tables_with_the_database_and_their_
     assert shop.delete(f"{DATABASES}/shop{query}", headers=PAIMON).status_code == 404
 
 
-def test_only_paimons_clients_are_told_to_ask_before_they_read(create: CreateTable, shop: TestClient) -> None:
+def test_only_paimons_clients_are_told_to_ask_before_they_read(create: Create, shop: TestClient) -> None:
     created = create("wide", options={"bucket": "1"})
     places = (f"{TABLES}/wide", f"/v1/catalog/tables/id/{created['id']}", f"{DATABASES}/shop/table-details")
     for place in places:

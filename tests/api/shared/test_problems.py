@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from app.core.errors import ErrorCode, FaultCode, Invalid, KeyfoldError, NotFoun
 from app.http.kinds import KINDS
 from app.main import create_app
 from app.settings import Settings
-from tests.api.conftest import DATABASES, LOOPBACK, TABLES
+from tests.api.conftest import DATABASES, LOOPBACK, TABLES, Create
 
 STATUSES = {
     errors.Invalid: 400,
@@ -107,7 +106,7 @@ def _answers_left() -> list[object]:
     return [one for one in gc.get_objects() if isinstance(one, NotFound | Outgoing)]
 
 
-def test_a_lookup_leaves_nothing_to_the_collector_of_garbage(client: TestClient, create: Callable[..., Any]) -> None:
+def test_a_lookup_leaves_nothing_to_the_collector_of_garbage(client: TestClient, create: Create) -> None:
     create("kept")
     client.post(f"{TABLES}/kept/batches", json={"records": [{"id": 1}]}).raise_for_status()
     gc.collect()

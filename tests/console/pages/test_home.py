@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -15,15 +14,15 @@ from app.core.access import Role
 from app.core.table.history import TaskTrigger
 from app.http.parts import Parts
 from app.services.explaining.examples import EXAMPLES
-from tests.api.conftest import TABLES, new_table
+from tests.api.conftest import TABLES, Create, new_table
 from tests.catalog.builders import claim_next
-from tests.console.conftest import Browser
-from tests.console.merged import MergedTable
+from tests.console.conftest import Browser, SignedIn
+from tests.console.merged import Merged
 
 HOSTILE = "<b onx=1>\"'&{{7*7}}"
 
 
-def test_a_table_is_shown_with_what_waits(create: Callable[..., object], browser: Browser) -> None:
+def test_a_table_is_shown_with_what_waits(create: Create, browser: Browser) -> None:
     create("wide")
     browser.client.post(f"{TABLES}/wide/batches", json={"records": [{"id": 1}, {"id": 2}]})
     text = browser.text("/")
@@ -31,9 +30,7 @@ def test_a_table_is_shown_with_what_waits(create: Callable[..., object], browser
     assert "2 records 1 batch," in text
 
 
-def test_tables_that_miss_their_max_staleness_are_marked(
-    app: FastAPI, create: Callable[..., object], browser: Browser
-) -> None:
+def test_tables_that_miss_their_max_staleness_are_marked(app: FastAPI, create: Create, browser: Browser) -> None:
     create("late")
     create("fine")
     browser.client.post(f"{TABLES}/late/batches", json={"records": [{"id": 1}]})
@@ -55,7 +52,7 @@ def test_catalog_warehouse_and_spark_are_told(browser: Browser) -> None:
     assert "Catalog ready Warehouse ready Spark ready" in browser.text("/")
 
 
-def test_a_part_that_is_as_it_was_is_not_sent_again(create: Callable[..., object], browser: Browser) -> None:
+def test_a_part_that_is_as_it_was_is_not_sent_again(create: Create, browser: Browser) -> None:
     create("wide")
     browser.get("/")
     fragment = re.search(r'hx-get="([^"]+)"', browser.shown)
@@ -67,7 +64,7 @@ def test_a_part_that_is_as_it_was_is_not_sent_again(create: Callable[..., object
     assert (changed.status_code, "shop.</span>other" in changed.text, "<html" in changed.text) == (200, True, False)
 
 
-def test_hostile_names_are_text_and_their_links_lead_to_them(create: Callable[..., object], browser: Browser) -> None:
+def test_hostile_names_are_text_and_their_links_lead_to_them(create: Create, browser: Browser) -> None:
     create(HOSTILE)
     assert HOSTILE in browser.text("/")
     assert "<b onx" not in browser.shown
@@ -75,7 +72,7 @@ def test_hostile_names_are_text_and_their_links_lead_to_them(create: Callable[..
     assert "<b onx" not in browser.get(f"/?q={HOSTILE}").text
 
 
-def test_tables_are_found_and_paged(create: Callable[..., object], browser: Browser) -> None:
+def test_tables_are_found_and_paged(create: Create, browser: Browser) -> None:
     for number in range(53):
         create(f"t{number:02}")
     first = browser.get("/").text
@@ -88,9 +85,7 @@ def test_tables_are_found_and_paged(create: Callable[..., object], browser: Brow
     assert "No table has “%”" in browser.text("/?q=%25")
 
 
-def test_a_merge_that_fails_is_told_with_its_reason(
-    app: FastAPI, create: Callable[..., object], browser: Browser
-) -> None:
+def test_a_merge_that_fails_is_told_with_its_reason(app: FastAPI, create: Create, browser: Browser) -> None:
     create("wide")
     create("fine")
     parts: Parts = app.state.parts
@@ -107,7 +102,7 @@ def test_a_merge_that_fails_is_told_with_its_reason(
     assert text.count("merge fails") == 1
 
 
-def test_a_token_shows_what_it_is_for(client: TestClient, signed_in: Callable[..., Browser]) -> None:
+def test_a_token_shows_what_it_is_for(client: TestClient, signed_in: SignedIn) -> None:
     client.post("/v1/catalog/databases", json={"name": "shop"})
     client.post("/v1/catalog/databases", json={"name": "other"})
     client.post(TABLES, json=new_table("seen"))
@@ -151,7 +146,7 @@ def test_a_table_that_somebody_made_is_no_example(browser: Browser, other: dict[
     assert browser.client.get("/v1/catalog/databases/examples/tables/parcels").status_code == 200
 
 
-def test_who_may_not_play_sees_no_button_and_is_refused(client: TestClient, signed_in: Callable[..., Browser]) -> None:
+def test_who_may_not_play_sees_no_button_and_is_refused(client: TestClient, signed_in: SignedIn) -> None:
     browser = signed_in(Role.READ)
     for path in ("/", "/console/examples", "/console/examples/parcels"):
         browser.get(path)
@@ -163,7 +158,7 @@ def test_who_may_not_play_sees_no_button_and_is_refused(client: TestClient, sign
         assert "this needs the role" in refused.text
 
 
-def test_a_database_has_its_own_address_with_its_tables_alone(create: Callable[..., object], browser: Browser) -> None:
+def test_a_database_has_its_own_address_with_its_tables_alone(create: Create, browser: Browser) -> None:
     create("wide")
     browser.client.post("/v1/catalog/databases", json={"name": "shop2"})
     body = new_table("shopping") | {"identifier": {"database": "shop2", "object": "shopping"}}
@@ -176,9 +171,7 @@ def test_a_database_has_its_own_address_with_its_tables_alone(create: Callable[.
     assert browser.get(fragment[1].replace("&amp;", "&")).status_code == 204
 
 
-def test_a_database_shows_only_what_the_token_is_for(
-    create: Callable[..., object], signed_in: Callable[..., Browser]
-) -> None:
+def test_a_database_shows_only_what_the_token_is_for(create: Create, signed_in: SignedIn) -> None:
     create("seen")
     create("hidden")
     browser = signed_in(Role.READ, ("shop.seen", "other.*"))
@@ -187,9 +180,7 @@ def test_a_database_shows_only_what_the_token_is_for(
     assert "seen" not in browser.text("/?database=other")
 
 
-def test_tables_stand_below_their_database_with_how_many_it_has(
-    create: Callable[..., object], browser: Browser
-) -> None:
+def test_tables_stand_below_their_database_with_how_many_it_has(create: Create, browser: Browser) -> None:
     for number in range(52):
         create(f"t{number:02}")
     browser.client.post("/v1/catalog/databases", json={"name": "crm"})
@@ -205,14 +196,12 @@ def test_tables_stand_below_their_database_with_how_many_it_has(
         assert "rowgroup" not in browser.get(path).text
 
 
-def test_a_table_says_its_merge_engine_and_what_it_takes(merged: Callable[..., MergedTable], browser: Browser) -> None:
+def test_a_table_says_its_merge_engine_and_what_it_takes(merged: Merged, browser: Browser) -> None:
     merged(**{"merge-engine": "partial-update"}).merge({"id": 1, "note": "a"})
     assert re.search(r"shop\. wide partial-update 1 [\d.]+ (B|KiB) 0 0 ", browser.text("/"))
 
 
-def test_a_count_is_of_tables_that_the_token_is_for(
-    create: Callable[..., object], signed_in: Callable[..., Browser]
-) -> None:
+def test_a_count_is_of_tables_that_the_token_is_for(create: Create, signed_in: SignedIn) -> None:
     create("seen")
     create("hidden")
     assert "shop 1 table " in signed_in(Role.READ, ("shop.seen",)).text("/")

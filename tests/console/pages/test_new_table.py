@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from html import unescape
 
 import pytest
@@ -14,7 +13,7 @@ from app.core.access import Role
 from app.main import create_app
 from app.settings import Settings
 from tests.api.conftest import DATABASES, LOOPBACK
-from tests.console.conftest import Browser, words
+from tests.console.conftest import Browser, SignedIn, words
 
 SQL = "CREATE TABLE orders (\n  id BIGINT,\n  note STRING,\n  PRIMARY KEY (id) NOT ENFORCED\n)"
 JSON = '{"fields": [{"name": "id", "type": "BIGINT NOT NULL"}], "primaryKeys": ["id"]}'
@@ -131,16 +130,14 @@ def test_a_name_that_is_none_is_told(browser: Browser, database: str) -> None:
     assert 'role="alert"' in answer.text
 
 
-def test_who_may_not_make_tables_may_check_them(client: TestClient, signed_in: Callable[..., Browser]) -> None:
+def test_who_may_not_make_tables_may_check_them(client: TestClient, signed_in: SignedIn) -> None:
     browser = signed_in(Role.WRITE)
     page = sent(browser, "check")
     assert "Make the table" not in page
     assert "this needs the role admin" in words(sent(browser, "make"))
 
 
-def test_a_token_of_one_database_makes_tables_there_alone(
-    client: TestClient, signed_in: Callable[..., Browser]
-) -> None:
+def test_a_token_of_one_database_makes_tables_there_alone(client: TestClient, signed_in: SignedIn) -> None:
     client.post(DATABASES, json={"name": "shop"})
     browser = signed_in(Role.ADMIN, ("shop.*",))
     assert sent(browser, "make") == "/console/tables/shop/orders"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,9 +19,9 @@ from app.services.shared.polled import Refreshed
 from app.telemetry.entries import Counted, Measured, SparkState, TaskOutcome
 from app.telemetry.exposition import Reading
 from app.telemetry.hour import STEP_SECONDS, Hour
-from tests.api.conftest import TABLES
+from tests.api.conftest import TABLES, Create
 from tests.catalog.builders import claim_next
-from tests.console.conftest import Browser, words
+from tests.console.conftest import Browser, SignedIn, words
 
 OPERATIONS = "/console/operations"
 HOSTILE = "<b onx=1>\"'&{{7*7}}"
@@ -76,9 +75,7 @@ def test_without_samples_the_page_says_so_by_dashes(browser: Browser) -> None:
     assert "service" in browser.text(OPERATIONS)
 
 
-def test_a_lease_is_told_with_its_table_and_what_waits(
-    app: FastAPI, create: Callable[..., object], browser: Browser
-) -> None:
+def test_a_lease_is_told_with_its_table_and_what_waits(app: FastAPI, create: Create, browser: Browser) -> None:
     for name in (HOSTILE, "waits"):
         create(name)
     for number, name in enumerate((HOSTILE, "waits")):
@@ -105,9 +102,7 @@ def test_a_part_that_is_as_it_was_is_not_sent_again(browser: Browser) -> None:
 
 
 @pytest.mark.parametrize("on", ["shop.*", "shop.wide"])
-def test_who_may_not_see_the_whole_service_is_shown_no_link_and_refused(
-    signed_in: Callable[..., Browser], on: str
-) -> None:
+def test_who_may_not_see_the_whole_service_is_shown_no_link_and_refused(signed_in: SignedIn, on: str) -> None:
     browser = signed_in(Role.ADMIN, (on,))
     assert OPERATIONS not in browser.get("/").text
     for path in (OPERATIONS, f"{OPERATIONS}/hour"):
@@ -115,7 +110,7 @@ def test_who_may_not_see_the_whole_service_is_shown_no_link_and_refused(
         assert (refused.status_code, "this needs a token for *" in words(refused.text)) == (403, True)
 
 
-def test_who_may_read_sees_the_hour_and_nothing_of_tokens(signed_in: Callable[..., Browser]) -> None:
+def test_who_may_read_sees_the_hour_and_nothing_of_tokens(signed_in: SignedIn) -> None:
     browser = signed_in(Role.READ)
     assert browser.get(OPERATIONS).status_code == 200
     assert f"{OPERATIONS}/tokens" not in browser.shown
@@ -174,9 +169,7 @@ def test_restarts_of_the_last_hour_are_counted_and_the_first_start_is_none(app: 
     assert f"{life.name} restarted 9 times in the last hour" in browser.text(OPERATIONS)
 
 
-def test_the_tables_with_most_staged_records_are_named_ten_at_most(
-    create: Callable[..., object], browser: Browser
-) -> None:
+def test_the_tables_with_most_staged_records_are_named_ten_at_most(create: Create, browser: Browser) -> None:
     assert "Nothing is staged" in browser.text(OPERATIONS)
     for number in range(12):
         create(f"t{number}")
@@ -189,7 +182,7 @@ def test_the_tables_with_most_staged_records_are_named_ten_at_most(
 
 
 def test_a_table_that_is_behind_says_how_often_its_merges_failed(
-    app: FastAPI, create: Callable[..., object], browser: Browser
+    app: FastAPI, create: Create, browser: Browser
 ) -> None:
     create("wide")
     browser.client.post(f"{TABLES}/wide/batches", json={"records": [{"id": 1}]}).raise_for_status()

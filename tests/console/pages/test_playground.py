@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 import pytest
 from playwright.sync_api import Browser as Chromium
 
+from tests.api.conftest import fields_of
 from tests.console.chromium import WIDTHS, needs_chromium, person
 from tests.console.conftest import Browser, words
 from tests.service import Client
@@ -65,7 +66,7 @@ def test_nothing_is_said_of_the_order_of_other_records_than_were_posted(browser:
 def test_several_keys_removals_and_ignored_records_are_folded(browser: Browser) -> None:
     schema = json.dumps(
         {
-            "fields": [{"id": 0, "name": "id", "type": "INT NOT NULL"}, {"id": 1, "name": "a", "type": "STRING"}],
+            "fields": fields_of(id="INT NOT NULL", a="STRING"),
             "primaryKeys": ["id"],
             "options": {"ignore-update-before": "true"},
         }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from html import unescape
 
 import pytest
@@ -12,6 +11,7 @@ from app.console.parts.references import with_option_links
 from app.core.functions.entries import ALIASES, FUNCTIONS
 from app.core.table.options.entries import FALLBACK_KEYS, FIELD_OPTIONS, TABLE_OPTIONS
 from app.services.explaining.fold_examples import function_example
+from tests.api.conftest import Create, fields_of
 from tests.console.conftest import Browser, words
 
 REFERENCE = "/console/reference"
@@ -24,11 +24,7 @@ SET = {
     "bucket": "4",
 }
 LINKS = {f"{REFERENCE}#option-{key.rpartition('note.')[2]}" for key in SET}
-FIELDS = [
-    {"id": 0, "name": "id", "type": "BIGINT NOT NULL"},
-    {"id": 1, "name": "at", "type": "INT"},
-    {"id": 2, "name": "note", "type": "STRING"},
-]
+FIELDS = fields_of(id="BIGINT NOT NULL", at="INT", note="STRING")
 
 
 def links(page: str) -> set[str]:
@@ -83,7 +79,7 @@ def test_every_function_has_an_example_that_shows_something(name: str) -> None:
 
 
 @pytest.mark.parametrize("page", ["", "/settings", "/code"])
-def test_a_page_of_a_table_leads_to_its_options(create: Callable[..., object], browser: Browser, page: str) -> None:
+def test_a_page_of_a_table_leads_to_its_options(create: Create, browser: Browser, page: str) -> None:
     create("wide", fields=FIELDS, options=SET)
     found = links(browser.get(f"/console/tables/shop/wide{page}").text)
     assert found >= LINKS, LINKS - found
@@ -105,7 +101,7 @@ def test_a_fault_of_an_unknown_option_leads_nowhere(browser: Browser) -> None:
     assert links(page) == set()
 
 
-def test_a_changed_option_that_is_wrong_leads_to_it(create: Callable[..., object], browser: Browser) -> None:
+def test_a_changed_option_that_is_wrong_leads_to_it(create: Create, browser: Browser) -> None:
     create("wide")
     browser.get("/console/tables/shop/wide/settings?q=changelog")
     more = {"new-key": "fields.note.aggregate-function", "new-value": "no_such", "seen": "x"}

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import pytest
 
 from app.core.access import Role
 from app.services.operating import catalog_search
-from tests.api.conftest import TABLES, new_table
-from tests.console.conftest import Browser
+from tests.api.conftest import TABLES, Create, fields_of, new_table
+from tests.console.conftest import Browser, SignedIn
 
 SEARCH = "/console/search"
 HOSTILE = "<b onx=1>\"'&{{7*7}}"
-FIELDS = [{"id": 0, "name": "id", "type": "BIGINT NOT NULL"}, {"id": 1, "name": "Paid_Sum", "type": "DECIMAL(10, 2)"}]
+FIELDS = fields_of(id="BIGINT NOT NULL", Paid_Sum="DECIMAL(10, 2)")
 
 
 def links(page: str) -> list[str]:
@@ -22,7 +21,7 @@ def links(page: str) -> list[str]:
     return re.findall(r'href="([^"]+)"', main)
 
 
-def test_a_table_is_found_by_its_name_and_by_its_database(create: Callable[..., object], browser: Browser) -> None:
+def test_a_table_is_found_by_its_name_and_by_its_database(create: Create, browser: Browser) -> None:
     create("orders")
     create("customers")
     for asked in ("ORDER", "shop.ord"):
@@ -32,7 +31,7 @@ def test_a_table_is_found_by_its_name_and_by_its_database(create: Callable[..., 
     assert "/console/tables/shop/customers" in links(browser.get(f"{SEARCH}?q=shop").text)
 
 
-def test_the_name_itself_comes_before_names_that_have_it(create: Callable[..., object], browser: Browser) -> None:
+def test_the_name_itself_comes_before_names_that_have_it(create: Create, browser: Browser) -> None:
     for name in ("a_row", "row", "rows"):
         create(name)
     browser.text(f"{SEARCH}?q=row")
@@ -40,7 +39,7 @@ def test_the_name_itself_comes_before_names_that_have_it(create: Callable[..., o
     assert found == [f"/console/tables/shop/{name}" for name in ("row", "rows", "a_row")]
 
 
-def test_a_column_leads_to_its_table(create: Callable[..., object], browser: Browser) -> None:
+def test_a_column_leads_to_its_table(create: Create, browser: Browser) -> None:
     create("orders", fields=FIELDS)
     create("customers")
     text = browser.text(f"{SEARCH}?q=paid")
@@ -48,9 +47,7 @@ def test_a_column_leads_to_its_table(create: Callable[..., object], browser: Bro
     assert "shop. customers" not in text
 
 
-def test_an_option_leads_to_the_settings_of_a_table_that_sets_it(
-    create: Callable[..., object], browser: Browser
-) -> None:
+def test_an_option_leads_to_the_settings_of_a_table_that_sets_it(create: Create, browser: Browser) -> None:
     create("alone")
     create("orders", options={"merge.max-staleness": "10 s"})
     text = browser.text(f"{SEARCH}?q=max-stale")
@@ -93,9 +90,7 @@ def test_what_is_called_so_comes_before_what_only_says_it(browser: Browser) -> N
     assert found == ["merge_map", "merge_map_with_keytime", "rbm32", "rbm64"]
 
 
-def test_nothing_is_found_of_what_the_token_is_not_for(
-    create: Callable[..., object], signed_in: Callable[..., Browser]
-) -> None:
+def test_nothing_is_found_of_what_the_token_is_not_for(create: Create, signed_in: SignedIn) -> None:
     create("seen", fields=FIELDS)
     create("unseen", fields=FIELDS, options={"merge.max-staleness": "10 s"})
     browser = signed_in(Role.READ, ("shop.seen",))
@@ -106,7 +101,7 @@ def test_nothing_is_found_of_what_the_token_is_not_for(
 
 
 def test_no_more_tables_are_read_than_are_said(
-    create: Callable[..., object], browser: Browser, monkeypatch: pytest.MonkeyPatch
+    create: Create, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(5):
         create(f"t{number}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from app.main import create_app
 from app.services.access.tokens import create_token
 from app.settings import Settings
 from tests.api.conftest import LOOPBACK
-from tests.console.conftest import Browser, words
+from tests.console.conftest import Browser, SignedIn, words
 
 WRONG = "kf_wrong"
 OWN = {"Origin": LOOPBACK, "Sec-Fetch-Site": "same-origin"}
@@ -124,7 +123,7 @@ def test_a_session_ends_with_sign_out_also_for_who_kept_the_cookie(browser: Brow
     assert browser.get("/").status_code == 303
 
 
-def test_a_session_ends_with_its_token(app: FastAPI, signed_in: Callable[..., Browser]) -> None:
+def test_a_session_ends_with_its_token(app: FastAPI, signed_in: SignedIn) -> None:
     browser = signed_in(name="guest")
     assert browser.get("/").status_code == 200
     with parts_of(app).database.transaction() as repository:
@@ -134,7 +133,7 @@ def test_a_session_ends_with_its_token(app: FastAPI, signed_in: Callable[..., Br
     assert (part.status_code, part.headers["hx-redirect"]) == (204, "/console/sign-in")
 
 
-def test_a_session_of_one_token_does_not_end_with_another(app: FastAPI, signed_in: Callable[..., Browser]) -> None:
+def test_a_session_of_one_token_does_not_end_with_another(app: FastAPI, signed_in: SignedIn) -> None:
     browser = signed_in(name="a.b")
     create_token(parts_of(app).database, "a_b")
     with parts_of(app).database.transaction() as repository:
@@ -246,7 +245,7 @@ def test_a_form_that_is_none_is_told(browser: Browser, token: str, body: bytes) 
     assert browser.client.post("/console/playground", content=body, headers=OWN).status_code == 400
 
 
-def test_roles_are_seen_and_kept(signed_in: Callable[..., Browser]) -> None:
+def test_roles_are_seen_and_kept(signed_in: SignedIn) -> None:
     browser = signed_in(Role.READ)
     assert "New table" not in browser.text("/")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from app.services.access.tokens import create_token
 from app.services.operating.audit_log import last_lines
 from app.settings import Settings
 from tests.api.conftest import LOOPBACK
-from tests.console.conftest import Browser, words
+from tests.console.conftest import Browser, SignedIn, words
 
 TOKENS = "/console/operations/tokens"
 AUDIT = "/console/operations/audit"
@@ -31,7 +31,7 @@ def parts_of(app: FastAPI) -> Parts:
 
 
 @pytest.fixture
-def boss(signed_in: Callable[..., Browser]) -> Browser:
+def boss(signed_in: SignedIn) -> Browser:
     browser = signed_in(name="boss")
     browser.get(TOKENS)
     return browser
@@ -101,9 +101,7 @@ def test_the_first_token_closes_the_service_and_the_page_says_so_before(browser:
 
 
 @pytest.mark.parametrize(("role", "on"), [(Role.WRITE, "*"), (Role.READ, "*"), (Role.ADMIN, "shop.*")])
-def test_who_is_no_admin_of_everything_is_refused(
-    app: FastAPI, signed_in: Callable[..., Browser], role: Role, on: str
-) -> None:
+def test_who_is_no_admin_of_everything_is_refused(app: FastAPI, signed_in: SignedIn, role: Role, on: str) -> None:
     create_token(parts_of(app).database, "other")
     browser = signed_in(role, (on,))
     assert TOKENS not in browser.get("/").text

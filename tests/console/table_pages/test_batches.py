@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from html import unescape
 from typing import Any
 
@@ -15,19 +14,19 @@ from app.console.table_pages.merges import TONES
 from app.core.access import Role
 from app.core.table.history import BatchState, TaskState, TaskTrigger
 from app.http.parts import Parts
-from tests.api.conftest import TABLES
+from tests.api.conftest import TABLES, Create, fields_of
 from tests.catalog.builders import claim_next
-from tests.console.conftest import Browser, words
+from tests.console.conftest import Browser, SignedIn, words
 from tests.services.builders import QUIET, SUM, merge_staged
 
 BATCHES = "/console/tables/shop/wide/batches"
 MERGES = "/console/tables/shop/wide/merges"
-FIELDS = [{"name": "id", "type": "BIGINT NOT NULL"}, {"name": "n", "type": "BIGINT"}]
+FIELDS = fields_of(id="BIGINT NOT NULL", n="BIGINT")
 LARGEST = 2**63 - 1
 
 
 @pytest.fixture
-def table(create: Callable[..., Any]) -> str:
+def table(create: Create) -> str:
     """The id of a table that adds up, and merges nothing by itself."""
     return str(create("wide", fields=FIELDS, options={**SUM, **QUIET})["id"])
 
@@ -103,7 +102,7 @@ def test_what_was_set_aside_is_told_with_its_reason_and_tried_again(app: FastAPI
 
 
 def test_who_may_only_read_is_shown_no_button_and_may_press_none(
-    app: FastAPI, browser: Browser, table: str, signed_in: Callable[..., Browser]
+    app: FastAPI, browser: Browser, table: str, signed_in: SignedIn
 ) -> None:
     bad = poison(app, browser, table)
     post(browser)
@@ -117,7 +116,7 @@ def test_who_may_only_read_is_shown_no_button_and_may_press_none(
 
 
 @pytest.mark.usefixtures("table")
-def test_a_batch_names_its_sender_and_leads_admins_to_the_tokens(signed_in: Callable[..., Browser]) -> None:
+def test_a_batch_names_its_sender_and_leads_admins_to_the_tokens(signed_in: SignedIn) -> None:
     writer = signed_in(Role.ADMIN, name="till")
     writer.get("/")
     assert 'href="/console/operations/tokens">' not in writer.get(BATCHES).text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from html import unescape
 
 import pytest
@@ -12,7 +11,7 @@ from app.console.table_pages.changelog import NO_CHANGE
 from app.core.table.history import SnapshotKind
 from app.services.shared.executor import MergeSite
 from tests.console.conftest import Browser, words
-from tests.console.merged import EVENTS, HOSTILE, MergedTable
+from tests.console.merged import EVENTS, HOSTILE, Merged, MergedTable
 from tests.services.executor import PythonExecutor
 from tests.services.upkeep.forgetting import forget
 
@@ -21,7 +20,7 @@ LOOKUP = {"changelog-producer": "lookup"}
 
 
 @pytest.fixture
-def table(merged: Callable[..., MergedTable]) -> MergedTable:
+def table(merged: Merged) -> MergedTable:
     """A table that keeps the changes of three snapshots."""
     made = merged(**LOOKUP)
     for records in EVENTS:
@@ -73,7 +72,7 @@ def test_a_pause_at_no_snapshot_is_told(table: MergedTable, browser: Browser, un
     assert browser.get(f"{PAGE}?until={until}").status_code == status
 
 
-def test_a_table_without_a_changelog_says_what_to_do(merged: Callable[..., MergedTable], browser: Browser) -> None:
+def test_a_table_without_a_changelog_says_what_to_do(merged: Merged, browser: Browser) -> None:
     table = merged(**{"merge-engine": "partial-update"})
     table.merge({"id": 1})
     page = browser.get(PAGE)
@@ -84,9 +83,7 @@ def test_a_table_without_a_changelog_says_what_to_do(merged: Callable[..., Merge
     assert 'id="of-changelog-producer"' in browser.get("/console/tables/shop/wide/settings").text
 
 
-def test_an_alter_that_ends_the_changelog_loads_the_page_again(
-    merged: Callable[..., MergedTable], browser: Browser
-) -> None:
+def test_an_alter_that_ends_the_changelog_loads_the_page_again(merged: Merged, browser: Browser) -> None:
     table = merged(**LOOKUP, **{"merge-engine": "partial-update"})
     table.merge({"id": 1})
     address = live_address(browser.get(PAGE).text)
@@ -99,9 +96,7 @@ def test_an_alter_that_ends_the_changelog_loads_the_page_again(
     assert [one.split()[:2] for one in changes_in(browser.shown)] == [["+I", "2"], ["+I", "1"]]
 
 
-def test_a_large_snapshot_is_begun_and_others_are_left_to_the_api(
-    merged: Callable[..., MergedTable], browser: Browser
-) -> None:
+def test_a_large_snapshot_is_begun_and_others_are_left_to_the_api(merged: Merged, browser: Browser) -> None:
     table = merged(**LOOKUP)
     table.merge({"id": 0})
     table.merge(*({"id": number} for number in range(1, 301)))
@@ -112,7 +107,7 @@ def test_a_large_snapshot_is_begun_and_others_are_left_to_the_api(
     assert "The newest changes alone" in words(page)
 
 
-def test_a_table_that_was_never_merged_waits(merged: Callable[..., MergedTable], browser: Browser) -> None:
+def test_a_table_that_was_never_merged_waits(merged: Merged, browser: Browser) -> None:
     merged(**LOOKUP)
     assert "Nothing was merged yet" in browser.text(PAGE)
     assert browser.get(live_address(browser.shown)).status_code == 204

@@ -16,16 +16,15 @@ import pytest
 
 from app.console.parts.snippets import LANGUAGES, Target
 from app.core.table.published import Format
+from tests.api.conftest import fields_of
 from tests.console.merged import FIELDS, HOSTILE
 from tests.service import Client, TableClient, serving
 
 PAGE = "/console/tables/shop/{}/code"
 ODD = {
-    "fields": [
-        {"id": 0, "name": "a b", "type": "STRING NOT NULL"},
-        {"id": 1, "name": "at", "type": "TIMESTAMP(3)"},
-        {"id": 2, "name": HOSTILE, "type": "ROW<x ARRAY<DECIMAL(10, 2)>, y BOOLEAN>"},
-    ],
+    "fields": fields_of(
+        **{"a b": "STRING NOT NULL"}, at="TIMESTAMP(3)", **{HOSTILE: "ROW<x ARRAY<DECIMAL(10, 2)>, y BOOLEAN>"}
+    ),
     "primaryKeys": ["a b"],
 }
 RECORDS = [{"id": 9_007_199_254_740_993, "note": HOSTILE, "n": 3}]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from fastapi import FastAPI
@@ -14,9 +12,9 @@ from app.console.table_pages.files import MOST_RUNS, Bar
 from app.core.table.history import DataFile, Run, Snapshot, SnapshotKind
 from app.http.parts import Parts
 from app.services.operating.stats import amplified
-from tests.api.conftest import TABLES
+from tests.api.conftest import TABLES, Create, fields_of
 from tests.console.conftest import Browser, words
-from tests.console.merged import HOSTILE, MANUAL, MergedTable
+from tests.console.merged import HOSTILE, MANUAL, Merged, MergedTable
 from tests.console.table_pages.test_snapshots import BEGIN
 
 PAGE = "/console/tables/shop/wide/files"
@@ -72,7 +70,7 @@ def test_a_bar_of_many_runs_draws_the_newest_of_them_together() -> None:
     assert bar.pieces[-1].begin + bar.pieces[-1].width == pytest.approx(100)
 
 
-def test_what_stats_answer_is_shown(merged: Callable[..., MergedTable], browser: Browser) -> None:
+def test_what_stats_answer_is_shown(merged: Merged, browser: Browser) -> None:
     table = merged()
     for number in range(3):
         table.merge({"id": number, "note": "x"})
@@ -91,8 +89,8 @@ def test_what_stats_answer_is_shown(merged: Callable[..., MergedTable], browser:
     assert re.search(r'aria-label="Read amplification, [^"]*: now 1, at most 3"', browser.shown)
 
 
-def test_runs_are_told_by_partition(app: FastAPI, create: Callable[..., Any], browser: Browser) -> None:
-    fields = [{"id": 0, "name": "id", "type": "BIGINT NOT NULL"}, {"id": 1, "name": "day", "type": "STRING NOT NULL"}]
+def test_runs_are_told_by_partition(app: FastAPI, create: Create, browser: Browser) -> None:
+    fields = fields_of(id="BIGINT NOT NULL", day="STRING NOT NULL")
     made = create("wide", fields=fields, primaryKeys=["id", "day"], partitionKeys=["day"], options=MANUAL)
     parts: Parts = app.state.parts
     table = MergedTable(browser.client, f"{TABLES}/wide", made["id"], parts.database, parts.warehouse)
@@ -107,7 +105,7 @@ def test_runs_are_told_by_partition(app: FastAPI, create: Callable[..., Any], br
     assert len(rows) == 2
 
 
-def test_files_are_paged(merged: Callable[..., MergedTable], browser: Browser) -> None:
+def test_files_are_paged(merged: Merged, browser: Browser) -> None:
     table = merged(**{"target-file-size": "1 b"})
     table.merge(*({"id": number} for number in range(128)))
     count = len(table.client.get(f"{table.path}/files", params={"maxResults": 1000}).json()["files"])
@@ -119,7 +117,7 @@ def test_files_are_paged(merged: Callable[..., MergedTable], browser: Browser) -
     assert len(re.findall(r'class="mono file-name"', browser.get(onward[1]).text)) == count - 50
 
 
-def test_a_table_that_was_never_merged_has_no_files(merged: Callable[..., MergedTable], browser: Browser) -> None:
+def test_a_table_that_was_never_merged_has_no_files(merged: Merged, browser: Browser) -> None:
     table = merged()
     table.stage({"id": 1})
     text = browser.text(PAGE)

@@ -17,9 +17,9 @@ from app.console.parts.row_values import row_values
 from app.core.access import Role
 from app.http.parts import Parts
 from app.services.explaining.explained import ExplainedColumn, RecordPlace
-from tests.api.conftest import TABLES
-from tests.console.conftest import Browser, words
-from tests.console.merged import MergedTable
+from tests.api.conftest import TABLES, Create, fields_of
+from tests.console.conftest import Browser, SignedIn, words
+from tests.console.merged import Merged
 from tests.services.builders import merge_staged
 
 HOSTILE = "<b onx=1>\"'&{{7*7}}"
@@ -31,19 +31,14 @@ GROUPS = {
     "fields.fees.aggregate-function": "sum",
     "num-sorted-run.compaction-trigger": "99",
 }
-FIELDS = [
-    {"id": 0, "name": "id", "type": "STRING NOT NULL"},
-    {"id": 1, "name": "scanned", "type": "INT"},
-    {"id": 2, "name": "place", "type": "STRING"},
-    {"id": 3, "name": "booked", "type": "INT"},
-    {"id": 4, "name": "fees", "type": "DECIMAL(10, 2)"},
-    {"id": 5, "name": "note", "type": "STRING"},
-]
+FIELDS = fields_of(
+    id="STRING NOT NULL", scanned="INT", place="STRING", booked="INT", fees="DECIMAL(10, 2)", note="STRING"
+)
 Post = Callable[..., None]
 
 
 @pytest.fixture
-def post(app: FastAPI, create: Callable[..., Any], browser: Browser) -> Post:
+def post(app: FastAPI, create: Create, browser: Browser) -> Post:
     """Posts one record to the table ``parcels``, and merges it if that is wanted."""
     table = create("parcels", fields=FIELDS, options=GROUPS)
 
@@ -249,7 +244,7 @@ def test_a_key_that_was_never_seen_is_told_and_another_is_asked_for(browser: Bro
     assert browser.get("/console/tables/shop/nosuch/row?key=1").status_code == 404
 
 
-def test_a_row_that_was_deleted_is_told(create: Callable[..., Any], browser: Browser) -> None:
+def test_a_row_that_was_deleted_is_told(create: Create, browser: Browser) -> None:
     create("wide")
     for record in ({"id": 1, "note": "x"}, {"id": 1, "_kind": "-D"}):
         browser.client.post(f"{TABLES}/wide/batches", json={"records": [record]})
@@ -272,7 +267,7 @@ def test_a_large_value_is_cut_and_says_how_large_it_is(post: Post, browser: Brow
     assert len(browser.shown) < 50_000
 
 
-def test_a_row_of_two_hundred_columns_is_told_shortly(create: Callable[..., Any], browser: Browser) -> None:
+def test_a_row_of_two_hundred_columns_is_told_shortly(create: Create, browser: Browser) -> None:
     fields = [{"id": 0, "name": "id", "type": "BIGINT NOT NULL"}]
     fields += [{"id": number, "name": f"c{number}", "type": "STRING"} for number in range(1, 200)]
     create("broad", fields=fields, options={"merge-engine": "partial-update"})
@@ -284,7 +279,7 @@ def test_a_row_of_two_hundred_columns_is_told_shortly(create: Callable[..., Any]
     assert len(browser.shown) < 150_000
 
 
-def test_only_who_may_read_the_table_sees_its_rows(signed_in: Callable[..., Browser]) -> None:
+def test_only_who_may_read_the_table_sees_its_rows(signed_in: SignedIn) -> None:
     assert signed_in(Role.READ, ("other.*",)).get(f"{PAGE}?key=1").status_code == 403
 
 
@@ -320,7 +315,7 @@ def test_records_are_tried_on_a_key_that_is_not_there(post: Post, browser: Brows
     assert browser.get(f"{PAGE}?key=2").status_code == 404, "nothing was stored"
 
 
-def test_records_that_a_rollback_undid_are_counted_from_1(merged: Callable[..., MergedTable], browser: Browser) -> None:
+def test_records_that_a_rollback_undid_are_counted_from_1(merged: Merged, browser: Browser) -> None:
     table = merged()
     for note in ("a", "b"):
         table.merge({"id": 1, "note": note})

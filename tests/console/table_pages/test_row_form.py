@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from html import unescape
 from typing import Any
 from urllib.parse import quote
@@ -17,23 +17,16 @@ from app.core.access import Role
 from app.core.types.kinds import Family
 from app.http.parts import Parts
 from lab.fuzz.tables import EVERY_TYPE
-from tests.api.conftest import TABLES
-from tests.console.conftest import Browser, words
-from tests.console.merged import MergedTable
+from tests.api.conftest import TABLES, Create, fields_of
+from tests.console.conftest import Browser, SignedIn, words
+from tests.console.merged import Merged
 from tests.console.table_pages.test_row import FIELDS, GROUPS
 from tests.services.builders import merge_staged
 
 HOSTILE = "<b onx=1>\"'&{{7*7}}\n</textarea>"
 ROW = "/console/tables/shop/wide/row"
 UNCHANGED = {**GROUPS, "record.absent-columns": "unchanged"}
-PLAIN = [
-    {"name": "id", "type": "BIGINT NOT NULL"},
-    {"name": "n", "type": "BIGINT"},
-    {"name": "note", "type": "STRING"},
-    {"name": "done", "type": "BOOLEAN"},
-    {"name": "tags", "type": "ARRAY<INT>"},
-]
-Create = Callable[..., Any]
+PLAIN = fields_of(id="BIGINT NOT NULL", n="BIGINT", note="STRING", done="BOOLEAN", tags="ARRAY<INT>")
 
 
 def post(browser: Browser, *records: Mapping[str, Any]) -> None:
@@ -143,7 +136,7 @@ AGGREGATES = {
 
 def aggregates(create: Create) -> None:
     """Creates a table of a column for each of the functions above, and one that the latest value replaces."""
-    fields = [{"name": name, "type": sql} for name, (sql, *_) in AGGREGATES.items()]
+    fields = fields_of(**AGGREGATES)
     functions = {f"fields.{name}.aggregate-function": function for name, (_, function, *_) in AGGREGATES.items()}
     create(
         "wide",
@@ -267,7 +260,7 @@ def test_a_table_that_takes_no_deletes_says_why(create: Create, browser: Browser
 
 
 @pytest.mark.parametrize("moment", ["&step=1.0", "&asOf=1"])
-def test_only_the_row_of_now_is_deleted(merged: Callable[..., MergedTable], browser: Browser, moment: str) -> None:
+def test_only_the_row_of_now_is_deleted(merged: Merged, browser: Browser, moment: str) -> None:
     table = merged()
     table.merge({"id": 1})
     assert "/row/delete" in browser.get(f"{ROW}?key=1").text
@@ -292,7 +285,7 @@ def test_another_row_kind_is_chosen(create: Create, browser: Browser) -> None:
 
 def test_a_key_of_several_columns_and_a_hostile_table(create: Create, browser: Browser) -> None:
     name = "<b onx=1>\"'&{{7*7}}"
-    fields = [{"name": "a", "type": "STRING"}, {"name": name, "type": "BIGINT"}, {"name": f"{name}2", "type": "STRING"}]
+    fields = fields_of(a="STRING", **{name: "BIGINT"}, **{f"{name}2": "STRING"})
     create(name, fields=fields, primaryKeys=["a", name])
     path = "/console/tables/shop/%3Cb%20onx%3D1%3E%22%27%26%7B%7B7%2A7%7D%7D/row"
     browser.get(f"{path}/new")
@@ -319,7 +312,7 @@ def test_two_hundred_columns_and_a_value_of_a_megabyte_are_sent(create: Create, 
     assert len(browser.get(f"{ROW}/edit?key=1").content) < 150_000
 
 
-def test_who_may_only_read_gets_no_form(create: Create, client: Any, signed_in: Callable[..., Browser]) -> None:
+def test_who_may_only_read_gets_no_form(create: Create, client: Any, signed_in: SignedIn) -> None:
     create("wide", fields=PLAIN)
     client.post(f"{TABLES}/wide/batches", json={"records": [{"id": 1}]})
     reader = signed_in(Role.READ)

@@ -6,15 +6,14 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable
 from html import unescape
 from typing import Any
 
 import pyarrow.parquet as pq
 
 from app.core.access import Role
-from tests.api.conftest import TABLES
-from tests.console.conftest import Browser, words
+from tests.api.conftest import TABLES, Create
+from tests.console.conftest import Browser, SignedIn, words
 
 WIDE = "/console/tables/shop/wide"
 HOSTILE = """<b onx=1>"'&{{7*7}}"""
@@ -28,7 +27,7 @@ def keys_shown(page: str) -> list[int]:
     return sorted(int(key) for key in re.findall(r'/row\?key=(\d+)"', page))
 
 
-def test_rows_are_shown_with_what_is_staged_and_paged(create: Callable[..., object], browser: Browser) -> None:
+def test_rows_are_shown_with_what_is_staged_and_paged(create: Create, browser: Browser) -> None:
     create("wide")
     post(browser, *({"id": number, "note": f"n{number}"} for number in range(60)))
     seen: list[str] = []
@@ -41,7 +40,7 @@ def test_rows_are_shown_with_what_is_staged_and_paged(create: Callable[..., obje
     assert sorted(map(int, seen)) == list(range(60))
 
 
-def test_rows_are_filtered_and_a_wrong_filter_is_told(create: Callable[..., object], browser: Browser) -> None:
+def test_rows_are_filtered_and_a_wrong_filter_is_told(create: Create, browser: Browser) -> None:
     create("wide")
     post(browser, {"id": 1, "note": "a"}, {"id": 9007199254740993, "note": None})
     assert "9007199254740993 null" in browser.text(f"{WIDE}/rows?filter=id.gt.1")
@@ -51,7 +50,7 @@ def test_rows_are_filtered_and_a_wrong_filter_is_told(create: Callable[..., obje
 
 
 def test_a_filter_is_chosen_by_column_condition_and_value_and_added_to_the_others(
-    create: Callable[..., object], browser: Browser
+    create: Create, browser: Browser
 ) -> None:
     create("wide")
     post(browser, *({"id": number, "note": f"n{number % 3}"} for number in range(12)), {"id": 12, "note": None})
@@ -69,7 +68,7 @@ def test_a_filter_is_chosen_by_column_condition_and_value_and_added_to_the_other
     assert browser.get(f"{WIDE}/rows?column=id&operator=lt&value=x").status_code == 400
 
 
-def test_columns_are_chosen_and_the_key_leads_to_its_row(create: Callable[..., object], browser: Browser) -> None:
+def test_columns_are_chosen_and_the_key_leads_to_its_row(create: Create, browser: Browser) -> None:
     fields = [("note", "STRING"), ("id", "BIGINT NOT NULL"), ("n", "INT")]
     create("wide", fields=[{"id": place, "name": name, "type": kind} for place, (name, kind) in enumerate(fields)])
     post(browser, {"id": 1, "note": "one", "n": 10})
@@ -83,9 +82,7 @@ def test_columns_are_chosen_and_the_key_leads_to_its_row(create: Callable[..., o
     assert browser.get(f"{WIDE}/rows?show=nothing").status_code == 400
 
 
-def test_rows_that_meet_the_filters_are_downloaded_in_each_format(
-    create: Callable[..., object], browser: Browser
-) -> None:
+def test_rows_that_meet_the_filters_are_downloaded_in_each_format(create: Create, browser: Browser) -> None:
     create("wide")
     post(browser, *({"id": number, "note": f"n{number}"} for number in range(120)))
     page = browser.get(f"{WIDE}/rows?filter=id.gte.100&show=id").text
@@ -107,9 +104,7 @@ def test_rows_that_meet_the_filters_are_downloaded_in_each_format(
     assert browser.get("/console/tables/shop/none/rows/download?format=csv").status_code == 404
 
 
-def test_a_reader_downloads_and_the_name_of_the_file_is_text(
-    create: Callable[..., object], signed_in: Callable[..., Browser]
-) -> None:
+def test_a_reader_downloads_and_the_name_of_the_file_is_text(create: Create, signed_in: SignedIn) -> None:
     create(HOSTILE)
     reader = signed_in(Role.READ)
     path = "%3Cb%20onx%3D1%3E%22%27%26%7B%7B7%2A7%7D%7D"
@@ -118,9 +113,7 @@ def test_a_reader_downloads_and_the_name_of_the_file_is_text(
     assert answer.headers["content-disposition"] == f"attachment; filename*=UTF-8''{path}.csv"
 
 
-def test_a_page_is_sorted_by_its_numbers_and_texts_with_nulls_last(
-    create: Callable[..., object], browser: Browser
-) -> None:
+def test_a_page_is_sorted_by_its_numbers_and_texts_with_nulls_last(create: Create, browser: Browser) -> None:
     create("wide")
     notes = ["b", None, "<i>", "a", "10", "9"]
     post(browser, *({"id": number, "note": note} for number, note in enumerate(notes, 8)))
@@ -136,9 +129,7 @@ def test_a_page_is_sorted_by_its_numbers_and_texts_with_nulls_last(
     assert len(keys_shown(browser.get(f"{WIDE}/rows?sort=nothing").text)) == 6
 
 
-def test_the_menu_of_a_column_leads_to_its_sort_its_filter_and_without_it(
-    create: Callable[..., object], browser: Browser
-) -> None:
+def test_the_menu_of_a_column_leads_to_its_sort_its_filter_and_without_it(create: Create, browser: Browser) -> None:
     create("wide")
     post(browser, {"id": 1, "note": "a"})
     page = browser.get(f"{WIDE}/rows?filter=id.gt.0").text

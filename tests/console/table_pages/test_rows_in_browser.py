@@ -10,6 +10,7 @@ from playwright.sync_api import Browser
 
 from app.catalog.database import CatalogDatabase
 from app.settings import Settings
+from tests.api.conftest import fields_of
 from tests.catalog.builders import claim_next
 from tests.console.chromium import NEEDS_CHROMIUM, WIDTHS, Person, person
 from tests.service import Client, TableClient
@@ -22,12 +23,7 @@ ITEMS = "/console/tables/shop/items"
 @pytest.fixture
 def items(service: Client) -> Iterator[TableClient]:
     """A new table, one of whose columns has a hostile name."""
-    fields = [
-        {"id": 0, "name": "id", "type": "BIGINT NOT NULL"},
-        {"id": 1, "name": "price", "type": "DECIMAL(10, 2)"},
-        {"id": 2, "name": "sold", "type": "BOOLEAN"},
-        {"id": 3, "name": HOSTILE, "type": "STRING"},
-    ]
+    fields = fields_of(id="BIGINT NOT NULL", price="DECIMAL(10, 2)", sold="BOOLEAN", **{HOSTILE: "STRING"})
     service.create_table("shop", "items", {"fields": fields, "primaryKeys": ["id"]}).raise_for_status()
     yield TableClient(service, "shop", "items")
     service.delete("/v1/catalog/databases/shop/tables/items").raise_for_status()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,21 +11,17 @@ from fastapi import FastAPI
 
 from app.core.access import Role
 from app.http.parts import Parts
-from tests.api.conftest import TABLES
-from tests.console.conftest import Browser, words
+from tests.api.conftest import TABLES, Create, fields_of
+from tests.console.conftest import Browser, SignedIn, words
 from tests.services.builders import QUIET, merge_staged
 
 PAGE = "/console/tables/shop/wide/set-aside-events"
-FIELDS = [
-    {"name": "id", "type": "INT NOT NULL"},
-    {"name": "v", "type": "TINYINT"},
-    {"name": "lsn", "type": "BIGINT"},
-]
+FIELDS = fields_of(id="INT NOT NULL", v="TINYINT", lsn="BIGINT")
 ORDERED = {"fields.lsn.from-event": "source.lsn", "sequence.field": "lsn", **QUIET}
 
 
 @pytest.fixture
-def table(create: Callable[..., Any]) -> str:
+def table(create: Create) -> str:
     return str(create("wide", fields=FIELDS, options=ORDERED)["id"])
 
 
@@ -87,7 +82,7 @@ def test_an_event_is_withdrawn(table: str, browser: Browser) -> None:
         assert "does not exist" in words(again.text)
 
 
-def test_who_only_reads_has_no_buttons(table: str, signed_in: Callable[..., Browser], browser: Browser) -> None:
+def test_who_only_reads_has_no_buttons(table: str, signed_in: SignedIn, browser: Browser) -> None:
     post(browser, 1000)
     reader = signed_in(Role.READ)
     shown = reader.get(PAGE).text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from urllib.parse import quote
@@ -12,15 +11,15 @@ import pytest
 
 from app.console.parts.timeline import APART, FIRST, LAST, timeline_of
 from app.core.access import Role
-from tests.console.conftest import Browser, words
-from tests.console.merged import EVENTS, HOSTILE, MergedTable
+from tests.console.conftest import Browser, SignedIn, words
+from tests.console.merged import EVENTS, HOSTILE, Merged, MergedTable
 
 PAGE = "/console/tables/shop/wide/snapshots"
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def table(merged: Callable[..., MergedTable]) -> MergedTable:
+def table(merged: Merged) -> MergedTable:
     """A table of three snapshots."""
     made = merged()
     for records in EVENTS:
@@ -150,9 +149,7 @@ def test_a_tag_is_gone_back_to(table: MergedTable, browser: Browser) -> None:
     assert "Go back to snapshot 2" in browser.text(f"{PAGE}/rollback?to={quote('v 1')}")
 
 
-def test_a_reader_is_offered_nothing_that_changes(
-    merged: Callable[..., MergedTable], signed_in: Callable[..., Browser]
-) -> None:
+def test_a_reader_is_offered_nothing_that_changes(merged: Merged, signed_in: SignedIn) -> None:
     table = merged()
     table.merge({"id": 1})
     table.merge({"id": 2})
@@ -166,9 +163,7 @@ def test_a_reader_is_offered_nothing_that_changes(
     assert reader.send(f"{PAGE}/tags", tag="mine").status_code == 403
 
 
-def test_a_writer_makes_tags_and_deletes_none(
-    merged: Callable[..., MergedTable], signed_in: Callable[..., Browser]
-) -> None:
+def test_a_writer_makes_tags_and_deletes_none(merged: Merged, signed_in: SignedIn) -> None:
     table = merged()
     table.merge({"id": 1})
     writer = signed_in(Role.WRITE)

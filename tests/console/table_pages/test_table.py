@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from html import unescape
 
 import pytest
 from fastapi.testclient import TestClient
 
 from app.core.access import Role
-from tests.api.conftest import TABLES, new_table
-from tests.console.conftest import Browser, words
-from tests.console.merged import MergedTable
+from tests.api.conftest import TABLES, Create, fields_of, new_table
+from tests.console.conftest import Browser, SignedIn, words
+from tests.console.merged import Merged
 
 WIDE = "/console/tables/shop/wide"
 TABS = ("", "/rows", "/batches", "/merges", "/snapshots", "/changelog", "/files", "/settings", "/code")
@@ -24,7 +23,7 @@ def post(browser: Browser, *records: dict[str, object], table: str = "wide") -> 
     assert answer.status_code == 202, answer.text
 
 
-def test_the_overview_tells_figures_and_rules(create: Callable[..., object], browser: Browser) -> None:
+def test_the_overview_tells_figures_and_rules(create: Create, browser: Browser) -> None:
     create("wide")
     post(browser, {"id": 1}, {"id": 2})
     text = browser.text(WIDE)
@@ -33,7 +32,7 @@ def test_the_overview_tells_figures_and_rules(create: Callable[..., object], bro
     assert "deduplicate" in text
 
 
-def test_columns_of_equal_rules_are_one_line_with_their_names(create: Callable[..., object], browser: Browser) -> None:
+def test_columns_of_equal_rules_are_one_line_with_their_names(create: Create, browser: Browser) -> None:
     names = ["updated", "fees", *(f"c{number}" for number in range(10))]
     fields = [{"name": name, "type": "BIGINT", "description": f"about {name}"} for name in names]
     options = {"merge-engine": "aggregation", "sequence.field": "updated", "fields.fees.aggregate-function": "sum"}
@@ -48,7 +47,7 @@ def test_columns_of_equal_rules_are_one_line_with_their_names(create: Callable[.
     assert [one["column"] for one in rules] == ["id", *names], "the API has one rule for each column"
 
 
-def test_rules_that_differ_in_anything_are_lines_of_their_own(create: Callable[..., object], browser: Browser) -> None:
+def test_rules_that_differ_in_anything_are_lines_of_their_own(create: Create, browser: Browser) -> None:
     fields = [{"name": name, "type": "BIGINT", **more} for name, more in (("a", {}), ("b", {"defaultValue": "7"}))]
     create("wide", fields=[{"name": "id", "type": "BIGINT NOT NULL"}, *fields])
     text = browser.text(WIDE)
@@ -57,7 +56,7 @@ def test_rules_that_differ_in_anything_are_lines_of_their_own(create: Callable[.
 
 
 @pytest.mark.parametrize("tab", TABS)
-def test_every_part_tells_what_it_does_as_a_command(create: Callable[..., object], browser: Browser, tab: str) -> None:
+def test_every_part_tells_what_it_does_as_a_command(create: Create, browser: Browser, tab: str) -> None:
     create("wide")
     page = browser.get(f"{WIDE}{tab}")
     assert page.status_code == 200
@@ -70,8 +69,8 @@ def test_a_table_that_is_not_there_is_told(browser: Browser, tab: str) -> None:
     assert (page.status_code, "Not found" in page.text) == (404, True)
 
 
-def test_hostile_names_and_values_are_text(create: Callable[..., object], browser: Browser) -> None:
-    fields = [{"id": 0, "name": "id", "type": "BIGINT NOT NULL"}, {"id": 1, "name": HOSTILE, "type": "STRING"}]
+def test_hostile_names_and_values_are_text(create: Create, browser: Browser) -> None:
+    fields = fields_of(id="BIGINT NOT NULL", **{HOSTILE: "STRING"})
     create(HOSTILE, fields=fields, comment=HOSTILE)
     path = "%3Cb%20onx%3D1%3E%22%27%26%7B%7B7%2A7%7D%7D"
     answer = browser.client.post(f"{TABLES}/{path}/batches", json={"records": [{"id": 1, HOSTILE: HOSTILE}]})
@@ -83,7 +82,7 @@ def test_hostile_names_and_values_are_text(create: Callable[..., object], browse
         assert HOSTILE in words(page.text)
 
 
-def test_long_values_are_cut_and_many_columns_shown(create: Callable[..., object], browser: Browser) -> None:
+def test_long_values_are_cut_and_many_columns_shown(create: Create, browser: Browser) -> None:
     many = [{"id": number, "name": f"c{number}", "type": "STRING"} for number in range(1, 200)]
     create("wide", fields=[{"id": 0, "name": "id", "type": "BIGINT NOT NULL"}, *many])
     post(browser, {"id": 1, "c1": "x" * 2**20})
@@ -93,7 +92,7 @@ def test_long_values_are_cut_and_many_columns_shown(create: Callable[..., object
     assert len(re.findall(r"<th[^>]*>c199<", page.text)) == 1
 
 
-def test_batches_are_listed_newest_first_in_pages(create: Callable[..., object], browser: Browser) -> None:
+def test_batches_are_listed_newest_first_in_pages(create: Create, browser: Browser) -> None:
     create("wide")
     for number in range(52):
         post(browser, {"id": number})
@@ -105,7 +104,7 @@ def test_batches_are_listed_newest_first_in_pages(create: Callable[..., object],
     assert browser.get(f"{WIDE}/batches?after=x").status_code == 400
 
 
-def test_a_token_of_another_table_sees_nothing(client: TestClient, signed_in: Callable[..., Browser]) -> None:
+def test_a_token_of_another_table_sees_nothing(client: TestClient, signed_in: SignedIn) -> None:
     client.post("/v1/catalog/databases", json={"name": "shop"})
     client.post(TABLES, json=new_table("wide"))
     browser = signed_in(Role.ADMIN, ("shop.other",))
@@ -113,7 +112,7 @@ def test_a_token_of_another_table_sees_nothing(client: TestClient, signed_in: Ca
         assert browser.get(f"{WIDE}{tab}").status_code == 403
 
 
-def test_each_row_leads_to_its_own_page(create: Callable[..., object], browser: Browser) -> None:
+def test_each_row_leads_to_its_own_page(create: Create, browser: Browser) -> None:
     fields = [{"name": name, "type": sql} for name, sql in (("a", "STRING"), ("b", "BIGINT"), ("c", "BOOLEAN"))]
     create("odd", fields=fields, primaryKeys=["a", "b", "c"])
     post(browser, {"a": "x&key=<1>/ü", "b": 2**53 + 1, "c": True}, table="odd")
@@ -124,7 +123,7 @@ def test_each_row_leads_to_its_own_page(create: Callable[..., object], browser: 
     assert str(2**53 + 1) in told.text
 
 
-def test_merges_that_wait_for_a_compaction_are_told(merged: Callable[..., MergedTable], browser: Browser) -> None:
+def test_merges_that_wait_for_a_compaction_are_told(merged: Merged, browser: Browser) -> None:
     table = merged(**{"num-sorted-run.compaction-trigger": "2", "num-sorted-run.stop-trigger": "2"})
     table.merge({"id": 1})
     assert "Merges wait" not in browser.text(f"{WIDE}/merges")

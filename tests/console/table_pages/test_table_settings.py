@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from html import unescape
 from typing import Any
 
@@ -12,14 +12,15 @@ import pytest
 from app.core.access import Role
 from app.core.table.options.entries import TABLE_OPTIONS
 from app.core.table.options.option import Change
-from tests.console.conftest import Browser, words
-from tests.console.merged import FIELDS, HOSTILE, MergedTable
+from tests.api.conftest import Create
+from tests.console.conftest import Browser, SignedIn, words
+from tests.console.merged import FIELDS, HOSTILE, Merged, MergedTable
 
 PAGE = "/console/tables/shop/wide/settings"
 
 
 @pytest.fixture
-def table(merged: Callable[..., MergedTable]) -> MergedTable:
+def table(merged: Merged) -> MergedTable:
     """A table that has rows."""
     made = merged(**{"merge-engine": "partial-update", "merge.max-staleness": "10 s"})
     made.merge({"id": 1, "note": "a", "n": 1})
@@ -144,16 +145,14 @@ def test_what_cannot_change_is_shown_with_the_reason(table: MergedTable, browser
     assert table.options()["merge-engine"] == "partial-update"
 
 
-def test_before_the_first_record_everything_but_the_key_may_change(
-    merged: Callable[..., MergedTable], browser: Browser
-) -> None:
+def test_before_the_first_record_everything_but_the_key_may_change(merged: Merged, browser: Browser) -> None:
     table = merged()
     assert send(browser, {"set.merge-engine": "first-row"}).status_code == 303
     assert table.options()["merge-engine"] == "first-row"
     assert "set.primary-key" not in fields_of(browser.get(PAGE).text)
 
 
-def test_what_was_turned_on_stays_on(merged: Callable[..., MergedTable], browser: Browser) -> None:
+def test_what_was_turned_on_stays_on(merged: Merged, browser: Browser) -> None:
     table = merged(**{"partial-update.ignore-delete": "true", "merge-engine": "partial-update"})
     table.merge({"id": 1})
     page = browser.get(PAGE).text
@@ -179,9 +178,7 @@ def test_batches_that_would_be_folded_differently_are_told(table: MergedTable, b
     assert "has staged batches" in words(browser.shown)
 
 
-def test_a_value_with_the_end_of_a_line_survives_a_form_that_cannot_hold_it(
-    merged: Callable[..., MergedTable], browser: Browser
-) -> None:
+def test_a_value_with_the_end_of_a_line_survives_a_form_that_cannot_hold_it(merged: Merged, browser: Browser) -> None:
     delimiter = {"fields.note.aggregate-function": "listagg", "fields.note.list-agg-delimiter": "\r\n"}
     table = merged(**{"merge-engine": "aggregation", **delimiter})
     assert send(browser, {"set.merge.max-staged-rows": "7"}).status_code == 303
@@ -189,9 +186,7 @@ def test_a_value_with_the_end_of_a_line_survives_a_form_that_cannot_hold_it(
     assert table.options()["merge.max-staged-rows"] == "7"
 
 
-def test_options_of_paimons_and_of_columns_are_shown_where_they_are_set(
-    merged: Callable[..., MergedTable], browser: Browser
-) -> None:
+def test_options_of_paimons_and_of_columns_are_shown_where_they_are_set(merged: Merged, browser: Browser) -> None:
     merged(**{"bucket": "4", "write-buffer-size": "1 mb", "fields.note.default-value": HOSTILE})
     page = browser.get(PAGE).text
     assert fields_of(page)["set.bucket"] == "4"
@@ -240,9 +235,7 @@ def test_a_column_that_cannot_be_changed_so_is_told(
     assert said in words(alert)
 
 
-def test_a_reader_sees_the_settings_and_cannot_change_them(
-    merged: Callable[..., MergedTable], signed_in: Callable[..., Browser]
-) -> None:
+def test_a_reader_sees_the_settings_and_cannot_change_them(merged: Merged, signed_in: SignedIn) -> None:
     table = merged()
     writer = signed_in(Role.WRITE)
     page = writer.get(PAGE)
@@ -261,7 +254,7 @@ def shown(page: str) -> list[str]:
     return [name for name in fields_of(page) if name.startswith("set.")]
 
 
-def test_the_settings_of_two_hundred_columns_are_light(create: Callable[..., Any], browser: Browser) -> None:
+def test_the_settings_of_two_hundred_columns_are_light(create: Create, browser: Browser) -> None:
     columns = ({"id": number, "name": f"c{number}", "type": "STRING"} for number in range(1, 200))
     create("wide", fields=[FIELDS[0], *columns])
     answer = browser.get(PAGE)

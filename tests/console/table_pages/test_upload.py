@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import re
-from collections.abc import Callable
 from html import unescape
 from typing import Any
 
@@ -15,15 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.core.access import Role
-from tests.api.conftest import LOOPBACK, TABLES
-from tests.console.conftest import Browser, words
+from tests.api.conftest import LOOPBACK, TABLES, Create, fields_of
+from tests.console.conftest import Browser, SignedIn, words
 
 PAGE = "/console/tables/shop/wide/upload"
-FIELDS = [
-    {"name": "id", "type": "BIGINT NOT NULL"},
-    {"name": "note", "type": "STRING"},
-    {"name": "n", "type": "INT"},
-]
+FIELDS = fields_of(id="BIGINT NOT NULL", note="STRING", n="INT")
 ROWS = [{"id": 1, "note": "a,b", "n": 5}, {"id": 2, "note": None, "n": None}]
 COLUMNS = pa.table({"id": [1, 2], "note": ["a,b", None], "n": pa.array([5, None], pa.int32())})
 HOSTILE = "<b onx=1>\"'&{{7*7}}"
@@ -55,7 +50,7 @@ BODIES: dict[str, bytes] = {
 
 
 @pytest.fixture
-def page(create: Callable[..., Any], browser: Browser) -> Browser:
+def page(create: Create, browser: Browser) -> Browser:
     """A browser that shows the form of a table."""
     create("wide", fields=FIELDS)
     assert browser.get(PAGE).status_code == 200
@@ -177,9 +172,7 @@ def test_a_file_that_is_too_large_is_told_by_a_page_before_it_is_read(page: Brow
     assert (answer.status_code, "split it" in words(answer.text)) == (413, True)
 
 
-def test_empty_fields_of_csv_are_left_out_where_that_means_something(
-    create: Callable[..., Any], browser: Browser
-) -> None:
+def test_empty_fields_of_csv_are_left_out_where_that_means_something(create: Create, browser: Browser) -> None:
     options = {"merge-engine": "partial-update", "record.absent-columns": "unchanged"}
     create("wide", fields=FIELDS, options=options)
     browser.get(PAGE)
@@ -189,7 +182,7 @@ def test_empty_fields_of_csv_are_left_out_where_that_means_something(
     assert rows(browser)[0] == {"id": 1, "note": "a,b", "n": 6}
 
 
-def test_who_may_only_read_uploads_nothing(create: Callable[..., Any], signed_in: Callable[..., Browser]) -> None:
+def test_who_may_only_read_uploads_nothing(create: Create, signed_in: SignedIn) -> None:
     create("wide", fields=FIELDS)
     reader = signed_in(Role.READ)
     assert reader.get(PAGE).status_code == 403

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from tests.api.routes.batches.test_batches import BATCHES, merge, post
+from tests.api.conftest import Merge
+from tests.api.routes.batches.test_batches import BATCHES, batches, post
 
-
-@pytest.fixture
-def batches(create: Callable[..., Any], shop: TestClient) -> TestClient:
-    """A client of a catalog with the table ``wide``."""
-    create()
-    return shop
+__all__ = ["batches"]
 
 
 @pytest.mark.parametrize("order", ["newest", "oldest", None])
@@ -33,10 +27,10 @@ def test_pages_hold_every_batch_once_in_order(batches: TestClient, order: str | 
     assert seen == (posted if order == "oldest" else posted[::-1])
 
 
-def test_batches_are_listed_by_state(app: FastAPI, batches: TestClient) -> None:
+def test_batches_are_listed_by_state(batches: TestClient, merge: Merge) -> None:
     merged, gone = (post(batches, {"id": 1}).json()["id"] for _ in range(2))
     batches.delete(f"{BATCHES}/{gone}")
-    merge(app, batches)
+    merge()
     staged = post(batches, {"id": 1}).json()["id"]
     listed = {
         state: [one["id"] for one in batches.get(BATCHES, params={"state": state}).json()["batches"]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,21 +13,18 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from app.api.shared.deps import Parts
 from app.api.shared.paths import TABLE_PATH
 from app.main import create_app
 from app.services.bodies.formats import FORMATS
 from app.settings import Settings
-from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
-from tests.services.builders import merge_staged
+from tests.api.conftest import DATABASES, LOOPBACK, TABLES, Create, Merge, fields_of, new_table
 
-CreateTable = Callable[..., dict[str, Any]]
 BATCHES = f"{TABLES}/wide/batches"
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
 
 @pytest.fixture
-def batches(create: CreateTable, shop: TestClient) -> TestClient:
+def batches(create: Create, shop: TestClient) -> TestClient:
     """A client of a catalog with the table ``wide``."""
     create()
     return shop
@@ -35,11 +32,6 @@ def batches(create: CreateTable, shop: TestClient) -> TestClient:
 
 def post(client: TestClient, *records: Any, **headers: str) -> Any:
     return client.post(BATCHES, json={"records": records}, headers=headers)
-
-
-def merge(app: FastAPI, client: TestClient) -> None:
-    parts: Parts = app.state.parts
-    merge_staged(parts.database, parts.warehouse, client.get(f"{TABLES}/wide").json()["id"])
 
 
 def listed(client: TestClient) -> list[str]:
@@ -80,7 +72,7 @@ def test_a_batch_is_accepted_with_its_id_number_state_and_counts(batches: TestCl
 
 @pytest.mark.parametrize("sent", ["a%20b%2B%E6%97%A5", "a+b%2B%E6%97%A5"])
 def test_the_location_leads_to_the_batch_of_a_table_with_an_odd_name(
-    create: CreateTable, shop: TestClient, sent: str
+    create: Create, shop: TestClient, sent: str
 ) -> None:
     create("a b+日")
     for what in ("batches", "merges"):
@@ -90,7 +82,7 @@ def test_the_location_leads_to_the_batch_of_a_table_with_an_odd_name(
         assert shop.get(answer.headers["location"]).json() == answer.json()
 
 
-def test_records_that_the_table_ignores_are_counted(create: CreateTable, shop: TestClient) -> None:
+def test_records_that_the_table_ignores_are_counted(create: Create, shop: TestClient) -> None:
     create(options={"ignore-delete": "true"})
     body = post(shop, {"id": 1}, {"id": 1, "_kind": "-D"}, {"id": 2, "_kind": "-U"}).json()
     assert (body["records"], body["ignoredRecords"]) == (1, 2)
@@ -241,7 +233,7 @@ def test_the_most_records_are_taken_and_one_more_is_not(small: TestClient) -> No
 # Idempotency-Key
 
 
-def test_a_retry_is_answered_with_the_batch_of_the_first_request(app: FastAPI, batches: TestClient) -> None:
+def test_a_retry_is_answered_with_the_batch_of_the_first_request(batches: TestClient, merge: Merge) -> None:
     key = {"Idempotency-Key": "order-17"}
     first = post(batches, {"id": 1}, **key)
     assert first.json()["idempotencyKey"] == "order-17"
@@ -249,7 +241,7 @@ def test_a_retry_is_answered_with_the_batch_of_the_first_request(app: FastAPI, b
     assert (again.status_code, again.json()) == (202, first.json())
     assert [answer.headers.get("idempotency-replayed") for answer in (first, again)] == [None, "true"]
     assert again.headers["location"] == first.headers["location"]
-    merge(app, batches)
+    merge()
     merged = post(batches, {"id": 1}, **key)
     assert (merged.json()["id"], merged.json()["state"]) == (first.json()["id"], "merged")
     assert len(listed(batches)) == 1
@@ -303,7 +295,7 @@ def test_a_page_that_cannot_be_is_refused(batches: TestClient, params: dict[str,
     assert batches.get(BATCHES, params=params).status_code == 400
 
 
-def test_a_batch_of_another_table_is_not_found(create: CreateTable, batches: TestClient) -> None:
+def test_a_batch_of_another_table_is_not_found(create: Create, batches: TestClient) -> None:
     create("other")
     batch = post(batches, {"id": 1}).json()["id"]
     for answer in (
@@ -319,13 +311,13 @@ def test_a_batch_of_another_table_is_not_found(create: CreateTable, batches: Tes
 # Withdrawal
 
 
-def test_a_staged_batch_can_be_withdrawn_twice_and_is_never_merged(app: FastAPI, batches: TestClient) -> None:
+def test_a_staged_batch_can_be_withdrawn_twice_and_is_never_merged(batches: TestClient, merge: Merge) -> None:
     kept = post(batches, {"id": 1, "note": "kept"}).json()["id"]
     gone = post(batches, {"id": 1, "note": "gone"}).json()["id"]
     for _ in range(2):
         answer = batches.delete(f"{BATCHES}/{gone}")
         assert (answer.status_code, answer.json()["state"]) == (200, "deleted")
-    merge(app, batches)
+    merge()
     assert [(one["id"], one["state"]) for one in batches.get(BATCHES).json()["batches"]] == [
         (gone, "deleted"),
         (kept, "merged"),
@@ -333,9 +325,9 @@ def test_a_staged_batch_can_be_withdrawn_twice_and_is_never_merged(app: FastAPI,
     assert batches.get(f"{TABLES}/wide/rows?key=1").json() == {"id": 1, "note": "kept"}
 
 
-def test_a_merged_batch_cannot_be_withdrawn(app: FastAPI, batches: TestClient) -> None:
+def test_a_merged_batch_cannot_be_withdrawn(batches: TestClient, merge: Merge) -> None:
     batch = post(batches, {"id": 1}).json()["id"]
-    merge(app, batches)
+    merge()
     answer = batches.delete(f"{BATCHES}/{batch}")
     assert (answer.status_code, answer.json()["errorCode"]) == (409, "batch_not_staged")
     assert batches.get(f"{BATCHES}/{batch}").json()["state"] == "merged"
@@ -344,24 +336,22 @@ def test_a_merged_batch_cannot_be_withdrawn(app: FastAPI, batches: TestClient) -
 # Waiting for the merge
 
 
-def test_wait_answers_200_once_the_batch_is_merged(app: FastAPI, batches: TestClient) -> None:
+def test_wait_answers_200_once_the_batch_is_merged(batches: TestClient, merge: Merge) -> None:
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(post, batches, {"id": 1}, Prefer="respond-async, wait=60")
         while not batches.get(f"{TABLES}/wide/merges").json()["merges"]:  # the waiting request asks for one
             pass
-        merge(app, batches)
+        merge()
         answer = waiting.result()
     assert (answer.status_code, answer.json()["state"], answer.json()["snapshotId"]) == (200, "merged", 1)
     assert answer.headers["preference-applied"] == "wait=60"
 
 
-def test_wait_answers_200_for_a_batch_that_held_nothing_to_fold(
-    app: FastAPI, create: CreateTable, shop: TestClient
-) -> None:
+def test_wait_answers_200_for_a_batch_that_held_nothing_to_fold(create: Create, shop: TestClient, merge: Merge) -> None:
     create(options={"ignore-delete": "true"})
     key = {"Idempotency-Key": "k"}
     post(shop, {"id": 1, "_kind": "-D"}, **key)
-    merge(app, shop)
+    merge()
     answer = post(shop, {"id": 1, "_kind": "-D"}, Prefer="wait=1", **key)
     assert (answer.status_code, answer.json()["state"]) == (200, "merged")
 
@@ -378,15 +368,11 @@ def test_a_preference_that_is_not_understood_is_ignored(batches: TestClient, pre
     assert "preference-applied" not in answer.headers
 
 
-def test_numbers_keep_all_their_digits(app: FastAPI, create: CreateTable, shop: TestClient) -> None:
-    fields = [
-        {"id": 0, "name": "id", "type": "BIGINT NOT NULL"},
-        {"id": 1, "name": "d", "type": "DECIMAL(38, 18)"},
-        {"id": 2, "name": "n", "type": "BIGINT"},
-    ]
+def test_numbers_keep_all_their_digits(create: Create, shop: TestClient, merge: Merge) -> None:
+    fields = fields_of(id="BIGINT NOT NULL", d="DECIMAL(38, 18)", n="BIGINT")
     create(fields=fields)
     exact = '{"records": [{"id": 1, "d": 12345678901234567890.123456789012345678, "n": "9223372036854775807"}]}'
     assert shop.post(BATCHES, content=exact).status_code == 202
-    merge(app, shop)
+    merge()
     row = json.loads(shop.get(f"{TABLES}/wide/rows?key=1").text)
     assert row == {"id": 1, "d": "12345678901234567890.123456789012345678", "n": 2**63 - 1}

@@ -13,9 +13,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.services.access.tokens import create_token
-from tests.api.conftest import DATABASES, TABLES
+from tests.api.conftest import DATABASES, TABLES, Create, Merge, fields_of
 from tests.api.routes.batches.test_captured_events import ACCOUNTS, LINES, ORDERS, REMOVES, capture
-from tests.services.builders import merge_staged
 
 URL = f"{DATABASES}/shop/batches"
 ITEM = {"id": "BIGINT", "v": "STRING"}
@@ -23,9 +22,9 @@ Tables = Callable[..., None]
 
 
 @pytest.fixture
-def table(create: Callable[..., Any]) -> Tables:
+def table(create: Create) -> Tables:
     def make(name: str, columns: dict[str, str], *key: str, **options: str) -> None:
-        fields = [{"name": column, "type": of} for column, of in columns.items()]
+        fields = fields_of(**columns)
         create(name, fields=fields, primaryKeys=list(key), options=options)
 
     return make
@@ -320,17 +319,15 @@ def test_a_large_packed_body_with_a_mark_is_read(two: None, shop: TestClient) ->
     assert [one["records"] for one in answer.json()["batches"]] == [6000, 6000]
 
 
-def test_who_prefers_to_wait_waits_for_all_tables(app: FastAPI, two: None, shop: TestClient) -> None:
-    parts = app.state.parts
+def test_who_prefers_to_wait_waits_for_all_tables(two: None, shop: TestClient, merge: Merge) -> None:
     stop = threading.Event()
 
-    def merge(name: str) -> None:
-        table_id = shop.get(f"{TABLES}/{name}").json()["id"]
+    def merge_posted(name: str) -> None:
         while not stop.is_set() and not batches(shop, name):
             stop.wait(0.05)
-        merge_staged(parts.database, parts.warehouse, table_id)
+        merge(name=name)
 
-    threads = [threading.Thread(target=merge, args=(name,)) for name in "ab"]
+    threads = [threading.Thread(target=merge_posted, args=(name,)) for name in "ab"]
     for thread in threads:
         thread.start()
     sent = {"tables": {name: {"records": [{"id": 1}]} for name in "ab"}}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.api.conftest import TABLES
+from tests.api.conftest import TABLES, Create, fields_of
 
 CAPTURED = Path(__file__).parent.parent.parent.parent / "cases" / "cdc"
 T = f"{TABLES}/wide"
@@ -41,9 +41,9 @@ def post(shop: TestClient, body: str, how: str = "debezium-json", **params: str)
 
 
 @pytest.fixture
-def table(create: Callable[..., Any]) -> Callable[..., None]:
+def table(create: Create) -> Callable[..., None]:
     def make(columns: dict[str, str], *key: str, **options: str) -> None:
-        fields = [{"name": name, "type": of} for name, of in columns.items()]
+        fields = fields_of(**columns)
         create(fields=fields, primaryKeys=list(key), options=SOURCES | options)
 
     return make
@@ -249,10 +249,8 @@ def test_an_update_that_changes_the_key_removes_the_old_row(
     assert shop.get(f"{T}/rows?key=2").json()["v"] == "a"
 
 
-def test_an_update_that_changes_the_partition_removes_the_row_there(
-    create: Callable[..., Any], shop: TestClient
-) -> None:
-    fields = [{"name": "id", "type": "BIGINT"}, {"name": "day", "type": "DATE"}]
+def test_an_update_that_changes_the_partition_removes_the_row_there(create: Create, shop: TestClient) -> None:
+    fields = fields_of(id="BIGINT", day="DATE")
     create(fields=fields, primaryKeys=["id", "day"], partitionKeys=["day"])
     old, new = {"id": 1, "day": "2026-01-01"}, {"id": 1, "day": "2026-01-02"}
     events = [{"op": "c", "before": None, "after": old}, {"op": "u", "before": old, "after": new}]

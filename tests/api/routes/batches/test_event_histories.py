@@ -6,16 +6,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.services.shared.unavailable import UNAVAILABLE
-from tests.api.conftest import TABLES
-from tests.services.builders import merge_staged
+from tests.api.conftest import TABLES, Create, Merge, fields_of
 
 T = f"{TABLES}/orders"
 COLUMNS = {"id": "BIGINT", "status": "STRING", "n": "INT", "doc": "STRING", "lsn": "BIGINT"}
@@ -79,26 +76,25 @@ class Database:
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("engine", ENGINES)
 def test_late_and_repeated_events_come_to_the_rows_of_the_database(
-    create: Callable[..., Any], shop: TestClient, app: FastAPI, engine: str, seed: int
+    create: Create, shop: TestClient, merge: Merge, engine: str, seed: int
 ) -> None:
     chosen = random.Random(seed)
     options = ORDERED | ENGINES[engine]
-    fields = [{"name": name, "type": of} for name, of in COLUMNS.items()]
+    fields = fields_of(**COLUMNS)
     create("orders", fields=fields, primaryKeys=["id"], options=options)
     database = Database(chosen, whole=engine == "deduplicate" or seed % 2 == 0)
     for _ in range(60):
         database.change()
     events = database.events * 2
     chosen.shuffle(events)
-    parts, table_id = app.state.parts, shop.get(T).json()["id"]
     while events:
         size = chosen.randint(1, 20)
         body, events = events[:size], events[size:]
         answer = shop.post(f"{T}/batches?format=debezium-json", json=body)
         assert answer.status_code == 202, answer.text
         if chosen.random() < 0.3:
-            merge_staged(parts.database, parts.warehouse, table_id)
-    merge_staged(parts.database, parts.warehouse, table_id)
+            merge(name="orders")
+    merge(name="orders")
     found = [json.loads(line) for line in shop.get(f"{T}/rows:scan").text.splitlines()]
     shown = {row["id"]: {name: value for name, value in row.items() if name != "lsn"} for row in found}
     assert shown == database.rows

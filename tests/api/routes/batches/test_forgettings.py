@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,9 @@ from app.services.access.tokens import create_token
 from app.services.upkeep.forgotten_keys import Forgetter
 from app.services.upkeep.sweeps import mark_run
 from app.settings import Settings
-from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
-from tests.services.builders import merge_staged
+from tests.api.conftest import DATABASES, LOOPBACK, TABLES, Create, Merge, new_table
 
 T = f"{TABLES}/wide"
-Create = Callable[..., dict[str, Any]]
 
 
 def forget(app: FastAPI) -> int:
@@ -36,10 +33,11 @@ def faults(answer: Any) -> tuple[int, str, list[tuple[str, str]]]:
     return answer.status_code, told["errorCode"], [(one["pointer"], one["code"]) for one in told.get("errors", [])]
 
 
-def test_keys_are_forgotten_and_the_operation_says_so(create: Create, shop: TestClient, app: FastAPI) -> None:
-    table_id = create()["id"]
-    shop.post(f"{T}/batches", json={"records": [{"id": 1, "note": "a"}, {"id": 2, "note": "b"}]})
-    merge_staged(app.state.parts.database, app.state.parts.warehouse, table_id)
+def test_keys_are_forgotten_and_the_operation_says_so(
+    create: Create, shop: TestClient, app: FastAPI, merge: Merge
+) -> None:
+    create()
+    merge({"id": 1, "note": "a"}, {"id": 2, "note": "b"})
     wish = {"keys": [{"id": 1}, {"id": "1"}, {"id": 404}], "reference": "ticket 7"}
     asked = shop.post(f"{T}/rows:forget", json=wish)
     assert asked.status_code == 202, asked.text
@@ -136,12 +134,11 @@ def test_only_who_administers_the_table_forgets_and_the_audit_log_says_how_many(
 
 
 def test_a_snapshot_that_a_delta_log_alone_keeps_is_not_gone_back_to(
-    create: Create, shop: TestClient, app: FastAPI
+    create: Create, shop: TestClient, app: FastAPI, merge: Merge
 ) -> None:
-    table_id = create(options={"delta.publish": "true"})["id"]
+    create(options={"delta.publish": "true"})
     for note in "ab":
-        shop.post(f"{T}/batches", json={"records": [{"id": 1, "note": note}]})
-        merge_staged(app.state.parts.database, app.state.parts.warehouse, table_id)
+        merge({"id": 1, "note": note})
     made = shop.post(f"{T}/rows:forget", json={"keys": [{"id": 1}]}).json()
     assert forget(app) == 1
     assert shop.get(f"{T}/rows?key=1&snapshot=2").status_code == 404
@@ -155,10 +152,9 @@ def test_a_snapshot_that_a_delta_log_alone_keeps_is_not_gone_back_to(
     assert shop.get(f"{T}/rows?key=1&consistency=merged").status_code == 404
 
 
-def test_a_delta_log_that_nobody_writes_any_more_is_in_the_way(create: Create, shop: TestClient, app: FastAPI) -> None:
-    table_id = create(options={"delta.publish": "true"})["id"]
-    shop.post(f"{T}/batches", json={"records": [{"id": 1}]})
-    merge_staged(app.state.parts.database, app.state.parts.warehouse, table_id)
+def test_a_delta_log_that_nobody_writes_any_more_is_in_the_way(create: Create, shop: TestClient, merge: Merge) -> None:
+    create(options={"delta.publish": "true"})
+    merge({"id": 1})
     off = {"changes": [{"action": "setOption", "key": "delta.publish", "value": "false"}]}
     assert shop.post(T, json=off).status_code == 200
     refused = shop.post(f"{T}/rows:forget", json={"keys": [{"id": 1}]})

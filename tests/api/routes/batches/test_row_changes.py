@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.api.conftest import TABLES
+from tests.api.conftest import TABLES, Create, fields_of
 
 ROWS = f"{TABLES}/wide/rows"
-CreateTable = Callable[..., dict[str, Any]]
-PAIR = [{"name": "a", "type": "BIGINT"}, {"name": "b", "type": "STRING"}, {"name": "n", "type": "INT"}]
+PAIR = fields_of(a="BIGINT", b="STRING", n="INT")
 
 
 def row(client: TestClient, **key: Any) -> Any:
@@ -26,7 +24,7 @@ def faults(answer: Any) -> list[tuple[str, str]]:
     return [(fault["pointer"], fault["code"]) for fault in answer.json()["errors"]]
 
 
-def test_a_row_is_put_and_deleted_by_its_key(create: CreateTable, shop: TestClient) -> None:
+def test_a_row_is_put_and_deleted_by_its_key(create: Create, shop: TestClient) -> None:
     create()
     answer = shop.put(f"{ROWS}/7", json={"note": "a"})
     assert answer.status_code == 202
@@ -39,7 +37,7 @@ def test_a_row_is_put_and_deleted_by_its_key(create: CreateTable, shop: TestClie
 
 
 @pytest.mark.parametrize("text", ["a/b", "", "ä+%", "..", "x "])
-def test_a_composite_key_of_any_text_is_given_by_the_query(create: CreateTable, shop: TestClient, text: str) -> None:
+def test_a_composite_key_of_any_text_is_given_by_the_query(create: Create, shop: TestClient, text: str) -> None:
     create(fields=PAIR, primaryKeys=["b", "a"])
     key = {"key": [text, "5"]}
     assert shop.put(ROWS, params=key, json={"n": 1}).status_code == 202
@@ -49,7 +47,7 @@ def test_a_composite_key_of_any_text_is_given_by_the_query(create: CreateTable, 
     assert shop.put(ROWS, params={"key": ["x"]}, json={}).json()["errors"][0]["code"] == "wrong_key_length"
 
 
-def test_a_body_that_is_no_such_row_is_refused_by_pointers_into_it(create: CreateTable, shop: TestClient) -> None:
+def test_a_body_that_is_no_such_row_is_refused_by_pointers_into_it(create: Create, shop: TestClient) -> None:
     create()
     assert faults(shop.put(f"{ROWS}/7", json={"id": 8})) == [("/id", "contradicting_key")]
     assert faults(shop.put(f"{ROWS}/7", json={"note": 5, "x": 1})) == [
@@ -62,7 +60,7 @@ def test_a_body_that_is_no_such_row_is_refused_by_pointers_into_it(create: Creat
     assert shop.get(f"{TABLES}/wide/batches").json()["batches"] == []
 
 
-WIDE = [{"name": "id", "type": "BIGINT"}, {"name": "a", "type": "INT"}, {"name": "b", "type": "STRING"}]
+WIDE = fields_of(id="BIGINT", a="INT", b="STRING")
 TELLING = {"merge-engine": "partial-update", "record.absent-columns": "unchanged"}
 
 
@@ -71,7 +69,7 @@ def patch(client: TestClient, body: Any, media_type: str = "application/merge-pa
 
 
 def test_a_patch_sets_what_it_names_clears_what_it_names_null_and_leaves_the_rest(
-    create: CreateTable, shop: TestClient
+    create: Create, shop: TestClient
 ) -> None:
     create(fields=WIDE, options=TELLING)
     assert patch(shop, {"a": 1, "b": "x"}).status_code == 202
@@ -85,7 +83,7 @@ def test_a_patch_sets_what_it_names_clears_what_it_names_null_and_leaves_the_res
 
 @pytest.mark.parametrize("options", [{}, {"merge-engine": "partial-update"}])
 def test_a_patch_of_a_table_in_which_absent_is_null_is_refused_with_the_option_to_set(
-    create: CreateTable, shop: TestClient, options: dict[str, str]
+    create: Create, shop: TestClient, options: dict[str, str]
 ) -> None:
     create(fields=WIDE, options=options)
     answer = patch(shop, {"a": 1})
@@ -95,7 +93,7 @@ def test_a_patch_of_a_table_in_which_absent_is_null_is_refused_with_the_option_t
 
 
 def test_a_patch_of_what_is_inside_a_column_and_a_body_that_is_no_patch_are_refused(
-    create: CreateTable, shop: TestClient
+    create: Create, shop: TestClient
 ) -> None:
     create(fields=[*WIDE, {"name": "r", "type": "ROW<x INT, y INT>"}], options=TELLING)
     assert faults(patch(shop, {"r": {"x": 1}, "a": 1})) == [("/r", "wrong_type")]
@@ -109,7 +107,7 @@ def test_a_patch_of_what_is_inside_a_column_and_a_body_that_is_no_patch_are_refu
     [{"merge-engine": "partial-update"}, {"merge-engine": "first-row"}, {"ignore-delete": "true"}],
 )
 def test_a_delete_is_refused_with_the_reason_where_the_table_takes_none(
-    create: CreateTable, shop: TestClient, options: dict[str, str]
+    create: Create, shop: TestClient, options: dict[str, str]
 ) -> None:
     create(options=options)
     answer = shop.delete(f"{ROWS}/7")
@@ -117,8 +115,8 @@ def test_a_delete_is_refused_with_the_reason_where_the_table_takes_none(
     assert answer.json()["errors"][0]["fix"]
 
 
-def test_a_delete_may_say_its_sequence(create: CreateTable, shop: TestClient) -> None:
-    fields = [{"name": "id", "type": "BIGINT"}, {"name": "n", "type": "INT"}]
+def test_a_delete_may_say_its_sequence(create: Create, shop: TestClient) -> None:
+    fields = fields_of(id="BIGINT", n="INT")
     create(fields=fields, options={"sequence.field": "n"})
     shop.put(f"{ROWS}/7", json={"n": 5})
     shop.request("DELETE", f"{ROWS}/7", json={"n": 4})
@@ -127,15 +125,15 @@ def test_a_delete_may_say_its_sequence(create: CreateTable, shop: TestClient) ->
     assert row(shop, id=7) == 404
 
 
-def test_a_delete_goes_by_the_row_kind_column_where_the_table_has_one(create: CreateTable, shop: TestClient) -> None:
-    fields = [{"name": "id", "type": "BIGINT"}, {"name": "kind", "type": "STRING"}]
+def test_a_delete_goes_by_the_row_kind_column_where_the_table_has_one(create: Create, shop: TestClient) -> None:
+    fields = fields_of(id="BIGINT", kind="STRING")
     create(fields=fields, options={"rowkind.field": "kind"})
     shop.put(f"{ROWS}/7", json={"kind": "+I"})
     shop.delete(f"{ROWS}/7")
     assert row(shop, id=7) == 404
 
 
-def test_a_repeated_change_counts_once(create: CreateTable, shop: TestClient) -> None:
+def test_a_repeated_change_counts_once(create: Create, shop: TestClient) -> None:
     create()
     headers = {"Idempotency-Key": "k"}
     first = shop.put(f"{ROWS}/7", json={"note": "a"}, headers=headers).json()
@@ -149,7 +147,7 @@ def test_a_repeated_change_counts_once(create: CreateTable, shop: TestClient) ->
 
 @pytest.mark.parametrize(("word", "found"), [("Insert", "a"), ("UPDATE", "a"), ("delete", None)])
 def test_a_record_says_its_kind_in_words_of_any_case(
-    create: CreateTable, shop: TestClient, word: str, found: str | None
+    create: Create, shop: TestClient, word: str, found: str | None
 ) -> None:
     create()
     record = {"id": 1, "note": "a", "_kind": word}

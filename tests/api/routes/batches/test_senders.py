@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.api.conftest import DATABASES, TABLES
+from tests.api.conftest import DATABASES, TABLES, Create, fields_of
 
 PAGE = (Path(__file__).parents[4] / "docs" / "senders.md").read_text()
 URLS: Final = [urlsplit(url) for url in re.findall(r"http://127\.0\.0\.1:8080(/v1\S+[^\s\"])", PAGE)]
@@ -38,15 +38,11 @@ SENDERS: Final[Mapping[str, tuple[dict[str, str], bytes]]] = {
 @pytest.mark.parametrize("sender", SENDERS)
 @pytest.mark.parametrize("url", sorted({f"{url.path}?{url.query}" for url in URLS}))
 def test_what_senders_send_is_stored_and_its_faults_are_set_aside(
-    create: Callable[..., Any], shop: TestClient, sender: str, url: str
+    create: Create, shop: TestClient, sender: str, url: str
 ) -> None:
     create(
         "t",
-        fields=[
-            {"name": "id", "type": "INT NOT NULL"},
-            {"name": "v", "type": "TINYINT"},
-            {"name": "n", "type": "BIGINT"},
-        ],
+        fields=fields_of(id="INT NOT NULL", v="TINYINT", n="BIGINT"),
         primaryKeys=["id"],
         options={"fields.n.from-event": "source.lsn", "sequence.field": "n"},
     )

@@ -14,8 +14,7 @@ from fastapi.testclient import TestClient
 from app.catalog.batches import set_aside_events
 from app.core.access import Role
 from app.services.access.tokens import create_token
-from tests.api.conftest import DATABASES, TABLES
-from tests.services.builders import merge_staged
+from tests.api.conftest import DATABASES, TABLES, Create, Merge, fields_of
 
 T, ALL = f"{TABLES}/t", f"{DATABASES}/shop/batches"
 ASIDE = f"{T}/set-aside-events"
@@ -25,9 +24,9 @@ Table = Callable[..., None]
 
 
 @pytest.fixture
-def table(create: Callable[..., Any]) -> Table:
+def table(create: Create) -> Table:
     def make(name: str = "t", columns: dict[str, str] | None = None, **options: str) -> None:
-        fields = [{"name": column, "type": of} for column, of in (columns or COLUMNS).items()]
+        fields = fields_of(**columns or COLUMNS)
         create(name, fields=fields, primaryKeys=["id"], options=options or ORDERED)
 
     return make
@@ -54,14 +53,16 @@ def values(shop: TestClient, *keys: int) -> list[Any]:
     return [row.json()["v"] if row.status_code == 200 else None for row in rows]
 
 
-def widen(app: FastAPI, shop: TestClient, to: str) -> None:
-    """Make the column wider, which waits for a merge of what is staged."""
-    parts = app.state.parts
-    with parts.database.reading() as repository:
-        table = repository.tables.get("shop", "t")
-    merge_staged(parts.database, parts.warehouse, table.id)
-    change = {"action": "updateColumnType", "fieldNames": ["v"], "newDataType": to}
-    assert shop.post(T, json={"changes": [change]}).status_code == 200
+@pytest.fixture
+def widen(shop: TestClient, merge: Merge) -> Callable[[str], None]:
+    """Makes the column wider, which waits for a merge of what is staged."""
+
+    def change_type(to: str) -> None:
+        merge(name="t")
+        change = {"action": "updateColumnType", "fieldNames": ["v"], "newDataType": to}
+        assert shop.post(T, json={"changes": [change]}).status_code == 200
+
+    return change_type
 
 
 def test_the_others_are_stored_and_the_event_is_kept_with_its_faults(table: Table, shop: TestClient) -> None:
@@ -99,10 +100,12 @@ def test_every_event_of_a_body_may_be_set_aside_in_its_order(table: Table, shop:
     assert found == list(range(250))
 
 
-def test_what_is_retried_after_an_alter_comes_in_its_order(table: Table, shop: TestClient, app: FastAPI) -> None:
+def test_what_is_retried_after_an_alter_comes_in_its_order(
+    table: Table, shop: TestClient, widen: Callable[[str], None]
+) -> None:
     table()
     post(shop, [event(1, 1000, 10), event(2, 2000, 11), event(1, 2, 20)])
-    widen(app, shop, "SMALLINT")
+    widen("SMALLINT")
     answer = shop.post(f"{ASIDE}:retry")
     assert answer.status_code == 202, answer.text
     assert (answer.json()["records"], answer.json()["setAsideEvents"]) == (2, 0)
@@ -111,11 +114,13 @@ def test_what_is_retried_after_an_alter_comes_in_its_order(table: Table, shop: T
     assert shop.post(f"{ASIDE}:retry").json()["errorCode"] == "set_aside_event_not_found"
 
 
-def test_what_still_has_faults_stays_with_those_of_now(table: Table, shop: TestClient, app: FastAPI) -> None:
+def test_what_still_has_faults_stays_with_those_of_now(
+    table: Table, shop: TestClient, widen: Callable[[str], None]
+) -> None:
     table()
     post(shop, [event(1, 1000, 10), event(2, 70_000, 11)])
     first, second = kept(shop)
-    widen(app, shop, "SMALLINT")
+    widen("SMALLINT")
     answer = shop.post(f"{ASIDE}:retry", params={"id": [second["id"], first["id"]]}).json()
     assert (answer["records"], answer["setAsideEvents"]) == (1, 1)
     [left] = kept(shop)
@@ -155,12 +160,14 @@ def test_an_event_is_withdrawn_once(table: Table, shop: TestClient) -> None:
     assert shop.post(f"{ASIDE}:retry", params={"id": one["id"]}).status_code == 404
 
 
-def test_of_several_that_retry_events_one_stores_them(table: Table, shop: TestClient, app: FastAPI) -> None:
+def test_of_several_that_retry_events_one_stores_them(
+    table: Table, shop: TestClient, widen: Callable[[str], None]
+) -> None:
     """Twice would count twice where values add up."""
     sums = {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum"}
     table(**ORDERED | sums)
     post(shop, [event(1, 1000 + n, 10 + n) for n in range(20)])
-    widen(app, shop, "BIGINT")
+    widen("BIGINT")
     ids = [one["id"] for one in kept(shop)]
     statuses: list[int] = []
 
@@ -176,10 +183,12 @@ def test_of_several_that_retry_events_one_stores_them(table: Table, shop: TestCl
     assert (values(shop, 1), kept(shop)) == ([sum(1000 + n for n in range(20))], [])
 
 
-def test_a_retry_whose_answer_was_lost_is_answered_by_its_key(table: Table, shop: TestClient, app: FastAPI) -> None:
+def test_a_retry_whose_answer_was_lost_is_answered_by_its_key(
+    table: Table, shop: TestClient, widen: Callable[[str], None]
+) -> None:
     table()
     post(shop, [event(1, 1000, 10)])
-    widen(app, shop, "SMALLINT")
+    widen("SMALLINT")
     key = {"Idempotency-Key": "again"}
     first, second = (shop.post(f"{ASIDE}:retry", headers=key) for _ in range(2))
     assert (first.status_code, second.status_code) == (202, 202)

@@ -16,9 +16,8 @@ from fastapi.testclient import TestClient
 
 from app.core.access import Role
 from app.services.access.tokens import create_token
-from tests.api.conftest import DATABASES, TABLES
+from tests.api.conftest import DATABASES, TABLES, Create, Merge, fields_of
 from tests.api.routes.batches.test_captured_events import LINES, capture
-from tests.services.builders import merge_staged
 
 T, ALL = f"{TABLES}/t", f"{DATABASES}/shop/batches"
 SOURCE = {"events.source": "shop.order_lines"}
@@ -28,9 +27,9 @@ Table = Callable[..., None]
 
 
 @pytest.fixture
-def table(create: Callable[..., Any]) -> Table:
+def table(create: Create) -> Table:
     def make(columns: dict[str, str], *key: str, name: str = "t", **options: str) -> None:
-        fields = [{"name": column, "type": of} for column, of in columns.items()]
+        fields = fields_of(**columns)
         create(name, fields=fields, primaryKeys=list(key), options=options)
 
     return make
@@ -131,12 +130,11 @@ def test_a_default_does_not_replace_nulls_that_are_sent(table: Table, shop: Test
     assert [one["action"] for one in answer.json()["changes"]] == ["addColumn"]
 
 
-def test_a_wider_type_is_taken_as_alter_allows(table: Table, shop: TestClient, app: FastAPI) -> None:
+def test_a_wider_type_is_taken_as_alter_allows(table: Table, shop: TestClient, merge: Merge) -> None:
     table(LINES | {"gift": "BOOLEAN"}, "order_id", "line_no", **PARTIAL)
     line = {"order_id": 90, "line_no": 1, "sku": "a", "qty": 7, "price": "1.00"}
     assert shop.post(f"{T}/batches", json=records(line)).status_code == 202
-    parts, table_id = app.state.parts, shop.get(T).json()["id"]
-    merging = threading.Timer(0.2, merge_staged, [parts.database, parts.warehouse, table_id])
+    merging = threading.Timer(0.2, merge, kwargs={"name": "t"})
     merging.start()
     answer = post(shop, capture("12"), "add", format="debezium-json")  # waits until nothing is staged
     merging.join()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,33 +14,27 @@ from fastapi.testclient import TestClient
 from app.api.shared.deps import Parts
 from app.files.layout import staging_file
 from app.services.rows.scan_pages import MOST_SCANS
-from tests.api.conftest import TABLES, new_table
-from tests.services.builders import merge_staged
+from tests.api.conftest import TABLES, Create, Merge, fields_of, new_table
 
 TABLE = f"{TABLES}/wide"
 EXPLAIN = f"{TABLE}/rows:explain"
 LARGE = 2**53 + 1
-FIELDS = [
-    {"name": "word", "type": "STRING NOT NULL"},
-    {"name": "n", "type": "BIGINT"},
-    {"name": "note", "type": "STRING DEFAULT 'none'"},
-]
+FIELDS = fields_of(word="STRING NOT NULL", n="BIGINT", note="STRING DEFAULT 'none'")
 OPTIONS = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum", "fields.note.default-value": "none"}
 WORDS = ("a", "a/b", "..", "ö +&%", "x:explain")
 
 
 @pytest.fixture
-def words(app: FastAPI, shop: TestClient) -> TestClient:
+def words(shop: TestClient, merge: Merge) -> TestClient:
     """A client of a table of words, each with two records, of which one is merged."""
     fields = [{"name": one["name"], "type": one["type"].split(" DEFAULT")[0]} for one in FIELDS]
     table = new_table(fields=fields, primaryKeys=["word"], options=OPTIONS)
-    created = shop.post(TABLES, json=table).raise_for_status().json()
+    shop.post(TABLES, json=table).raise_for_status()
     for merged in (True, False):
         records = [{"word": word, "n": LARGE} for word in WORDS]
         shop.post(f"{TABLE}/batches", json={"records": records}).raise_for_status()
         if merged:
-            parts: Parts = app.state.parts
-            merge_staged(parts.database, parts.warehouse, created["id"])
+            merge()
     return shop
 
 
@@ -111,12 +104,11 @@ def test_an_offset_whose_plus_was_not_encoded_is_one(words: TestClient) -> None:
 
 
 def test_a_damaged_history_is_told_with_what_to_do(
-    create: Callable[..., dict[str, Any]], shop: TestClient, app: FastAPI
+    create: Create, shop: TestClient, app: FastAPI, merge: Merge
 ) -> None:
     parts: Parts = app.state.parts
     table = create()["id"]
-    shop.post(f"{TABLE}/batches", json={"records": [{"id": 1}]}).raise_for_status()
-    merge_staged(parts.database, parts.warehouse, table)
+    merge({"id": 1})
     with parts.database.reading() as repository:
         [batch] = repository.batches.page(table, limit=9)
     file = Path(parts.warehouse.path(*staging_file(table, batch.file)))

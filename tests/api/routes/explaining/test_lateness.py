@@ -11,27 +11,19 @@ from fastapi.testclient import TestClient
 
 from app.api.shared.deps import Parts
 from app.services.explaining.lateness import count_late_records
-from tests.api.conftest import TABLES
-from tests.api.routes.merging.test_merges import CreateTable
-from tests.services.builders import merge_staged
+from tests.api.conftest import TABLES, Create, Merge, fields_of
 
 TABLE = f"{TABLES}/wide"
-FIELDS = [
-    {"id": 0, "name": "id", "type": "INT NOT NULL"},
-    {"id": 1, "name": "day", "type": "DATE"},
-    {"id": 2, "name": "note", "type": "STRING"},
-]
+FIELDS = fields_of(id="INT NOT NULL", day="DATE", note="STRING")
 
 
 @pytest.fixture
-def counted(app: FastAPI, create: CreateTable, shop: TestClient) -> TestClient:
+def counted(app: FastAPI, create: Create, shop: TestClient, merge: Merge) -> TestClient:
     """A client of a catalog whose table ``wide`` was sent a record that was three days late."""
     table_id = create(fields=FIELDS, options={"sequence.field": "day"})["id"]
     parts: Parts = app.state.parts
-    records = [{"id": 1, "day": "2026-03-04", "note": "a"}, {"id": 1, "day": "2026-03-01", "note": "b"}]
-    assert shop.post(f"{TABLE}/batches", json={"records": records}).status_code == 202
-    merge = merge_staged(parts.database, parts.warehouse, table_id)
-    assert count_late_records(parts.database, parts.warehouse, table_id, merge.id)
+    merged = merge({"id": 1, "day": "2026-03-04", "note": "a"}, {"id": 1, "day": "2026-03-01", "note": "b"})
+    assert count_late_records(parts.database, parts.warehouse, table_id, merged.id)
     return shop
 
 
@@ -67,7 +59,7 @@ def test_what_is_no_time_is_refused_with_the_fix(counted: TestClient, since: str
     assert "2026-03-01T10:00:00Z" in fault["fix"]
 
 
-def test_a_table_without_sequences_has_no_lanes(create: CreateTable, shop: TestClient) -> None:
+def test_a_table_without_sequences_has_no_lanes(create: Create, shop: TestClient) -> None:
     create()
     told: dict[str, Any] = shop.get(f"{TABLE}/lateness").json()
     assert (told["lanes"], told["merges"], told["since"]) == ([], 0, None)

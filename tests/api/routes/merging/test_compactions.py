@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,17 +10,12 @@ from fastapi.testclient import TestClient
 
 from app.api.shared.deps import Parts
 from app.services.shared.executor import MergeSite
-from tests.api.conftest import TABLES
+from tests.api.conftest import TABLES, Create, fields_of
 from tests.services.builders import run_next_compaction, run_next_merge
 from tests.services.executor import PythonExecutor
 
-CreateTable = Callable[..., dict[str, Any]]
 TABLE = f"{TABLES}/wide"
-FIELDS = [
-    {"id": 0, "name": "day", "type": "DATE NOT NULL"},
-    {"id": 1, "name": "id", "type": "BIGINT NOT NULL"},
-    {"id": 2, "name": "note", "type": "STRING"},
-]
+FIELDS = fields_of(day="DATE NOT NULL", id="BIGINT NOT NULL", note="STRING")
 
 
 def site_of(app: FastAPI) -> MergeSite:
@@ -36,7 +30,7 @@ def merge(app: FastAPI, client: TestClient, *records: dict[str, Any]) -> None:
 
 
 def test_a_compaction_is_an_operation_that_is_watched_as_merges_are(
-    app: FastAPI, create: CreateTable, shop: TestClient
+    app: FastAPI, create: Create, shop: TestClient
 ) -> None:
     create()
     for _ in range(2):
@@ -55,20 +49,20 @@ def test_a_compaction_is_an_operation_that_is_watched_as_merges_are(
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b"1", b'"x"', b'{"full": "maybe"}', b'{"full": []}', b"\xff"])
-def test_a_compaction_with_a_wrong_body_is_refused(create: CreateTable, shop: TestClient, body: bytes) -> None:
+def test_a_compaction_with_a_wrong_body_is_refused(create: Create, shop: TestClient, body: bytes) -> None:
     create()
     assert shop.post(f"{TABLE}/compact", content=body).status_code == 400
     assert shop.get(f"{TABLE}/merges").json()["merges"] == []
 
 
-def test_a_compaction_that_waits_can_be_cancelled(create: CreateTable, shop: TestClient) -> None:
+def test_a_compaction_that_waits_can_be_cancelled(create: Create, shop: TestClient) -> None:
     create()
     asked = shop.post(f"{TABLE}/compact", json={"full": False}).json()
     assert asked["full"] is False
     assert shop.post(f"{TABLE}/merges/{asked['id']}:cancel").json()["state"] == "cancelled"
 
 
-def test_partitions_are_listed_and_dropped(app: FastAPI, create: CreateTable, shop: TestClient) -> None:
+def test_partitions_are_listed_and_dropped(app: FastAPI, create: Create, shop: TestClient) -> None:
     create(fields=FIELDS, primaryKeys=["day", "id"], partitionKeys=["day"])
     days = ("2024-05-01", "2024-05-02")
     merge(app, shop, *({"day": day, "id": number, "note": "x"} for day in days for number in (1, 2)))

@@ -13,16 +13,15 @@ from fastapi.testclient import TestClient
 from app.api.shared.deps import Parts
 from app.kernel.tasks import Job, Progress, Result
 from app.services.shared.executor import MergeSite
-from tests.api.conftest import TABLES
+from tests.api.conftest import TABLES, Create
 from tests.services.builders import run_next_compaction, run_next_merge
 from tests.services.executor import BrokenExecutor, PythonExecutor
 
-CreateTable = Callable[..., dict[str, Any]]
 MERGES = f"{TABLES}/wide/merges"
 
 
 @pytest.fixture
-def merges(create: CreateTable, shop: TestClient) -> TestClient:
+def merges(create: Create, shop: TestClient) -> TestClient:
     """A client of a catalog with the table ``wide``."""
     create()
     return shop
@@ -142,7 +141,7 @@ def test_a_merge_that_is_over_stays_as_it_is(app: FastAPI, merges: TestClient) -
     assert before["state"] == "succeeded"
 
 
-def test_a_merge_of_another_table_is_not_found(create: CreateTable, merges: TestClient) -> None:
+def test_a_merge_of_another_table_is_not_found(create: Create, merges: TestClient) -> None:
     create("other")
     merge = merges.post(MERGES).json()["id"]
     for answer in (
@@ -208,7 +207,7 @@ def watched(client: TestClient, job: str) -> WatchedExecutor:
     ],
 )
 def test_progress_never_goes_back_and_is_whole_only_after_the_commit(
-    app: FastAPI, create: CreateTable, shop: TestClient, job: str, options: dict[str, str], expected: list[float]
+    app: FastAPI, create: Create, shop: TestClient, job: str, options: dict[str, str], expected: list[float]
 ) -> None:
     create(options=options)
     parts: Parts = app.state.parts

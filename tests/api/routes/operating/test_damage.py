@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from fastapi.testclient import TestClient
 from app.api.shared.deps import Parts
 from app.services.rows.kept_views import Views
 from app.storage.images import Images
-from tests.api.conftest import TABLES
+from tests.api.conftest import TABLES, Create, fields_of
 from tests.services.builders import merge_staged
 from tests.services.damaged import files_in, flip, flipped, gone
 
@@ -66,7 +65,7 @@ class Shop:
 
 
 @pytest.fixture
-def table(create: Callable[..., dict[str, Any]], shop: TestClient, app: FastAPI) -> Shop:
+def table(create: Create, shop: TestClient, app: FastAPI) -> Shop:
     return Shop(shop, app, create(options=OPTIONS)["id"])
 
 
@@ -135,11 +134,11 @@ def test_the_list_has_pages(table: Shop) -> None:
 
 
 def test_damage_in_the_middle_of_a_long_answer_ends_it_and_is_kept(
-    create: Callable[..., dict[str, Any]], client: TestClient, app: FastAPI
+    create: Create, client: TestClient, app: FastAPI
 ) -> None:
     """What has gone out cannot be taken back; a server that is cut short sends no last chunk."""
     names = {"id": "BIGINT NOT NULL", "day": "INT NOT NULL", "note": "STRING"}
-    fields = [{"id": number, "name": name, "type": kind} for number, (name, kind) in enumerate(names.items())]
+    fields = fields_of(**names)
     days = create("days", fields=fields, primaryKeys=["id", "day"], partitionKeys=["day"])["id"]
     records = [{"id": number, "day": day, "note": "x" * 20_000} for day in (1, 2) for number in range(100)]
     client.post(f"{TABLES}/days/batches", json={"records": records})

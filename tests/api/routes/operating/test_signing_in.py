@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from app.main import create_app
 from app.services.access.sessions import begin_session
 from app.services.access.tokens import create_token
 from app.settings import Settings
-from tests.api.conftest import DATABASES, LOOPBACK, TABLES
+from tests.api.conftest import DATABASES, LOOPBACK, TABLES, Create, fields_of
 from tests.api.routes.batches.test_captured_events import ACCOUNTS, CAPTURED
 
 LOGIN, RENEWAL, OAUTH = "/auth/authenticate", "/auth/refreshToken", "/auth/token"
@@ -39,9 +38,9 @@ def logged_in(client: TestClient, password: str, username: str = "till", minutes
 
 
 def test_debezium_logs_in_as_it_does_and_posts_with_what_it_is_given(
-    create: Callable[..., Any], shop: TestClient, app: FastAPI
+    create: Create, shop: TestClient, app: FastAPI
 ) -> None:
-    fields = [{"name": name, "type": of} for name, of in ACCOUNTS.items()]
+    fields = fields_of(**ACCOUNTS)
     create("accounts", fields=fields, primaryKeys=["email"], options={})
     token = create_token(app.state.parts.database, "till", Role.WRITE, ["shop.*"])
     login, post = captured("32"), captured("33")

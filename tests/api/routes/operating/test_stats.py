@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,9 @@ from fastapi.testclient import TestClient
 from app.api.shared.deps import Parts
 from app.core.table.history import Run, Snapshot, SnapshotKind, TaskKind, TaskTrigger
 from app.services.shared.executor import MergeSite
-from tests.api.conftest import TABLES
+from tests.api.conftest import TABLES, Create, Merge, fields_of
 from tests.catalog.builders import claim_next
-from tests.services.builders import merge_staged, run_next_compaction
+from tests.services.builders import run_next_compaction
 from tests.services.executor import PythonExecutor
 from tests.storage.images.imaged import build
 
@@ -25,15 +24,18 @@ TABLE = f"{TABLES}/wide"
 
 
 @pytest.fixture
-def table_id(create: Callable[..., dict[str, Any]], shop: TestClient) -> str:
+def table_id(create: Create, shop: TestClient) -> str:
     """The table ``wide``, that is never compacted by itself."""
     made: str = create(options={"num-sorted-run.compaction-trigger": "99"})["id"]
     return made
 
 
+def records(*ids: int) -> list[dict[str, Any]]:
+    return [{"id": one, "note": f"note {one}"} for one in ids]
+
+
 def stage(client: TestClient, *ids: int) -> None:
-    records = [{"id": one, "note": f"note {one}"} for one in ids]
-    assert client.post(f"{TABLE}/batches", json={"records": records}).status_code == 202
+    assert client.post(f"{TABLE}/batches", json={"records": records(*ids)}).status_code == 202
 
 
 def stats(client: TestClient) -> dict[str, Any]:
@@ -88,11 +90,9 @@ def test_a_new_table_has_nothing_to_divide_by(shop: TestClient, table_id: str) -
     }
 
 
-def test_what_is_staged_merged_and_kept_is_counted(app: FastAPI, shop: TestClient, table_id: str) -> None:
-    parts: Parts = app.state.parts
+def test_what_is_staged_merged_and_kept_is_counted(shop: TestClient, table_id: str, merge: Merge) -> None:
     for ids in ((1, 2, 3), (3, 4)):
-        stage(shop, *ids)
-        merge_staged(parts.database, parts.warehouse, table_id)
+        merge(*records(*ids))
     stage(shop, 5)
     stage(shop, 6, 7)
     shop.post(f"{TABLE}/tags", json={"tagName": "v1"})
@@ -125,11 +125,10 @@ def test_what_is_staged_merged_and_kept_is_counted(app: FastAPI, shop: TestClien
     }
 
 
-def test_a_compaction_costs_writes_and_saves_reads(app: FastAPI, shop: TestClient, table_id: str) -> None:
+def test_a_compaction_costs_writes_and_saves_reads(app: FastAPI, shop: TestClient, table_id: str, merge: Merge) -> None:
     parts: Parts = app.state.parts
     for ids in ((1, 2, 3), (3, 4)):
-        stage(shop, *ids)
-        merge_staged(parts.database, parts.warehouse, table_id)
+        merge(*records(*ids))
     before = stats(shop)
     compacted = compact(parts, table_id)
     after = stats(shop)
@@ -141,13 +140,12 @@ def test_a_compaction_costs_writes_and_saves_reads(app: FastAPI, shop: TestClien
     assert (after["disk"]["liveBytes"], after["disk"]["olderBytes"]) == (compacted.size_bytes, before["sizeBytes"])
 
 
-def test_each_byte_on_disk_has_one_use(app: FastAPI, shop: TestClient, table_id: str) -> None:
+def test_each_byte_on_disk_has_one_use(app: FastAPI, shop: TestClient, table_id: str, merge: Merge) -> None:
     """What the folder of a table holds is what is counted: data files, staging files, changelogs."""
     parts: Parts = app.state.parts
     shop.post(TABLE, json={"changes": [{"action": "setOption", "key": "changelog-producer", "value": "lookup"}]})
     for ids in ((1, 2, 3), (3, 4)):
-        stage(shop, *ids)
-        merge_staged(parts.database, parts.warehouse, table_id)
+        merge(*records(*ids))
     stage(shop, 5)
     disk = stats(shop)["disk"]
     files = [file for file in Path(parts.warehouse.path(table_id)).rglob("*") if file.is_file()]
@@ -160,14 +158,15 @@ def test_each_byte_on_disk_has_one_use(app: FastAPI, shop: TestClient, table_id:
     assert sizes["changelog"] == disk["changelogBytes"]
 
 
-def test_why_merges_wait_and_why_compactions_fail_is_told(app: FastAPI, shop: TestClient, table_id: str) -> None:
+def test_why_merges_wait_and_why_compactions_fail_is_told(
+    app: FastAPI, shop: TestClient, table_id: str, merge: Merge
+) -> None:
     parts: Parts = app.state.parts
     changed = {"num-sorted-run.compaction-trigger": "2", "num-sorted-run.stop-trigger": "2"}
     changes = [{"action": "setOption", "key": key, "value": value} for key, value in changed.items()]
     assert shop.post(TABLE, json={"changes": changes}).status_code == 200
     for ids in ((1, 2, 3), (3, 4)):
-        stage(shop, *ids)
-        merge_staged(parts.database, parts.warehouse, table_id)
+        merge(*records(*ids))
     asked = shop.post(f"{TABLE}/compact").json()
     told = stats(shop)
     assert told["mergesWait"] == {
@@ -214,17 +213,16 @@ REMEMBERING = [
 
 @pytest.mark.parametrize("options", REMEMBERING)
 def test_the_rows_of_one_run_are_those_that_a_reader_finds(
-    app: FastAPI, create: Callable[..., dict[str, Any]], shop: TestClient, options: dict[str, str]
+    app: FastAPI, create: Create, shop: TestClient, merge: Merge, options: dict[str, str]
 ) -> None:
     columns = (("id", "BIGINT NOT NULL"), ("note", "STRING"), ("at", "BIGINT"))
     fields = [{"id": place, "name": name, "type": kind} for place, (name, kind) in enumerate(columns)]
     never = {"num-sorted-run.compaction-trigger": "99"}
-    table_id = create(fields=fields, options={**options, **never})["id"]
+    create(fields=fields, options={**options, **never})
     parts: Parts = app.state.parts
 
     def merged(*records: dict[str, Any]) -> tuple[Any, Any, int]:
-        assert shop.post(f"{TABLE}/batches", json={"records": records}).status_code == 202
-        merge_staged(parts.database, parts.warehouse, table_id)
+        merge(*records)
         shop.post(f"{TABLE}/tags", json={"tagName": "now", "ignoreIfExists": True})
         told, snapshot = stats(shop), shop.get(f"{TABLE}/snapshots/LATEST").json()["snapshot"]
         assert (snapshot["rows"], snapshot["storedRows"]) == (told["rows"], told["storedRows"])
@@ -246,24 +244,21 @@ def test_the_rows_of_one_run_are_those_that_a_reader_finds(
     assert (told["runs"], told["rows"]) == (1, 5 if "ignore-delete" in options else 4)
 
 
-def test_each_partition_with_one_run_counts(
-    app: FastAPI, create: Callable[..., dict[str, Any]], shop: TestClient
-) -> None:
-    fields = [{"id": 0, "name": "id", "type": "BIGINT NOT NULL"}, {"id": 1, "name": "day", "type": "INT NOT NULL"}]
-    table_id = create(fields=fields, primaryKeys=["id", "day"], partitionKeys=["day"])["id"]
-    parts: Parts = app.state.parts
+def test_each_partition_with_one_run_counts(create: Create, shop: TestClient, merge: Merge) -> None:
+    fields = fields_of(id="BIGINT NOT NULL", day="INT NOT NULL")
+    create(fields=fields, primaryKeys=["id", "day"], partitionKeys=["day"])
     told = []
-    for records in ([{"id": 1, "day": 1}], [{"id": 1, "day": 2}, {"id": 2, "day": 2}], [{"id": 2, "day": 1}]):
-        shop.post(f"{TABLE}/batches", json={"records": records})
-        merge_staged(parts.database, parts.warehouse, table_id)
+    for posted in ([{"id": 1, "day": 1}], [{"id": 1, "day": 2}, {"id": 2, "day": 2}], [{"id": 2, "day": 1}]):
+        merge(*posted)
         told.append((stats(shop)["rows"], stats(shop)["storedRows"]))
     assert told == [(1, 1), (3, 3), (None, 4)]
 
 
-def test_a_run_that_nobody_counted_has_unknown_rows(app: FastAPI, shop: TestClient, table_id: str) -> None:
+def test_a_run_that_nobody_counted_has_unknown_rows(
+    app: FastAPI, shop: TestClient, table_id: str, merge: Merge
+) -> None:
     parts: Parts = app.state.parts
-    stage(shop, 1, 2)
-    merge_staged(parts.database, parts.warehouse, table_id)
+    merge(*records(1, 2))
     assert stats(shop)["rows"] == 2
     with parts.database.transaction() as repository:  # as an older version left it
         current = repository.snapshots.current(table_id)
@@ -273,11 +268,10 @@ def test_a_run_that_nobody_counted_has_unknown_rows(app: FastAPI, shop: TestClie
     assert (stats(shop)["rows"], stats(shop)["storedRows"]) == (None, 2)
 
 
-def test_images_are_counted_when_they_are_made(shop: TestClient, app: FastAPI, table_id: str) -> None:
+def test_images_are_counted_when_they_are_made(shop: TestClient, app: FastAPI, table_id: str, merge: Merge) -> None:
     parts: Parts = app.state.parts
     parts.images.asking.builds = False
-    stage(shop, 1, 2)
-    merge_staged(parts.database, parts.warehouse, table_id)
+    merge(*records(1, 2))
     assert stats(shop)["images"] == {"files": 1, "made": 0, "sizeBytes": 0}
     assert shop.get(f"{TABLE}/rows?key=1").status_code == 200
     build(parts.images)

@@ -12,19 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.api.conftest import TABLES
+from tests.api.conftest import TABLES, Create, fields_of
 
 TABLE = f"{TABLES}/wide"
-FIELDS = [
-    {"name": "id", "type": "BIGINT"},
-    {"name": "edited", "type": "STRING"},
-    {"name": "status", "type": "STRING"},
-    {"name": "city", "type": "STRING"},
-    {"name": "total", "type": "INT"},
-]
+FIELDS = fields_of(id="BIGINT", edited="STRING", status="STRING", city="STRING", total="INT")
 PARTIAL = {"merge-engine": "partial-update", "fields.edited.sequence-group": "status,city"}
 TELLING = {**PARTIAL, "record.absent-columns": "unchanged"}
-CreateTable = Callable[..., dict[str, Any]]
 Records = list[dict[str, Any]]
 # Four records of one key: each batch names other columns.
 FIRST: Records = [{"id": 7, "edited": "10:00", "status": "paid", "city": "Bonn", "total": 5}]
@@ -78,7 +71,7 @@ def row(client: TestClient) -> Any:
 
 @pytest.mark.parametrize("media_type", FORMATS)
 def test_the_same_records_by_every_format_leave_what_they_do_not_name(
-    create: CreateTable, shop: TestClient, media_type: str
+    create: Create, shop: TestClient, media_type: str
 ) -> None:
     create(fields=FIELDS, options=TELLING)
     for records in (FIRST, PACKED, CLEARED, LATE):
@@ -88,20 +81,20 @@ def test_the_same_records_by_every_format_leave_what_they_do_not_name(
     assert row(shop) == ROW
 
 
-def test_records_of_one_body_each_name_their_own_columns(create: CreateTable, shop: TestClient) -> None:
+def test_records_of_one_body_each_name_their_own_columns(create: Create, shop: TestClient) -> None:
     create(fields=FIELDS, options=TELLING)
     assert shop.post(f"{TABLE}/batches", json={"records": FIRST + PACKED + CLEARED + LATE}).status_code == 202
     assert row(shop) == ROW
 
 
-def test_without_the_option_what_is_left_out_is_null_as_in_paimon(create: CreateTable, shop: TestClient) -> None:
+def test_without_the_option_what_is_left_out_is_null_as_in_paimon(create: Create, shop: TestClient) -> None:
     create(fields=FIELDS, options=PARTIAL)
     for records in (FIRST, PACKED, CLEARED, LATE):
         shop.post(f"{TABLE}/batches", json={"records": records})
     assert row(shop) == {**ROW, "city": None, "total": 5}
 
 
-def test_a_simulation_tells_what_is_not_named_and_what_is_named_null(create: CreateTable, shop: TestClient) -> None:
+def test_a_simulation_tells_what_is_not_named_and_what_is_named_null(create: Create, shop: TestClient) -> None:
     create(fields=FIELDS, options=TELLING)
     answer = shop.post(f"{TABLE}/rows:simulate", json={"records": FIRST + PACKED + CLEARED + LATE})
     steps = answer.json()["rows"][0]["steps"]
@@ -114,7 +107,7 @@ def test_a_simulation_tells_what_is_not_named_and_what_is_named_null(create: Cre
     assert answer.json()["rows"][0]["after"] == ROW
 
 
-def test_the_rules_say_what_a_record_must_do_to_change_a_column(create: CreateTable, shop: TestClient) -> None:
+def test_the_rules_say_what_a_record_must_do_to_change_a_column(create: Create, shop: TestClient) -> None:
     create(fields=FIELDS, options=TELLING)
     rules = {one["column"]: one["rule"] for one in shop.get(f"{TABLE}/rules").json()["columns"]}
     assert rules["city"].startswith("the value of the latest record that names it, null included, by edited")
@@ -132,7 +125,7 @@ def test_engines_that_keep_whole_records_refuse_the_option_with_the_reason(shop:
     assert "keeps whole records" in fault["detail"]
 
 
-def test_a_column_that_is_added_later_is_one_that_nobody_named(create: CreateTable, shop: TestClient) -> None:
+def test_a_column_that_is_added_later_is_one_that_nobody_named(create: Create, shop: TestClient) -> None:
     create(fields=FIELDS, options={**TELLING, "sequence.field": "edited", "fields.edited.sequence-group": "status"})
     shop.post(f"{TABLE}/batches", json={"records": FIRST})
     change = {"action": "addColumn", "fieldNames": ["note"], "dataType": "STRING"}
@@ -141,7 +134,7 @@ def test_a_column_that_is_added_later_is_one_that_nobody_named(create: CreateTab
     assert row(shop)["note"] == "older, and yet the first"
 
 
-def test_an_empty_field_of_csv_is_null_or_on_demand_absent(create: CreateTable, shop: TestClient) -> None:
+def test_an_empty_field_of_csv_is_null_or_on_demand_absent(create: Create, shop: TestClient) -> None:
     create(fields=FIELDS, options=TELLING)
     csv_body = {"headers": {"Content-Type": "text/csv"}, "content": b'id,edited,status,city,total\n7,10:05,"",,\n'}
     shop.post(f"{TABLE}/batches", json={"records": FIRST})
@@ -153,7 +146,7 @@ def test_an_empty_field_of_csv_is_null_or_on_demand_absent(create: CreateTable, 
 
 @pytest.mark.parametrize(("options", "media_type"), [(PARTIAL, "text/csv"), (TELLING, "application/json")])
 def test_empty_fields_are_absent_only_where_there_are_fields_and_columns_can_be_left_alone(
-    create: CreateTable, shop: TestClient, options: dict[str, str], media_type: str
+    create: Create, shop: TestClient, options: dict[str, str], media_type: str
 ) -> None:
     create(fields=FIELDS, options=options)
     body = FORMATS[media_type](FIRST)
@@ -175,7 +168,7 @@ def post(client: TestClient, *records: dict[str, Any]) -> Any:
     return answer.status_code, [(fault["pointer"], fault["code"]) for fault in answer.json()["errors"]]
 
 
-def test_the_first_record_of_a_key_names_what_may_not_be_null(create: CreateTable, shop: TestClient) -> None:
+def test_the_first_record_of_a_key_names_what_may_not_be_null(create: Create, shop: TestClient) -> None:
     create(fields=STRICT, options=DEFAULTED)
     packed = {"id": 7, "edited": "10:05", "status": "packed"}
     assert post(shop, packed) == (400, [("/records/0/city", "missing_column")])
@@ -193,13 +186,13 @@ def test_the_first_record_of_a_key_names_what_may_not_be_null(create: CreateTabl
     assert post(shop, {"id": 9, "edited": "10:00", "_kind": "-D"}) == 202
 
 
-def test_a_patch_of_a_key_without_a_row_is_refused_by_a_pointer_into_it(create: CreateTable, shop: TestClient) -> None:
+def test_a_patch_of_a_key_without_a_row_is_refused_by_a_pointer_into_it(create: Create, shop: TestClient) -> None:
     create(fields=STRICT, options=DEFAULTED)
     answer = shop.patch(f"{TABLE}/rows/7", json={"status": "new"})
     assert [(fault["pointer"], fault.get("row")) for fault in answer.json()["errors"]] == [("/city", None)]
 
 
-def test_a_row_that_the_same_body_deletes_is_not_there_any_more(create: CreateTable, shop: TestClient) -> None:
+def test_a_row_that_the_same_body_deletes_is_not_there_any_more(create: Create, shop: TestClient) -> None:
     options = {
         "merge-engine": "partial-update",
         "record.absent-columns": "unchanged",
@@ -212,7 +205,7 @@ def test_a_row_that_the_same_body_deletes_is_not_there_any_more(create: CreateTa
     assert post(shop, gone, part) == (400, [("/records/1/city", "missing_column")])
 
 
-def test_a_simulation_refuses_what_a_batch_would(create: CreateTable, shop: TestClient) -> None:
+def test_a_simulation_refuses_what_a_batch_would(create: Create, shop: TestClient) -> None:
     create(fields=STRICT, options=DEFAULTED)
     part = {"records": [{"id": 1, "status": "new"}]}
     assert shop.post(f"{TABLE}/rows:simulate", json=part).json()["errors"][0]["code"] == "missing_column"
@@ -220,8 +213,8 @@ def test_a_simulation_refuses_what_a_batch_would(create: CreateTable, shop: Test
     assert shop.post(f"{TABLE}/rows:simulate", json=part).status_code == 200
 
 
-def test_a_total_out_of_range_keeps_nobody_from_bringing_it_back(create: CreateTable, shop: TestClient) -> None:
-    fields = [{"name": "id", "type": "BIGINT"}, {"name": "n", "type": "INT"}, {"name": "c", "type": "INT NOT NULL"}]
+def test_a_total_out_of_range_keeps_nobody_from_bringing_it_back(create: Create, shop: TestClient) -> None:
+    fields = fields_of(id="BIGINT", n="INT", c="INT NOT NULL")
     aggregated = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
     create(fields=fields, options={**aggregated, "record.absent-columns": "unchanged"})
     assert post(shop, {"id": 1, "n": 2147483647, "c": 1}, {"id": 1, "n": 9, "c": 1}) == 202
@@ -233,7 +226,7 @@ def row_of(client: TestClient, key: int) -> Any:
     return client.get(f"{TABLE}/rows/{key}").json()
 
 
-def test_an_unknown_format_is_refused_with_empty_fields_too(create: CreateTable, shop: TestClient) -> None:
+def test_an_unknown_format_is_refused_with_empty_fields_too(create: Create, shop: TestClient) -> None:
     create(fields=FIELDS, options=TELLING)
     headers = {"Content-Type": "text/csv"}
     answer = shop.post(f"{TABLE}/batches?emptyFields=absent&format=debezium-json", content=b"id\n1\n", headers=headers)

@@ -11,17 +11,12 @@ from fastapi.testclient import TestClient
 
 from app.main import Parts
 from app.services.shared.executor import MergeSite
-from tests.api.conftest import TABLES
+from tests.api.conftest import TABLES, Create, fields_of
 from tests.services.builders import run_next_merge
 from tests.services.executor import PythonExecutor
 
 WIDE = f"{TABLES}/wide"
-FIELDS = [
-    {"id": 0, "name": "id", "type": "BIGINT NOT NULL"},
-    {"id": 1, "name": "seq", "type": "INT"},
-    {"id": 2, "name": "n", "type": "INT"},
-    {"id": 3, "name": "m", "type": "INT"},
-]
+FIELDS = fields_of(id="BIGINT NOT NULL", seq="INT", n="INT", m="INT")
 Post = Callable[..., None]
 
 
@@ -50,7 +45,7 @@ def widen(client: TestClient, column: str) -> None:
 
 @pytest.mark.parametrize("column", ["seq", "n", "m"])
 def test_a_deleted_row_stays_deleted_against_older_records_when_a_type_grows(
-    shop: TestClient, create: Callable[..., Any], post: Post, column: str
+    shop: TestClient, create: Create, post: Post, column: str
 ) -> None:
     create(fields=FIELDS, options={"sequence.field": "seq"})
     post(seq=5, n=1)
@@ -64,7 +59,7 @@ def test_a_deleted_row_stays_deleted_against_older_records_when_a_type_grows(
 
 @pytest.mark.parametrize("column", ["seq", "n", "m"])
 def test_an_older_value_stays_the_older_one_when_a_type_grows(
-    shop: TestClient, create: Callable[..., Any], post: Post, column: str
+    shop: TestClient, create: Create, post: Post, column: str
 ) -> None:
     create(fields=FIELDS, options={"merge-engine": "partial-update", "sequence.field": "seq"})
     post(seq=5, n=5)
@@ -75,7 +70,7 @@ def test_an_older_value_stays_the_older_one_when_a_type_grows(
 
 
 def test_a_deleted_row_stays_deleted_against_older_records_when_deletes_are_ignored_from_now_on(
-    shop: TestClient, create: Callable[..., Any], post: Post
+    shop: TestClient, create: Create, post: Post
 ) -> None:
     create(fields=FIELDS, options={"sequence.field": "seq"})
     post(seq=5, n=1)

@@ -7,23 +7,20 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from app.api.shared.deps import Parts
-from tests.api.conftest import DATABASES, TABLES, new_table
-from tests.services.builders import merge_staged
+from tests.api.conftest import DATABASES, TABLES, Merge, fields_of, new_table
 
 LARGE = 2**53 + 1
-FIELDS = [
-    {"name": "id", "type": "BIGINT NOT NULL"},
-    {"name": "n", "type": "BIGINT"},
-    {"name": "small", "type": "INT"},
-    {"name": "many", "type": "ARRAY<BIGINT>"},
-    {"name": "named", "type": "MAP<BIGINT, BIGINT>"},
-    {"name": "inside", "type": "ROW<a BIGINT, b STRING, c ARRAY<ROW<d BIGINT>>>"},
-    {"name": "odd", "type": "MAP<ARRAY<BIGINT>, INT>"},
-]
+FIELDS = fields_of(
+    id="BIGINT NOT NULL",
+    n="BIGINT",
+    small="INT",
+    many="ARRAY<BIGINT>",
+    named="MAP<BIGINT, BIGINT>",
+    inside="ROW<a BIGINT, b STRING, c ARRAY<ROW<d BIGINT>>>",
+    odd="MAP<ARRAY<BIGINT>, INT>",
+)
 ROW = {
     "id": LARGE,
     "n": -LARGE,
@@ -49,16 +46,15 @@ WAYS: list[Asking] = [{"params": {"integers": "text"}}, {"headers": {"Prefer": '
 
 
 @pytest.fixture
-def wide(app: FastAPI, shop: TestClient) -> Callable[..., TestClient]:
+def wide(shop: TestClient, merge: Merge) -> Callable[..., TestClient]:
     """Makes the table with a row that has large numbers and one that has none, merged or staged."""
 
     def made(*, merged: bool, **options: str) -> TestClient:
         table = new_table(fields=FIELDS, options={"changelog-producer": "input", **options})
-        created = shop.post(TABLES, json=table).raise_for_status().json()
+        shop.post(TABLES, json=table).raise_for_status()
         shop.post(f"{WIDE}/batches", json={"records": [ROW, {"id": 1}]}).raise_for_status()
         if merged:
-            parts: Parts = app.state.parts
-            merge_staged(parts.database, parts.warehouse, created["id"])
+            merge()
         return shop
 
     return made
@@ -169,12 +165,10 @@ def test_what_was_answered_as_text_can_be_sent_back(wide: Callable[..., TestClie
     assert client.get(f"{WIDE}/rows", params={"key": str(LARGE)}).json() == ROW | {"n": 7}
 
 
-def test_partitions_are_named_by_text_too(app: FastAPI, shop: TestClient) -> None:
+def test_partitions_are_named_by_text_too(shop: TestClient, merge: Merge) -> None:
     fields = [{"name": "id", "type": "BIGINT NOT NULL"}]
-    created = shop.post(TABLES, json=new_table(fields=fields, partitionKeys=["id"])).raise_for_status().json()
-    shop.post(f"{WIDE}/batches", json={"records": [{"id": LARGE}]}).raise_for_status()
-    parts: Parts = app.state.parts
-    merge_staged(parts.database, parts.warehouse, created["id"])
+    shop.post(TABLES, json=new_table(fields=fields, partitionKeys=["id"])).raise_for_status()
+    merge({"id": LARGE})
     assert shop.get(f"{DATABASES}/shop/tables/wide/partitions").json()["partitions"][0]["spec"] == {"id": LARGE}
     told = shop.get(f"{WIDE}/partitions", params={"integers": "text"}).json()["partitions"][0]
     assert told["spec"] == {"id": str(LARGE)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +13,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.core.functions.entries import FUNCTIONS
-from tests.api.conftest import TABLES
+from tests.api.conftest import TABLES, Create, fields_of
 from tests.api.routes.merging.test_compactions import site_of
 from tests.histories import FUNCTION_TYPES
 from tests.oracle_sketches import VALUES
@@ -64,7 +63,7 @@ def read(client: TestClient, table: str, merge_id: str, way: str) -> Any:
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_null_of_every_function_is_null_in_every_way_out(
-    function: str, app: FastAPI, create: Callable[..., Any], shop: TestClient
+    function: str, app: FastAPI, create: Create, shop: TestClient
 ) -> None:
     kind = FUNCTION_TYPES[function][0]
     value = base64.b64encode(next(one for one in VALUES[function] if one)).decode() if function in VALUES else None
@@ -74,7 +73,7 @@ def test_a_null_of_every_function_is_null_in_every_way_out(
         "changelog-producer": "lookup",
         "fields.v.aggregate-function": function,
     }
-    fields = [{"name": "id", "type": "INT"}, {"name": "v", "type": kind}]
+    fields = fields_of(id="INT", v=kind)
     create(function, fields=fields, primaryKeys=["id"], options=options | nested)
     posted = shop.post(f"{TABLES}/{function}/batches", json={"records": [{"id": 1, "v": value}, {"id": 2, "v": None}]})
     assert posted.status_code == 202, posted.text

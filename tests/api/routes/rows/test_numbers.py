@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -11,13 +10,12 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from tests.api.conftest import TABLES, new_table
+from tests.api.conftest import TABLES, Create, fields_of, new_table
 from tests.api.routes.merging.test_merges import run
 
-CreateTable = Callable[..., dict[str, Any]]
 WIDE = f"{TABLES}/wide"
 COLUMNS = {"id": "DOUBLE", "f": "FLOAT", "d": "DOUBLE", "n": "BIGINT", "p": "DECIMAL(5, 2)", "fs": "ARRAY<FLOAT>"}
-FIELDS = [{"id": number, "name": name, "type": kind} for number, (name, kind) in enumerate(COLUMNS.items())]
+FIELDS = fields_of(**COLUMNS)
 FIELDS[2]["defaultValue"] = "-Infinity"
 SENT = (
     '{"records": [{"id": "NaN", "f": 0.1, "d": "1e3", "n": 5.0, "p": "1.50", "fs": ["NaN", 0.3]},'
@@ -33,7 +31,7 @@ KEYS = [("NaN", "NaN"), ("-Infinity", "-Infinity"), ("1e3", "1000"), ("1000.0", 
 
 
 @pytest.fixture
-def wide(app: FastAPI, create: CreateTable, shop: TestClient) -> TestClient:
+def wide(app: FastAPI, create: Create, shop: TestClient) -> TestClient:
     """A client of a catalog with the table ``wide``, in which the records of ``SENT`` are staged."""
     create(fields=FIELDS, options={"changelog-producer": "lookup", "changelog-producer.row-deduplicate": "true"})
     answer = shop.post(f"{WIDE}/batches", content=SENT, headers={"content-type": "application/json"})
@@ -73,7 +71,7 @@ def test_rows_are_found_and_answered_whatever_the_numbers_are(app: FastAPI, wide
 
 
 def test_simulated_rows_and_reasons_have_the_same_form(shop: TestClient) -> None:
-    fields = [{"id": 0, "name": "id", "type": "INT"}, {"id": 1, "name": "f", "type": "FLOAT"}]
+    fields = fields_of(id="INT", f="FLOAT")
     schema = new_table(fields=fields, options={"sequence.field": "f"})["schema"]
     records = [{"id": "1", "f": "0.3"}, {"id": 1.0, "f": 0.1}, {"id": 1, "f": "NaN"}]
     answer = shop.post("/v1/catalog/merges:simulate", json={"schema": schema, "records": records})

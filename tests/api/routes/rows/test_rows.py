@@ -17,11 +17,10 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.shared.deps import Parts
-from tests.api.conftest import TABLES
+from tests.api.conftest import TABLES, Create
 from tests.api.walk import headers_of
 from tests.services.builders import merge_staged
 
-CreateTable = Callable[..., dict[str, Any]]
 ROWS = f"{TABLES}/wide/rows"
 ODD_KEYS = [
     "",
@@ -60,7 +59,7 @@ NOT_IN_A_PATH = {"", "..", ".", "../../etc/passwd"}
 
 
 @pytest.fixture
-def table(create: CreateTable, shop: TestClient, app: FastAPI) -> Callable[..., Table]:
+def table(create: Create, shop: TestClient, app: FastAPI) -> Callable[..., Table]:
     """Makes a table of columns (name, type) with the key columns ``key``."""
 
     def make(*columns: tuple[str, str], key: Sequence[str] = ("id",), **options: str) -> Table:

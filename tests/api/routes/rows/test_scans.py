@@ -11,24 +11,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from app.api.shared.deps import Parts
-from tests.api.conftest import TABLES, new_table
-from tests.services.builders import merge_staged
+from tests.api.conftest import TABLES, Merge, new_table
 
 TABLE = f"{TABLES}/wide"
 SCAN = f"{TABLE}/rows:scan"
 
 
 @pytest.fixture
-def filled(app: FastAPI, shop: TestClient) -> TestClient:
+def filled(shop: TestClient, merge: Merge) -> TestClient:
     """A table of ten merged rows, two of which are changed by what is staged, and one that is staged only."""
-    table = shop.post(TABLES, json=new_table(options={"merge.max-staleness": "1 d"})).json()
-    parts: Parts = app.state.parts
-    shop.post(f"{TABLE}/batches", json={"records": [{"id": n, "note": f"n{n % 3}"} for n in range(10)]})
-    merge_staged(parts.database, parts.warehouse, table["id"])
+    shop.post(TABLES, json=new_table(options={"merge.max-staleness": "1 d"}))
+    merge(*({"id": n, "note": f"n{n % 3}"} for n in range(10)))
     shop.post(f"{TABLE}/batches", json={"records": [{"id": n, "note": "new"} for n in (1, 2, 77)]})
     return shop
 
@@ -167,12 +162,9 @@ def test_files_are_named(filled: TestClient) -> None:
     assert filled.get(f"{TABLE}/files", params={"pageToken": "x"}).status_code == 400
 
 
-def test_a_long_scan_is_streamed_whole(app: FastAPI, shop: TestClient) -> None:
-    table = shop.post(TABLES, json=new_table(options={"merge.max-staleness": "1 d"})).json()
-    parts: Parts = app.state.parts
-    note = "x" * 200
-    shop.post(f"{TABLE}/batches", json={"records": [{"id": n, "note": note} for n in range(9_000)]})
-    merge_staged(parts.database, parts.warehouse, table["id"])
+def test_a_long_scan_is_streamed_whole(shop: TestClient, merge: Merge) -> None:
+    shop.post(TABLES, json=new_table(options={"merge.max-staleness": "1 d"}))
+    merge(*({"id": n, "note": "x" * 200} for n in range(9_000)))
     answer = shop.get(SCAN)
     assert "content-length" not in answer.headers
     assert sorted(row["id"] for row in rows(answer)) == list(range(9_000))

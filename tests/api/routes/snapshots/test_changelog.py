@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -12,16 +11,15 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from tests.api.conftest import TABLES
+from tests.api.conftest import TABLES, Create
 from tests.api.routes.merging.test_merges import run
 
-CreateTable = Callable[..., dict[str, Any]]
 CHANGELOG = f"{TABLES}/wide/changelog"
 ARROW = "application/vnd.apache.arrow.stream"
 
 
 @pytest.fixture
-def wide(app: FastAPI, create: CreateTable, shop: TestClient) -> TestClient:
+def wide(app: FastAPI, create: Create, shop: TestClient) -> TestClient:
     """A client of a catalog with the table ``wide``, in which two merges wrote, changed and deleted rows."""
     create(options={"changelog-producer": "lookup"})
     merge(app, shop, {"id": 1, "note": "a"})
@@ -87,7 +85,7 @@ def test_changes_are_an_arrow_stream_when_asked_for(accept: str, wide: TestClien
     assert pa.ipc.open_stream(nothing.content).read_all().schema == table.schema
 
 
-def test_a_table_without_a_merge_has_an_empty_changelog(create: CreateTable, shop: TestClient) -> None:
+def test_a_table_without_a_merge_has_an_empty_changelog(create: Create, shop: TestClient) -> None:
     create()
     assert lines(shop.get(CHANGELOG)) == []
 
@@ -111,7 +109,7 @@ def test_snapshots_that_are_not_there_are_not_found(accept: str, wide: TestClien
 
 @pytest.mark.parametrize("accept", ["*/*", "text/event-stream"])
 def test_a_table_whose_merges_say_nothing_of_rows_refuses_with_the_fix(
-    accept: str, create: CreateTable, shop: TestClient
+    accept: str, create: Create, shop: TestClient
 ) -> None:
     create(options={"merge-engine": "aggregation"})
     answer = shop.get(CHANGELOG, headers={"Accept": accept})

@@ -11,23 +11,17 @@ from fastapi.testclient import TestClient
 from app.api.shared.deps import Parts
 from app.files.layout import data_file
 from app.services.explaining.comparisons import MOST_SAMPLE
-from tests.api.conftest import TABLES
-from tests.api.routes.merging.test_merges import CreateTable
-from tests.services.builders import merge_staged
+from tests.api.conftest import TABLES, Create, Merge
 
 TABLE = f"{TABLES}/wide"
 
 
 @pytest.fixture
-def merged(app: FastAPI, create: CreateTable, shop: TestClient) -> str:
+def merged(create: Create, merge: Merge) -> str:
     """The id of the second merge of the table ``wide``: it changed row 1, added row 3, left row 2 as it was."""
-    table_id = create(options={"num-sorted-run.compaction-trigger": "99"})["id"]
-    parts: Parts = app.state.parts
-    merge_id = ""
-    for records in ([{"id": 1, "note": "a"}, {"id": 2}], [{"id": 1, "note": "b"}, {"id": 2}, {"id": 3}]):
-        assert shop.post(f"{TABLE}/batches", json={"records": records}).status_code == 202
-        merge_id = merge_staged(parts.database, parts.warehouse, table_id).id
-    return merge_id
+    create(options={"num-sorted-run.compaction-trigger": "99"})
+    merge({"id": 1, "note": "a"}, {"id": 2})
+    return merge({"id": 1, "note": "b"}, {"id": 2}, {"id": 3}).id
 
 
 def test_a_merge_says_what_it_did(shop: TestClient, merged: str) -> None:

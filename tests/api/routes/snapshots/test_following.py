@@ -21,13 +21,12 @@ from app.core.errors import Forbidden
 from app.services.access.tokens import create_token
 from app.services.snapshots.changelogs import Position
 from app.services.snapshots.heads import Heads
+from tests.api.conftest import Create
 from tests.api.routes.snapshots.test_changelog import merge
-
-CreateTable = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def parts(app: FastAPI, create: CreateTable, shop: TestClient) -> Parts:
+def parts(app: FastAPI, create: Create, shop: TestClient) -> Parts:
     """What is open while a table has three snapshots, of which the first two have expired."""
     create(options={"changelog-producer": "lookup"})
     for note in "abc":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from app.api.shared.deps import Parts
 from app.services.upkeep.sweeps import expire_snapshots
-from tests.api.conftest import TABLES
+from tests.api.conftest import TABLES, Create
 from tests.services.builders import merge_staged
 
 TABLE = f"{TABLES}/wide"
@@ -43,7 +43,7 @@ class History:
 
 
 @pytest.fixture
-def history(create: Callable[..., dict[str, Any]], shop: TestClient, app: FastAPI) -> History:
+def history(create: Create, shop: TestClient, app: FastAPI) -> History:
     options = {"num-sorted-run.compaction-trigger": "99", "snapshot.num-retained.max": "2"}
     return History(shop, app, create(options={**options, "snapshot.num-retained.min": "2"})["id"])
 

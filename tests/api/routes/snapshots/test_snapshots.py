@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.routes.snapshots.snapshots import COMMIT_KINDS
-from app.api.shared.deps import Parts
 from app.core.table.history import SnapshotKind
-from tests.api.conftest import TABLES
-from tests.services.builders import merge_staged
+from tests.api.conftest import TABLES, Create, Merge
 
 TABLE = f"{TABLES}/wide"
-Merge = Callable[..., None]
 
 
 @pytest.fixture
-def merge(create: Callable[..., dict[str, Any]], shop: TestClient, app: FastAPI) -> Merge:
-    """Posts records to ``wide`` and merges them."""
-    table_id = create(options={"num-sorted-run.compaction-trigger": "99"})["id"]
-
-    def post(*records: dict[str, Any]) -> None:
-        assert shop.post(f"{TABLE}/batches", json={"records": records}).status_code == 202
-        parts: Parts = app.state.parts
-        merge_staged(parts.database, parts.warehouse, table_id)
-
-    return post
+def merge(create: Create, merge: Merge) -> Merge:
+    """Posts records to the new table ``wide`` and merges them."""
+    create(options={"num-sorted-run.compaction-trigger": "99"})
+    return merge
 
 
 def note(client: TestClient) -> Any:

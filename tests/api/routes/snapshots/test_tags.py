@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
 
 import pytest
-from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.routes.snapshots.tags import iso_duration
-from app.api.shared.deps import Parts
-from tests.api.conftest import TABLES
-from tests.services.builders import merge_staged
+from tests.api.conftest import TABLES, Create, Merge
 
 TAGS = f"{TABLES}/wide/tags"
 
 
 @pytest.fixture
-def tagged(create: Callable[..., dict[str, Any]], shop: TestClient, app: FastAPI) -> TestClient:
+def tagged(create: Create, shop: TestClient, merge: Merge) -> TestClient:
     """A client of a table ``wide`` with two snapshots; tags are kept for a day there."""
-    table_id = create(options={"tag.default-time-retained": "1 d"})["id"]
-    parts: Parts = app.state.parts
+    create(options={"tag.default-time-retained": "1 d"})
     for _ in range(2):
-        shop.post(f"{TABLES}/wide/batches", json={"records": [{"id": 1}]})
-        merge_staged(parts.database, parts.warehouse, table_id)
+        merge({"id": 1})
     return shop
 
 

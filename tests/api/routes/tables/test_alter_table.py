@@ -25,18 +25,13 @@ from app.core.table.schema import TableSchema
 from app.kernel.tasks import Result
 from app.services.shared.executor import MergeSite
 from app.services.tables.tables import alter_table
-from tests.api.conftest import DATABASES, TABLES
+from tests.api.conftest import DATABASES, TABLES, Create, Merge, fields_of
 from tests.catalog.builders import add_batch
-from tests.services.builders import merge_staged, run_next_merge
+from tests.services.builders import run_next_merge
 from tests.services.executor import PythonExecutor
 
-CreateTable = Callable[..., dict[str, Any]]
 WIDE = f"{TABLES}/wide"
-FIELDS = [
-    {"id": 0, "name": "id", "type": "BIGINT NOT NULL"},
-    {"id": 1, "name": "note", "type": "STRING"},
-    {"id": 2, "name": "n", "type": "INT"},
-]
+FIELDS = fields_of(id="BIGINT NOT NULL", note="STRING", n="INT")
 COMMENT = {"action": "updateComment", "comment": "new"}
 QUICK = {"action": "setOption", "key": "merge.max-staleness", "value": "5 s"}
 ADD = {"action": "addColumn", "fieldNames": ["more"], "dataType": "INT"}
@@ -44,7 +39,7 @@ DROP = {"action": "dropColumn", "fieldNames": ["n"]}
 
 
 @pytest.fixture
-def wide(create: CreateTable, shop: TestClient) -> TestClient:
+def wide(create: Create, shop: TestClient) -> TestClient:
     """A client of a catalog with the table ``wide``: a key ``id``, ``note`` and ``n``."""
     create(fields=FIELDS)
     return shop
@@ -68,11 +63,6 @@ def stage(client: TestClient) -> str:
     assert answer.status_code == 202
     batch: str = answer.json()["id"]
     return batch
-
-
-def merge(app: FastAPI, client: TestClient) -> None:
-    parts: Parts = app.state.parts
-    merge_staged(parts.database, parts.warehouse, table(client)["id"])
 
 
 def test_an_altered_table_is_answered_as_it_is_shown(wide: TestClient) -> None:
@@ -203,7 +193,7 @@ def test_an_empty_table_may_change_what_others_may_not(wide: TestClient) -> None
     assert alter(wide, key).json()["schema"]["primaryKeys"] == ["id", "n"]
 
 
-def test_a_table_is_no_longer_empty_once_a_batch_was_accepted(app: FastAPI, wide: TestClient) -> None:
+def test_a_table_is_no_longer_empty_once_a_batch_was_accepted(wide: TestClient, merge: Merge) -> None:
     engine = {"action": "setOption", "key": "merge-engine", "value": "partial-update"}
     batch = stage(wide)
     assert faults(alter(wide, engine)) == [("/changes/0/value", "immutable_option")]
@@ -211,7 +201,7 @@ def test_a_table_is_no_longer_empty_once_a_batch_was_accepted(app: FastAPI, wide
     wide.delete(f"{WIDE}/batches/{batch}")
     assert faults(alter(wide, engine)) == [("/changes/0/value", "immutable_option")]
     stage(wide)
-    merge(app, wide)
+    merge()
     assert faults(alter(wide, engine)) == [("/changes/0/value", "immutable_option")]
 
 
@@ -225,7 +215,7 @@ STAGED_CHANGES = [
 
 @pytest.mark.parametrize("change", STAGED_CHANGES)
 def test_staged_batches_are_not_folded_by_rules_that_they_were_not_checked_by(
-    app: FastAPI, wide: TestClient, change: dict[str, Any]
+    wide: TestClient, merge: Merge, change: dict[str, Any]
 ) -> None:
     stage(wide)
     before = table(wide)
@@ -241,7 +231,7 @@ def test_staged_batches_are_not_folded_by_rules_that_they_were_not_checked_by(
     assert "merges" in body["message"]
     assert table(wide) == before
     assert alter(wide, change, validateOnly="true").status_code == 200
-    merge(app, wide)
+    merge()
     assert alter(wide, COMMENT, change).status_code == 200
 
 
@@ -260,12 +250,12 @@ DEFAULT = {"action": "updateColumnDefaultValue", "fieldNames": ["note"], "newDef
     ],
 )
 def test_columns_may_come_and_go_while_batches_are_staged(
-    app: FastAPI, wide: TestClient, changes: list[dict[str, Any]], row: dict[str, Any]
+    wide: TestClient, merge: Merge, changes: list[dict[str, Any]], row: dict[str, Any]
 ) -> None:
     stage(wide)
     assert alter(wide, *changes).status_code == 200
     assert wide.get(f"{WIDE}/rows?key=1&consistency=latest").json() == row
-    merge(app, wide)
+    merge()
     assert wide.get(f"{WIDE}/rows?key=1").json() == row
 
 
@@ -281,11 +271,11 @@ def test_columns_may_come_and_go_while_batches_are_staged(
     ],
 )
 def test_changes_that_no_row_depends_on_need_not_wait_for_a_merge(
-    app: FastAPI, wide: TestClient, change: dict[str, Any]
+    wide: TestClient, merge: Merge, change: dict[str, Any]
 ) -> None:
     stage(wide)
     assert alter(wide, change).json()["schemaId"] == 1
-    merge(app, wide)
+    merge()
     assert wide.get(f"{WIDE}/rows?key=1").json() == {"id": 1, "note": None, "n": 7}
 
 
@@ -375,9 +365,9 @@ def test_who_was_faster_is_told_and_nothing_is_done(
     assert wide.get(f"{WIDE}/batches").json()["batches"] == []
 
 
-def test_rows_are_read_by_id_after_a_rename_and_a_column_of_the_old_name(app: FastAPI, wide: TestClient) -> None:
+def test_rows_are_read_by_id_after_a_rename_and_a_column_of_the_old_name(wide: TestClient, merge: Merge) -> None:
     stage(wide)
-    merge(app, wide)
+    merge()
     rename = {"action": "renameColumn", "fieldNames": ["n"], "newName": "total"}
     alter(wide, rename, {"action": "addColumn", "fieldNames": ["n"], "dataType": "STRING"})
     assert wide.get(f"{WIDE}/rows?key=1").json() == {"id": 1, "note": None, "total": 7, "n": None}

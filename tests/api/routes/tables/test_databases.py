@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
 from urllib.parse import quote_plus
 
 import pytest
 from fastapi.testclient import TestClient
 
 from app.api.shared.paimon_clients import CONFIG_OVERRIDES
-from tests.api.conftest import DATABASES, TABLES
-
-CreateTable = Callable[..., dict[str, Any]]
+from tests.api.conftest import DATABASES, TABLES, Create
 
 
 def test_the_config_tells_clients_the_prefix_of_every_path(client: TestClient) -> None:
@@ -156,7 +152,7 @@ def test_an_alter_tells_what_it_removed_set_and_missed(shop: TestClient) -> None
     assert shop.get(f"{DATABASES}/shop").json()["options"] == {"b": "3"}
 
 
-def test_a_database_with_tables_is_not_dropped(create: CreateTable, shop: TestClient) -> None:
+def test_a_database_with_tables_is_not_dropped(create: Create, shop: TestClient) -> None:
     create("wide")
     response = shop.delete(f"{DATABASES}/shop")
     assert (response.status_code, response.json()["errorCode"]) == (409, "database_not_empty")

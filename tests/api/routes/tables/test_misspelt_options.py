@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,9 +11,8 @@ from app.api.shared.deps import Parts
 from app.core.table.options.entries import TABLE_OPTIONS
 from app.core.table.options.paimon import OWN_FAMILIES, PAIMONS_OWN
 from app.core.table.schema import TableSchema
-from tests.api.conftest import TABLES, new_table
+from tests.api.conftest import TABLES, Create, new_table
 
-Create = Callable[..., dict[str, Any]]
 OWN = [key for key in TABLE_OPTIONS if key.startswith(OWN_FAMILIES)]
 CREATE_AND_ALTER = ("create", "alter")
 

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from app.api.shared.deps import Parts
 from app.kernel.tasks import Result
 from app.services.shared.executor import MergeSite
-from tests.api.conftest import TABLES
+from tests.api.conftest import TABLES, Create, fields_of
 from tests.services.builders import compact, merge_staged
 from tests.services.executor import PythonExecutor
 
@@ -25,7 +25,7 @@ TYPES = {
     "items": "ARRAY<ROW<sku INT, n INT, note STRING>>",
     "m": "MAP<STRING, ROW<v INT, t INT>>",
 }
-FIELDS = [{"id": number, "name": name, "type": kind} for number, (name, kind) in enumerate(TYPES.items())]
+FIELDS = fields_of(**TYPES)
 BY_KEY = {
     "merge-engine": "aggregation",
     "fields.items.aggregate-function": "nested_update",
@@ -104,7 +104,7 @@ class Table:
 
 
 @pytest.fixture
-def make(app: FastAPI, create: Callable[..., dict[str, Any]], shop: TestClient) -> Callable[..., Table]:
+def make(app: FastAPI, create: Create, shop: TestClient) -> Callable[..., Table]:
     """Makes the table with the options of an engine."""
     return lambda engine, **more: Table(shop, app, create(fields=FIELDS, options=ENGINES[engine] | more)["id"])
 

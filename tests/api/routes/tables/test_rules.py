@@ -6,16 +6,10 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from tests.api.conftest import TABLES
+from tests.api.conftest import TABLES, fields_of
 
 SCHEMA = {
-    "fields": [
-        {"name": "id", "type": "INT"},
-        {"name": "g", "type": "INT"},
-        {"name": "note", "type": "STRING"},
-        {"name": "paid", "type": "INT"},
-        {"name": "free", "type": "INT"},
-    ],
+    "fields": fields_of(id="INT", g="INT", note="STRING", paid="INT", free="INT"),
     "primaryKeys": ["id"],
     "options": {
         "merge-engine": "partial-update",

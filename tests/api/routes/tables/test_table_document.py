@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from app.core.table.options.entries import Integers
 from app.core.types.kinds import Family, Kind
 from app.core.types.parser import parse_type
 from app.http.typed_columns import TYPED, example_of, schema_of
-from tests.api.conftest import TABLES
+from tests.api.conftest import TABLES, Create
 
 FIELDS = [
     {"name": "day", "type": "DATE NOT NULL"},
@@ -33,7 +32,7 @@ EVERY = [
 
 
 @pytest.fixture
-def orders(create: Callable[..., dict[str, Any]], shop: TestClient) -> TestClient:
+def orders(create: Create, shop: TestClient) -> TestClient:
     create("orders", fields=FIELDS, primaryKeys=["day", "id"], options=OPTIONS)
     create("by id", fields=FIELDS, primaryKeys=["id"], options=OPTIONS | {"lookup.integers": "text"})
     return shop
@@ -131,9 +130,7 @@ def test_a_table_with_one_key_column_has_the_routes_with_the_key_in_the_path(ord
     assert "/v1/catalog/databases/shop/tables/by%20id/rows/{key}" in document["paths"]
 
 
-def test_names_that_mean_something_to_openapi_are_only_names(
-    create: Callable[..., dict[str, Any]], shop: TestClient
-) -> None:
+def test_names_that_mean_something_to_openapi_are_only_names(create: Create, shop: TestClient) -> None:
     names = ["$ref", "title", "example", "examples", "mapping", "type", "properties", "{a}", "~/x", "enum", "required"]
     odd = [{"name": name, "type": "BIGINT", "description": "#/components/schemas/Nothing"} for name in names]
     create("a{b}c", fields=[{"name": "id", "type": "BIGINT NOT NULL"}, *odd])

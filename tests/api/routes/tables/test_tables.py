@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from tests.api.conftest import DATABASES, TABLES, new_table
-
-CreateTable = Callable[..., dict[str, Any]]
+from tests.api.conftest import DATABASES, TABLES, Create, fields_of, new_table
 
 
 def _pointers(response: Any) -> list[tuple[str, str]]:
@@ -27,7 +24,7 @@ def without_warnings(answer: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in answer.items() if name != "warnings"}
 
 
-def test_a_created_table_is_shown_with_all_of_paimons_members(create: CreateTable, shop: TestClient) -> None:
+def test_a_created_table_is_shown_with_all_of_paimons_members(create: Create, shop: TestClient) -> None:
     answer = create("wide", options={"merge-engine": "partial-update"}, comment="one row per order")
     created = without_warnings(answer)
     assert [warning["code"] for warning in answer["warnings"]] == ["null_never_written", "absent_is_null"]
@@ -40,7 +37,7 @@ def test_a_created_table_is_shown_with_all_of_paimons_members(create: CreateTabl
         "isExternal": False,
         "schemaId": 0,
         "schema": {
-            "fields": [{"id": 0, "name": "id", "type": "BIGINT NOT NULL"}, {"id": 1, "name": "note", "type": "STRING"}],
+            "fields": fields_of(id="BIGINT NOT NULL", note="STRING"),
             "partitionKeys": [],
             "primaryKeys": ["id"],
             "options": {"merge-engine": "partial-update"},
@@ -56,13 +53,13 @@ def test_a_created_table_is_shown_with_all_of_paimons_members(create: CreateTabl
     assert 1_700_000_000_000 < created["createdAt"] < 10_000_000_000_000
 
 
-def test_descriptions_and_defaults_are_shown_only_where_they_are_set(create: CreateTable) -> None:
+def test_descriptions_and_defaults_are_shown_only_where_they_are_set(create: Create) -> None:
     described = {"id": 1, "name": "n", "type": "INT", "description": "how many", "defaultValue": "7"}
     key = {"id": 0, "name": "id", "type": "BIGINT NOT NULL"}
     assert create(fields=[key, described])["schema"]["fields"] == [key, described]
 
 
-def test_a_table_is_found_by_its_id_also_after_a_rename(create: CreateTable, shop: TestClient) -> None:
+def test_a_table_is_found_by_its_id_also_after_a_rename(create: Create, shop: TestClient) -> None:
     table = create("old")
     shop.post("/v1/catalog/tables/rename", json=_rename("old", "new"))
     assert shop.get(f"/v1/catalog/tables/id/{table['id']}").json()["name"] == "new"
@@ -84,7 +81,7 @@ def test_the_table_may_be_named_by_the_member_name(shop: TestClient) -> None:
 
 
 def test_faults_of_name_columns_keys_and_options_are_reported_together(shop: TestClient) -> None:
-    columns = [{"name": "id", "type": "BIGNT"}, {"name": "note", "type": "STRING"}]
+    columns = fields_of(id="BIGNT", note="STRING")
     options = {
         "mege-engine": "x",
         "fields.nope.ignore-retract": "true",
@@ -115,7 +112,7 @@ def test_options_that_contradict_each_other_are_refused_with_their_own_code(shop
 
 
 def test_options_are_not_said_to_name_unknown_columns_because_a_columns_type_is_wrong(shop: TestClient) -> None:
-    columns = [{"name": "id", "type": "BIGINT"}, {"name": "total", "type": "WRONG"}]
+    columns = fields_of(id="BIGINT", total="WRONG")
     options = {"merge-engine": "aggregation", "fields.total.aggregate-function": "sum"}
     response = shop.post(TABLES, json=new_table(fields=columns, options=options))
     assert _pointers(response) == [("/schema/fields/1/type", "unknown_type")]
@@ -131,7 +128,7 @@ def test_the_message_tells_the_first_fault_as_clients_show_nothing_else(shop: Te
     [
         ({"comment": 5}, "/schema/comment"),
         ({"fields": [{"name": "id", "type": "INT", "description": 5}]}, "/schema/fields/0/description"),
-        ({"fields": [{"name": "id", "type": "INT"}, {"name": "x\0", "type": "INT"}]}, "/schema/fields/1/name"),
+        ({"fields": fields_of(id="INT", **{"x\0": "INT"})}, "/schema/fields/1/name"),
         ({"options": {"a\ud800": "x"}}, "/schema/options"),
         ({"comment": "half \ud800 pair"}, "/schema/comment"),
         (
@@ -151,11 +148,11 @@ def test_types_nested_beyond_reading_are_refused(shop: TestClient) -> None:
     deep: Any = "INT"
     for _ in range(330):
         deep = {"type": "ARRAY", "element": deep}
-    columns = [{"name": "id", "type": "INT"}, {"name": "d", "type": deep}]
+    columns = fields_of(id="INT", d=deep)
     assert shop.post(TABLES, json=new_table(fields=columns)).status_code == 400
 
 
-def test_options_that_clients_echo_are_not_stored(create: CreateTable) -> None:
+def test_options_that_clients_echo_are_not_stored(create: Create) -> None:
     echoed = dict.fromkeys(["owner", "createdAt", "createdBy", "updatedAt", "updatedBy"], "1")
     assert create(options={**echoed, "bucket": "1"})["schema"]["options"] == {"bucket": "1"}
 
@@ -174,18 +171,18 @@ def test_an_identifier_in_another_database_than_the_path_is_refused(shop: TestCl
     assert (response.status_code, response.json()["errors"][0]["pointer"]) == (400, "/identifier/database")
 
 
-def test_partition_keys_within_the_primary_key_are_kept(create: CreateTable, shop: TestClient) -> None:
+def test_partition_keys_within_the_primary_key_are_kept(create: Create, shop: TestClient) -> None:
     assert create(partitionKeys=["id"])["schema"]["partitionKeys"] == ["id"]
     refused = shop.post(TABLES, json=new_table("other", partitionKeys=["note"]))
     assert _pointers(refused) == [("/schema/partitionKeys/0", "partition_key_outside_primary_key")]
 
 
-def test_a_primary_key_given_as_option_is_shown_as_primary_key(create: CreateTable, shop: TestClient) -> None:
+def test_a_primary_key_given_as_option_is_shown_as_primary_key(create: Create, shop: TestClient) -> None:
     create("wide", primaryKeys=[], options={"primary-key": "id"})
     assert shop.get(f"{TABLES}/wide").json()["schema"]["primaryKeys"] == ["id"]
 
 
-def test_a_second_table_of_the_same_name_is_refused(create: CreateTable, shop: TestClient) -> None:
+def test_a_second_table_of_the_same_name_is_refused(create: Create, shop: TestClient) -> None:
     create("wide")
     response = shop.post(TABLES, json=new_table("wide"))
     body = response.json()
@@ -205,7 +202,7 @@ def test_names_are_told_apart_whether_the_database_or_the_table_is_missing(shop:
 
 @pytest.mark.parametrize("name", ["a b", "a+b", "größe", "50%", "t.t", "a&b=c", "a:rename"])
 def test_a_name_with_special_characters_is_reached_as_paimons_clients_encode_it(
-    create: CreateTable, shop: TestClient, name: str
+    create: Create, shop: TestClient, name: str
 ) -> None:
     create(name)
     path = f"{TABLES}/{quote_plus(name)}"
@@ -222,13 +219,13 @@ def test_a_plus_in_the_database_and_in_the_table_are_read_each_for_itself(client
     assert client.get(f"{DATABASES}/a+b/tables/a+b").status_code == 404
 
 
-def test_an_encoded_slash_never_reaches_another_table(create: CreateTable, shop: TestClient) -> None:
+def test_an_encoded_slash_never_reaches_another_table(create: Create, shop: TestClient) -> None:
     create("wide")
     assert shop.get(f"{DATABASES}/x%2Ftables/wide").status_code == 404
     assert shop.get(f"{TABLES}/wide%2Fx").status_code == 404
 
 
-def test_tables_are_listed_by_pages_patterns_and_type(create: CreateTable, shop: TestClient) -> None:
+def test_tables_are_listed_by_pages_patterns_and_type(create: Create, shop: TestClient) -> None:
     for name in ("c", "a1", "a2"):
         create(name)
     first = shop.get(TABLES, params={"maxResults": 2}).json()
@@ -240,7 +237,7 @@ def test_tables_are_listed_by_pages_patterns_and_type(create: CreateTable, shop:
     assert shop.get(TABLES, params={"tableType": "iceberg-table"}).json() == {"tables": [], "nextPageToken": None}
 
 
-def test_table_details_are_the_tables_themselves(create: CreateTable, shop: TestClient) -> None:
+def test_table_details_are_the_tables_themselves(create: Create, shop: TestClient) -> None:
     tables = [without_warnings(create(name)) for name in ("a", "b")]
     body = shop.get(f"{DATABASES}/shop/table-details", params={"maxResults": 1}).json()
     assert body["tableDetails"] == tables[:1]
@@ -248,7 +245,7 @@ def test_table_details_are_the_tables_themselves(create: CreateTable, shop: Test
     assert rest == {"tableDetails": tables[1:], "nextPageToken": None}
 
 
-def test_a_rename_moves_a_table_to_another_database(create: CreateTable, shop: TestClient) -> None:
+def test_a_rename_moves_a_table_to_another_database(create: Create, shop: TestClient) -> None:
     table = create("wide")
     shop.post(DATABASES, json={"name": "other"})
     response = shop.post("/v1/catalog/tables/rename", json=_rename("wide", "moved", "other"))
@@ -258,7 +255,7 @@ def test_a_rename_moves_a_table_to_another_database(create: CreateTable, shop: T
     assert shop.get(f"{TABLES}/wide").status_code == 404
 
 
-def test_a_rename_is_refused_where_it_cannot_end_well(create: CreateTable, shop: TestClient) -> None:
+def test_a_rename_is_refused_where_it_cannot_end_well(create: Create, shop: TestClient) -> None:
     create("a")
     create("b")
     path = "/v1/catalog/tables/rename"
@@ -271,7 +268,7 @@ def test_a_rename_is_refused_where_it_cannot_end_well(create: CreateTable, shop:
     assert shop.get(TABLES).json()["tables"] == ["a", "b"]
 
 
-def test_a_dropped_table_takes_its_files_with_it(create: CreateTable, shop: TestClient) -> None:
+def test_a_dropped_table_takes_its_files_with_it(create: Create, shop: TestClient) -> None:
     kept, dropped = (Path(unquote(urlparse(create(name)["path"]).path)) for name in ("kept", "wide"))
     for folder in (kept, dropped):
         (folder / "staging").mkdir(parents=True)
@@ -283,7 +280,7 @@ def test_a_dropped_table_takes_its_files_with_it(create: CreateTable, shop: Test
     assert not dropped.exists()
 
 
-def test_a_table_whose_files_cannot_be_removed_is_dropped_all_the_same(create: CreateTable, shop: TestClient) -> None:
+def test_a_table_whose_files_cannot_be_removed_is_dropped_all_the_same(create: Create, shop: TestClient) -> None:
     folder = Path(unquote(urlparse(create("wide")["path"]).path))
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.write_bytes(b"a file where a folder should be: it cannot be deleted as one")
