@@ -136,13 +136,10 @@ AGGREGATES = {
 
 def aggregates(create: Create) -> None:
     """Creates a table of a column for each of the functions above, and one that the latest value replaces."""
-    fields = fields_of(**AGGREGATES)
+    types = {name: sql for name, (sql, *_) in AGGREGATES.items()}
     functions = {f"fields.{name}.aggregate-function": function for name, (_, function, *_) in AGGREGATES.items()}
-    create(
-        "wide",
-        fields=[{"name": "id", "type": "BIGINT NOT NULL"}, *fields, {"name": "latest", "type": "STRING"}],
-        options={"merge-engine": "aggregation", **functions},
-    )
+    fields = fields_of(id="BIGINT NOT NULL", **types, latest="STRING")
+    create("wide", fields=fields, options={"merge-engine": "aggregation", **functions})
 
 
 def does(page: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +16,7 @@ from app.api.shared.paths import TABLE_PATH
 from app.main import create_app
 from app.services.bodies.formats import FORMATS
 from app.settings import Settings
-from tests.api.conftest import DATABASES, LOOPBACK, TABLES, Create, Merge, fields_of, new_table
+from tests.api.conftest import DATABASES, LOOPBACK, TABLES, Create, Merge, new_table
 
 BATCHES = f"{TABLES}/wide/batches"
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -49,24 +48,7 @@ def test_a_batch_is_accepted_with_its_id_number_state_and_counts(batches: TestCl
     assert answer.headers["location"] == f"{BATCHES}/{body['id']}"
     assert body["sizeBytes"] > 0
     assert 1_700_000_000_000 < body["acceptedAt"] < 10_000_000_000_000
-    assert body | {"id": "", "sizeBytes": 0, "acceptedAt": 0} == {
-        "id": "",
-        "number": 1,
-        "state": "staged",
-        "records": 2,
-        "ignoredRecords": 0,
-        "sizeBytes": 0,
-        "idempotencyKey": None,
-        "acceptedAt": 0,
-        "acceptedBy": "",
-        "mergeId": None,
-        "snapshotId": None,
-        "fault": None,
-        "ignoredColumns": [],
-        "changes": [],
-        "setAsideEvents": 0,
-        "warnings": [],
-    }
+    assert (body["number"], body["state"], body["records"], body["ignoredRecords"]) == (1, "staged", 2, 0)
     assert batches.get(answer.headers["location"]).json() == body
 
 
@@ -285,11 +267,6 @@ def test_a_key_that_is_no_key_is_refused(batches: TestClient, key: str) -> None:
 # Lists
 
 
-def test_a_full_last_page_has_no_next_one(batches: TestClient) -> None:
-    post(batches, {"id": 1})
-    assert batches.get(BATCHES, params={"maxResults": 1}).json()["nextPageToken"] is None
-
-
 @pytest.mark.parametrize("params", [{"maxResults": "x"}, {"pageToken": "x"}, {"pageToken": "9" * 5000}])
 def test_a_page_that_cannot_be_is_refused(batches: TestClient, params: dict[str, Any]) -> None:
     assert batches.get(BATCHES, params=params).status_code == 400
@@ -325,14 +302,6 @@ def test_a_staged_batch_can_be_withdrawn_twice_and_is_never_merged(batches: Test
     assert batches.get(f"{TABLES}/wide/rows?key=1").json() == {"id": 1, "note": "kept"}
 
 
-def test_a_merged_batch_cannot_be_withdrawn(batches: TestClient, merge: Merge) -> None:
-    batch = post(batches, {"id": 1}).json()["id"]
-    merge()
-    answer = batches.delete(f"{BATCHES}/{batch}")
-    assert (answer.status_code, answer.json()["errorCode"]) == (409, "batch_not_staged")
-    assert batches.get(f"{BATCHES}/{batch}").json()["state"] == "merged"
-
-
 # Waiting for the merge
 
 
@@ -366,13 +335,3 @@ def test_a_preference_that_is_not_understood_is_ignored(batches: TestClient, pre
     answer = post(batches, {"id": 1}, Prefer=prefer)
     assert answer.status_code == 202
     assert "preference-applied" not in answer.headers
-
-
-def test_numbers_keep_all_their_digits(create: Create, shop: TestClient, merge: Merge) -> None:
-    fields = fields_of(id="BIGINT NOT NULL", d="DECIMAL(38, 18)", n="BIGINT")
-    create(fields=fields)
-    exact = '{"records": [{"id": 1, "d": 12345678901234567890.123456789012345678, "n": "9223372036854775807"}]}'
-    assert shop.post(BATCHES, content=exact).status_code == 202
-    merge()
-    row = json.loads(shop.get(f"{TABLES}/wide/rows?key=1").text)
-    assert row == {"id": 1, "d": "12345678901234567890.123456789012345678", "n": 2**63 - 1}

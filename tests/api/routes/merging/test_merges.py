@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from fastapi import FastAPI
@@ -41,54 +40,24 @@ def stage(client: TestClient) -> str:
 
 
 def test_a_merge_is_an_operation_that_can_be_watched(app: FastAPI, merges: TestClient) -> None:
-    stage(merges)
+    batch = stage(merges)
     answer = merges.post(MERGES)
     assert (answer.status_code, answer.headers["retry-after"]) == (202, "1")
     asked = answer.json()
     assert answer.headers["location"] == f"{MERGES}/{asked['id']}"
-    assert asked | {"id": "", "requestedAt": 0} == {
-        "id": "",
-        "job": "merge",
-        "full": False,
-        "state": "pending",
-        "trigger": "request",
-        "requestedAt": 0,
-        "startedAt": None,
-        "finishedAt": None,
-        "progress": 0.0,
-        "progressDetail": {},
-        "snapshotId": None,
-        "batches": 0,
-        "records": 0,
-        "rows": 0,
-        "error": None,
-    }
+    assert (asked["job"], asked["state"], asked["trigger"], asked["startedAt"]) == ("merge", "pending", "request", None)
     run(app)
     done = merges.get(answer.headers["location"]).json()
-    told = {name: done[name] for name in ("state", "snapshotId", "batches", "records", "rows", "progress", "error")}
-    assert told == {
-        "state": "succeeded",
-        "snapshotId": 1,
-        "batches": 1,
-        "records": 2,
-        "rows": 1,
-        "progress": 1.0,
-        "error": None,
-    }
+    assert (done["state"], done["snapshotId"], done["progress"], done["error"]) == ("succeeded", 1, 1.0, None)
+    assert (done["batches"], done["records"], done["rows"]) == (1, 2, 1)
     assert done["requestedAt"] <= done["startedAt"] <= done["finishedAt"]
+    told = merges.get(f"{TABLES}/wide/batches/{batch}").json()
+    assert (told["state"], told["mergeId"], told["snapshotId"]) == ("merged", asked["id"], 1)
 
 
 def test_a_merge_that_waits_already_is_answered_again(merges: TestClient) -> None:
     assert merges.post(MERGES).json() == merges.post(MERGES).json()
     assert len(merges.get(MERGES).json()["merges"]) == 1
-
-
-def test_a_batch_names_the_merge_and_the_snapshot_it_went_into(app: FastAPI, merges: TestClient) -> None:
-    batch = stage(merges)
-    merge = merges.post(MERGES).json()["id"]
-    run(app)
-    told = merges.get(f"{TABLES}/wide/batches/{batch}").json()
-    assert (told["state"], told["mergeId"], told["snapshotId"]) == ("merged", merge, 1)
 
 
 def test_a_failed_merge_says_why(app: FastAPI, merges: TestClient) -> None:
@@ -103,23 +72,13 @@ def test_a_failed_merge_says_why(app: FastAPI, merges: TestClient) -> None:
 
 def test_merges_are_listed_newest_first_a_page_at_a_time(app: FastAPI, merges: TestClient) -> None:
     asked = []
-    for _ in range(5):
+    for _ in range(3):
         asked.append(merges.post(MERGES).json()["id"])
         run(app)
-    seen: list[str] = []
-    params: dict[str, Any] = {"maxResults": 2}
-    for size in (2, 2, 1):
-        page = merges.get(MERGES, params=params).json()
-        assert len(page["merges"]) == size
-        seen += [merge["id"] for merge in page["merges"]]
-        params["pageToken"] = page["nextPageToken"]
-    assert page["nextPageToken"] is None
-    assert seen == asked[::-1]
-
-
-@pytest.mark.parametrize("params", [{"maxResults": "x"}, {"pageToken": "x"}])
-def test_a_page_that_cannot_be_is_refused(merges: TestClient, params: dict[str, Any]) -> None:
-    assert merges.get(MERGES, params=params).status_code == 400
+    first = merges.get(MERGES, params={"maxResults": 2}).json()
+    rest = merges.get(MERGES, params={"pageToken": first["nextPageToken"]}).json()
+    assert [one["id"] for one in (*first["merges"], *rest["merges"])] == asked[::-1]
+    assert (len(first["merges"]), rest["nextPageToken"]) == (2, None)
 
 
 def test_a_pending_merge_is_cancelled_and_its_batches_wait_for_the_next_one(app: FastAPI, merges: TestClient) -> None:
@@ -131,14 +90,6 @@ def test_a_pending_merge_is_cancelled_and_its_batches_wait_for_the_next_one(app:
     assert second != first
     run(app)
     assert merges.get(f"{MERGES}/{second}").json()["batches"] == 1
-
-
-def test_a_merge_that_is_over_stays_as_it_is(app: FastAPI, merges: TestClient) -> None:
-    merge = merges.post(MERGES).json()["id"]
-    run(app)
-    before = merges.get(f"{MERGES}/{merge}").json()
-    assert merges.post(f"{MERGES}/{merge}:cancel").json() == before
-    assert before["state"] == "succeeded"
 
 
 def test_a_merge_of_another_table_is_not_found(create: Create, merges: TestClient) -> None:

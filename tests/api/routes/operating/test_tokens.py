@@ -45,21 +45,13 @@ def test_a_revoked_token_opens_nothing_at_once(admin: TestClient) -> None:
     assert admin.delete(f"{TOKENS}/till").status_code == 200
     assert admin.get(DATABASES, headers=bearer).status_code == 401
     again = admin.delete(f"{TOKENS}/till")
-    assert (again.status_code, again.json()["errorCode"], again.json()["resourceType"]) == (
-        404,
-        "token_not_found",
-        "TOKEN",
-    )
+    assert (again.status_code, again.json()["errorCode"]) == (404, "token_not_found")
 
 
 def test_a_name_in_use_is_a_conflict(admin: TestClient) -> None:
     assert admin.post(TOKENS, json=TILL).status_code == 200
     twin = admin.post(TOKENS, json=TILL)
-    assert (twin.status_code, twin.json()["errorCode"], twin.json()["resourceName"]) == (
-        409,
-        "token_already_exists",
-        "till",
-    )
+    assert (twin.status_code, twin.json()["errorCode"]) == (409, "token_already_exists")
 
 
 def test_tokens_are_listed_by_pages(admin: TestClient) -> None:

@@ -38,26 +38,9 @@ def test_a_snapshot_has_paimons_members_and_keyfolds(shop: TestClient, merge: Me
     merge({"id": 1})
     body = shop.get(f"{TABLE}/snapshots/2").json()["snapshot"]
     assert body.keys() >= PAIMONS
-    times = {"committedAt": 0, "timeMillis": 0, "mergeId": "", "sizeBytes": 0}
-    assert body | times == {
-        **times,
-        "id": 2,
-        "kind": "merge",
-        "schemaId": 0,
-        "runs": 2,
-        "files": 2,
-        "rows": None,
-        "storedRows": 3,
-        "tags": [],
-        "version": 3,
-        "baseManifestList": "",
-        "deltaManifestList": "",
-        "commitUser": "keyfold",
-        "commitIdentifier": 2,
-        "commitKind": "APPEND",
-        "totalRecordCount": 3,
-        "deltaRecordCount": 1,
-    }
+    assert (body["id"], body["kind"], body["runs"], body["files"], body["rows"]) == (2, "merge", 2, 2, None)
+    assert (body["commitIdentifier"], body["commitKind"], body["version"]) == (2, "APPEND", 3)
+    assert (body["storedRows"], body["totalRecordCount"], body["deltaRecordCount"]) == (3, 3, 1)
     assert body["committedAt"] == body["timeMillis"] > 1_600_000_000_000
     merges = shop.get(f"{TABLE}/merges").json()["merges"]
     assert body["mergeId"] == merges[0]["id"]

@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.api.shared.paimon_clients import CONFIG_OVERRIDES
-from tests.api.conftest import DATABASES, TABLES, Create
+from tests.api.conftest import DATABASES
 
 
 def test_the_config_tells_clients_the_prefix_of_every_path(client: TestClient) -> None:
@@ -56,22 +56,10 @@ def test_a_name_that_no_path_can_carry_is_refused(client: TestClient, name: str)
 @pytest.mark.parametrize("name", ["a", "a" * 255, "größe", "a b", "a+b", "50%", "a?b#c", "日本", "a:b", "~"])
 def test_any_other_name_is_created_shown_and_dropped(client: TestClient, name: str) -> None:
     assert client.post(DATABASES, json={"name": name}).status_code == 200
-    path = f"{DATABASES}/{_segment(name)}"
+    path = f"{DATABASES}/{quote_plus(name)}"  # form encoding, as Paimon's clients encode path segments
     assert client.get(path).json()["name"] == name
     assert client.delete(path).status_code == 200
     assert client.get(path).status_code == 404
-
-
-def _segment(name: str) -> str:
-    return quote_plus(name)  # form encoding, as Paimon's clients encode path segments
-
-
-def test_a_plus_in_a_path_is_a_space_and_an_encoded_plus_is_a_plus(client: TestClient) -> None:
-    for name in ("a b", "a+b"):
-        client.post(DATABASES, json={"name": name})
-    assert client.get(f"{DATABASES}/a+b").json()["name"] == "a b"
-    assert client.get(f"{DATABASES}/a%20b").json()["name"] == "a b"
-    assert client.get(f"{DATABASES}/a%2Bb").json()["name"] == "a+b"
 
 
 @pytest.mark.parametrize(
@@ -100,49 +88,12 @@ def test_an_external_location_is_refused_by_name(shop: TestClient) -> None:
     assert altered.json()["errors"][0]["pointer"] == "/updates/location"
 
 
-def test_pages_hold_each_database_once_in_name_order(client: TestClient) -> None:
-    names = [f"d{number}" for number in range(7)]
-    for name in reversed(names):
-        client.post(DATABASES, json={"name": name})
-    pages, token = [], None
-    while True:
-        parameters = {"maxResults": 3} | ({"pageToken": token} if token else {})
-        body = client.get(DATABASES, params=parameters).json()
-        pages.append(body["databases"])
-        token = body["nextPageToken"]
-        if token is None:
-            break
-    assert pages == [names[:3], names[3:6], names[6:]]
-
-
-def test_a_last_page_that_is_full_promises_no_further_one(client: TestClient) -> None:
-    for name in ("a", "b"):
-        client.post(DATABASES, json={"name": name})
-    assert client.get(DATABASES, params={"maxResults": 2}).json() == {"databases": ["a", "b"], "nextPageToken": None}
-
-
-@pytest.mark.parametrize("size", ["0", "-5", "999999999999999999"])
-def test_a_page_size_outside_the_bounds_falls_back(shop: TestClient, size: str) -> None:
-    assert shop.get(DATABASES, params={"maxResults": size}).json()["databases"] == ["shop"]
-
-
-def test_a_page_size_that_is_no_number_is_refused(shop: TestClient) -> None:
-    assert shop.get(DATABASES, params={"maxResults": "ten"}).status_code == 400
-
-
-@pytest.mark.parametrize(
-    ("pattern", "names"),
-    [("a%", ["a_c", "abc"]), ("a\\_c", ["a_c"]), ("", ["a_c", "abc", "xyz"]), ("nothing", [])],
-)
-def test_a_name_pattern_is_a_like_pattern(client: TestClient, pattern: str, names: list[str]) -> None:
+def test_a_name_pattern_is_a_like_pattern(client: TestClient) -> None:
     for name in ("abc", "a_c", "xyz"):
         client.post(DATABASES, json={"name": name})
-    assert client.get(DATABASES, params={"databaseNamePattern": pattern}).json()["databases"] == names
-
-
-def test_a_pattern_that_ends_in_an_escape_is_refused(shop: TestClient) -> None:
-    assert shop.get(DATABASES, params={"databaseNamePattern": "a\\"}).status_code == 400
-    assert shop.get(DATABASES, params={"databaseNamePattern": "a\\\\"}).status_code == 200
+    for pattern, names in {"a%": ["a_c", "abc"], "": ["a_c", "abc", "xyz"]}.items():
+        assert client.get(DATABASES, params={"databaseNamePattern": pattern}).json()["databases"] == names
+    assert client.get(DATABASES, params={"databaseNamePattern": "a\\"}).status_code == 400
 
 
 def test_an_alter_tells_what_it_removed_set_and_missed(shop: TestClient) -> None:
@@ -150,14 +101,6 @@ def test_an_alter_tells_what_it_removed_set_and_missed(shop: TestClient) -> None
     response = shop.post(f"{DATABASES}/shop", json={"removals": ["a", "z", "a"], "updates": {"b": "3"}})
     assert response.json() == {"removed": ["a"], "updated": ["b"], "missing": ["z"]}
     assert shop.get(f"{DATABASES}/shop").json()["options"] == {"b": "3"}
-
-
-def test_a_database_with_tables_is_not_dropped(create: Create, shop: TestClient) -> None:
-    create("wide")
-    response = shop.delete(f"{DATABASES}/shop")
-    assert (response.status_code, response.json()["errorCode"]) == (409, "database_not_empty")
-    assert "drop them first" in response.json()["detail"]
-    assert shop.get(f"{TABLES}/wide").status_code == 200
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])

@@ -50,19 +50,6 @@ def test_rules_tell_which_row_kinds_are_ignored(shop: TestClient) -> None:
     assert treatments == {"+I": "accepted", "-U": "ignored", "+U": "accepted", "-D": "ignored"}
 
 
-def test_warnings_name_the_surprises_of_a_legal_table(shop: TestClient) -> None:
-    rules = shop.get(f"{create(shop, bucket='4')}/rules").json()
-    found = {warning["code"] for warning in rules["warnings"]}
-    assert found == {"late_records_count", "column_in_no_group", "option_without_effect"}
-
-
-def test_validate_only_tells_the_warnings_and_stores_nothing(shop: TestClient) -> None:
-    body = {"identifier": {"database": "shop", "object": "t"}, "schema": SCHEMA}
-    answer = shop.post(TABLES, params={"validateOnly": "true"}, json=body)
-    assert "late_records_count" in {warning["code"] for warning in answer.json()["warnings"]}
-    assert shop.get(f"{TABLES}/t").status_code == 404
-
-
 def test_a_simulation_on_live_rows_gives_a_reason_for_every_record_and_column_and_stores_nothing(
     shop: TestClient,
 ) -> None:
