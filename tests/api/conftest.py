@@ -107,6 +107,13 @@ def create(shop: TestClient) -> Create:
 
 
 @pytest.fixture
+def wide(create: Create, shop: TestClient) -> TestClient:
+    """A client of a catalog that has the valid table ``wide`` in ``shop``."""
+    create()
+    return shop
+
+
+@pytest.fixture
 def merge(app: FastAPI, shop: TestClient) -> Merge:
     """Posts records to a table of ``shop``, if there are any, and merges what is staged there."""
 

@@ -14,16 +14,15 @@ from fastapi.testclient import TestClient
 
 from app.api.shared.deps import Parts
 from app.server.serving import StoppingServer
-from tests.api.conftest import TABLES, Create
+from tests.api.conftest import TABLES
 
 BATCHES = f"{TABLES}/wide/batches"
 PATIENCE_SECONDS = 20  # less than the requests would wait
 
 
 def test_who_waits_for_a_merge_is_answered_202_when_the_service_stops(
-    app: FastAPI, create: Create, shop: TestClient
+    app: FastAPI, wide: object, shop: TestClient
 ) -> None:
-    create()
     parts: Parts = app.state.parts
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(shop.post, BATCHES, json={"records": [{"id": 1}]}, headers={"Prefer": "wait=60"})

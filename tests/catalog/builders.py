@@ -102,6 +102,11 @@ def commit(
         )
 
 
+def grow(database: CatalogDatabase, table: Table, *names: str) -> list[Snapshot]:
+    """A snapshot per name that has this one run only."""
+    return [commit(database, request_and_claim(database, table), [run(name)]) for name in names]
+
+
 CATALOGS = ("sqlite", "postgresql")
 
 

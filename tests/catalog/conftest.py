@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from tests.catalog.builders import CATALOGS
+from app.core.table.history import Table
+from tests.catalog.builders import CATALOGS, create_table
 from tests.postgres import TEMPLATE, postgres_database
 
 
@@ -47,3 +48,9 @@ def database(catalog_url: str) -> Iterator[CatalogDatabase]:
     opened = CatalogDatabase(catalog_url)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def table(database: CatalogDatabase) -> Table:
+    """The table ``wide`` of the database ``shop``."""
+    return create_table(database)

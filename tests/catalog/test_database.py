@@ -25,7 +25,7 @@ from app.catalog.repository import Repository
 from app.catalog.shared.failures import refusing
 from app.catalog.shared.models import metadata, tokens
 from app.core.errors import DamagedCatalog, Invalid, KeyfoldError, Unavailable
-from app.core.table.history import HistoryExtent
+from app.core.table.history import HistoryExtent, Table
 from tests.catalog.builders import commit, create_table, post, request_and_claim, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,8 +71,7 @@ def downgrade(repository: Repository, revision: str) -> None:
     command.downgrade(config, revision)
 
 
-def test_files_of_a_catalog_from_before_digests_have_none(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_files_of_a_catalog_from_before_digests_have_none(database: CatalogDatabase, table: Table) -> None:
     batch = post(database, table)
     commit(database, request_and_claim(database, table), [run("r1")])
     with database.transaction() as repository:
@@ -85,8 +84,7 @@ def test_files_of_a_catalog_from_before_digests_have_none(database: CatalogDatab
         assert repository.damage.paths() == {}
 
 
-def test_runs_of_a_catalog_from_before_their_ranges_have_none(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_runs_of_a_catalog_from_before_their_ranges_have_none(database: CatalogDatabase, table: Table) -> None:
     post(database, table)
     commit(database, request_and_claim(database, table), [replace(run("r1"), totals={"n": ("0", "5")})])
     with database.transaction() as repository:

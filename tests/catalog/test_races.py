@@ -10,6 +10,7 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import Conflict, ErrorCode, KeyfoldError, NotFound
+from app.core.table.history import Table
 from tests.catalog.builders import add_batch, claim_next, create_table, new_batch, post, request_and_claim, run, schema
 
 
@@ -77,8 +78,7 @@ def test_a_table_that_is_being_renamed_is_not_dropped_under_its_old_name(databas
         assert repository.tables.get("shop", "new").id == table.id
 
 
-def test_a_batch_for_a_table_that_is_being_dropped_is_refused(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_batch_for_a_table_that_is_being_dropped_is_refused(database: CatalogDatabase, table: Table) -> None:
     outcome = outcome_after(
         database,
         lambda repository: repository.tables.drop("shop", "wide"),
@@ -87,8 +87,7 @@ def test_a_batch_for_a_table_that_is_being_dropped_is_refused(database: CatalogD
     assert isinstance(outcome, NotFound)
 
 
-def test_a_batch_is_either_withdrawn_or_claimed(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_batch_is_either_withdrawn_or_claimed(database: CatalogDatabase, table: Table) -> None:
     batch = post(database, table)
     request_and_claim(database, table, lease_seconds=0)
     outcome = outcome_after(
@@ -100,8 +99,7 @@ def test_a_batch_is_either_withdrawn_or_claimed(database: CatalogDatabase) -> No
     assert outcome.code is ErrorCode.BATCH_NOT_STAGED
 
 
-def test_a_lease_that_is_being_taken_over_is_not_renewed(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_lease_that_is_being_taken_over_is_not_renewed(database: CatalogDatabase, table: Table) -> None:
     late = request_and_claim(database, table, "late", lease_seconds=0)
     outcome = outcome_after(
         database,
@@ -111,8 +109,7 @@ def test_a_lease_that_is_being_taken_over_is_not_renewed(database: CatalogDataba
     assert isinstance(outcome, Conflict)
 
 
-def test_a_lease_that_is_being_renewed_is_not_taken_over(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_lease_that_is_being_renewed_is_not_taken_over(database: CatalogDatabase, table: Table) -> None:
     late = request_and_claim(database, table, "late", lease_seconds=0)
     outcome = outcome_after(
         database,

@@ -17,12 +17,12 @@ from playwright.sync_api import Browser as Chromium
 from app.core.access import Role
 from app.http.parts import Parts
 from app.services.access.tokens import create_token
-from tests.api.conftest import LOOPBACK, TABLES, Create, app, built_app, client, create, shop
+from tests.api.conftest import LOOPBACK, TABLES, Create, app, built_app, client, create, shop, wide
 from tests.console.chromium import chromium
 from tests.console.merged import FIELDS, MANUAL, Merged, MergedTable
 from tests.service import Client, serving
 
-__all__ = ["app", "built_app", "client", "create", "shop"]
+__all__ = ["app", "built_app", "client", "create", "shop", "wide"]
 _CSRF = re.compile(r'name="csrf" value="(\w+)"')
 
 

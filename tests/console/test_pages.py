@@ -62,22 +62,19 @@ def test_a_page_of_a_table_is_for_tokens_of_that_table(signed_in: SignedIn, page
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.method == "GET"], ids=named)
-def test_a_page_is_kept_by_no_cache_and_frames(create: Create, client: TestClient, page: Page) -> None:
-    create("wide")
+def test_a_page_is_kept_by_no_cache_and_frames(wide: object, client: TestClient, page: Page) -> None:
     answer = client.get(address(page).replace("/wide/wide", "/shop/wide"), follow_redirects=False)
     assert answer.headers["cache-control"] == "no-store"
     assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
 
 
-def test_pages_are_read_without_a_script(create: Create, browser: Browser) -> None:
-    create("wide")
+def test_pages_are_read_without_a_script(wide: object, browser: Browser) -> None:
     texts = {path: browser.get(path).text for path in SHOWN}
     assert [path for path, text in texts.items() if (text.count("<main"), text.count("<h1")) != (1, 1)] == []
 
 
 @pytest.mark.parametrize("path", [path for path in SHOWN if path.partition("?")[0] != "/"])
-def test_a_page_says_where_it_is_by_links_that_lead_somewhere(create: Create, browser: Browser, path: str) -> None:
-    create("wide")
+def test_a_page_says_where_it_is_by_links_that_lead_somewhere(wide: object, browser: Browser, path: str) -> None:
     browser.client.post(f"{TABLES}/wide/batches", json={"records": [{"id": 1}]}).raise_for_status()
     trail = re.search(r'aria-label="Breadcrumbs"><ol>(.*?)</ol>', browser.get(path).text)
     assert trail
@@ -93,9 +90,8 @@ def test_a_page_says_where_it_is_by_links_that_lead_somewhere(create: Create, br
     ("path", "links"), [("/console/tables/shop/gone/rows", ["/", "/?database=shop"]), ("/console/tables/gone/x", ["/"])]
 )
 def test_a_failure_leads_to_as_much_of_its_address_as_there_is(
-    create: Create, browser: Browser, path: str, links: list[str]
+    wide: object, browser: Browser, path: str, links: list[str]
 ) -> None:
-    create("wide")
     trail = re.search(r'aria-label="Breadcrumbs"><ol>(.*?)</ol>', browser.get(path).text)
     assert trail
     assert re.findall(r'href="([^"]+)"', trail[1]) == links
@@ -128,8 +124,7 @@ NEAR = [
 
 
 @pytest.mark.parametrize(("path", "near"), NEAR)
-def test_a_name_that_is_not_there_leads_to_the_nearest(create: Create, browser: Browser, path: str, near: str) -> None:
-    create("wide")
+def test_a_name_that_is_not_there_leads_to_the_nearest(wide: object, browser: Browser, path: str, near: str) -> None:
     page = browser.get(path).text.partition('aria-label="Breadcrumbs"')[2].partition("</nav>")[2]
     assert f'<a href="{near}">' in page
     assert browser.get(near.replace("&amp;", "&")).status_code == 200

@@ -18,7 +18,7 @@ from app.console.site.gate import ConsoleGate
 from app.console.site.visits import Page, Visit
 from app.main import create_app
 from app.settings import Settings
-from tests.api.conftest import LOOPBACK, Create
+from tests.api.conftest import LOOPBACK
 from tests.console.conftest import Browser
 
 SLOW = "/console/slow"
@@ -84,8 +84,7 @@ def test_the_console_is_found_where_people_look_for_it(browser: Browser, path: s
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS"])
-def test_a_page_says_how_it_is_asked_for(create: Create, client: TestClient, method: str) -> None:
-    create("wide")
+def test_a_page_says_how_it_is_asked_for(wide: object, client: TestClient, method: str) -> None:
     for path in ("/", "/console/tables/shop/wide"):
         answer = client.request(method, path)
         assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, POST")

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from app.core.table.schema_bounds import MOST_OPTIONS
 from app.main import create_app
-from tests.api.conftest import DATABASES, LOOPBACK, TABLES, Create, new_table
+from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
 from tests.builders import settings_with
 
 SIMULATE = "/v1/catalog/merges:simulate"
@@ -86,8 +86,7 @@ def test_options_of_a_database_are_bounded_as_a_whole(shop: TestClient) -> None:
     assert shop.post(url, json={"removals": ["0"], "updates": {"10": "x" * 100_000}}).status_code == 200
 
 
-def test_ids_of_dropped_columns_do_not_come_again_whatever_came_between(shop: TestClient, create: Create) -> None:
-    create()
+def test_ids_of_dropped_columns_do_not_come_again_whatever_came_between(shop: TestClient, wide: object) -> None:
     add = {"action": "addColumn", "fieldNames": ["more"], "dataType": "ROW<a INT, b INT>"}
     drop = {"action": "dropColumn", "fieldNames": ["more"]}
     ids = []

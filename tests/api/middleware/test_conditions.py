@@ -52,8 +52,7 @@ def test_refusals_are_not_kept(shop: TestClient) -> None:
         assert answer.headers["cache-control"] == "no-store"
 
 
-def test_the_etag_of_a_table_changes_with_its_schema_and_not_with_its_rows(shop: TestClient, create: Create) -> None:
-    create()
+def test_the_etag_of_a_table_changes_with_its_schema_and_not_with_its_rows(shop: TestClient, wide: object) -> None:
     first = shop.get(WIDE).headers["etag"]
     shop.post(f"{WIDE}/batches", json={"records": [{"id": 1}]}).raise_for_status()
     assert shop.get(WIDE).headers["etag"] == first
@@ -65,9 +64,8 @@ def test_the_etag_of_a_table_changes_with_its_schema_and_not_with_its_rows(shop:
 
 @pytest.mark.parametrize("validate_only", [False, True])
 def test_an_alter_of_another_table_than_was_seen_changes_nothing(
-    shop: TestClient, create: Create, validate_only: bool
+    shop: TestClient, wide: object, validate_only: bool
 ) -> None:
-    create()
     seen = shop.get(WIDE).headers["etag"]
     params = {"validateOnly": "true"} if validate_only else {}
     assert shop.post(WIDE, json=SET_COMMENT, headers={"If-Match": seen}).status_code == 200
@@ -96,9 +94,8 @@ def test_a_table_made_anew_under_the_same_name_is_not_dropped_for_the_old_one(sh
 
 @pytest.mark.parametrize("header", ["If-Match", "If-None-Match", "If-Unmodified-Since"])
 def test_a_condition_that_nobody_looks_at_is_refused(
-    walked: tuple[TestClient, Fill], header: str, shop: TestClient, create: Create
+    walked: tuple[TestClient, Fill], header: str, shop: TestClient, wide: object
 ) -> None:
-    create()
     sent = {header: "Sun, 22 Nov 2026 10:00:00 GMT" if header == "If-Unmodified-Since" else '"1"'}
     refused = shop.put(f"{WIDE}/rows/1", json={"note": "x"}, headers=sent)
     assert (refused.status_code, refused.json()["errors"][0]["code"]) == (400, "condition_not_taken")

@@ -12,17 +12,10 @@ from fastapi.testclient import TestClient
 from starlette.types import Message, Receive, Scope, Send
 
 from app.api.middleware import digested
-from tests.api.conftest import TABLES, Create
+from tests.api.conftest import TABLES
 
 BATCHES = f"{TABLES}/wide/batches"
 BODY = b'{"records": [{"id": 1}]}'
-
-
-@pytest.fixture
-def wide(shop: TestClient, create: Create) -> TestClient:
-    """A client of a service that has the table ``shop.wide``."""
-    create()
-    return shop
 
 
 def digest(body: bytes, name: str = "sha-256") -> str:

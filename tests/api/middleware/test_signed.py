@@ -20,7 +20,7 @@ from app.main import create_app
 from app.services.access.tokens import Wish, make_token
 from app.services.access.webhooks import Signed
 from app.settings import Settings
-from tests.api.conftest import DATABASES, LOOPBACK, TABLES, Create
+from tests.api.conftest import DATABASES, LOOPBACK, TABLES
 from tests.api.routes.operating.test_signing_in import captured
 
 URL = f"{TABLES}/wide/batches"
@@ -46,12 +46,6 @@ def signature(secret: str, body: bytes, identity: str = "msg_1", at: int | None 
 
 def code_of(answer: Any) -> tuple[int, str]:
     return answer.status_code, answer.json()["errors"][0]["code"]
-
-
-@pytest.fixture
-def wide(create: Create, shop: TestClient) -> TestClient:
-    create("wide")
-    return shop
 
 
 def test_the_signature_of_a_real_debezium_is_right() -> None:

@@ -39,8 +39,7 @@ def test_no_route_of_the_service_is_hidden_by_a_refusal() -> None:
     assert not served & {route.replace(" ", " /v1/catalog/") for route in named}
 
 
-def test_any_other_path_is_still_a_404_and_any_other_method_a_405(create: Create, shop: TestClient) -> None:
-    create("wide")
+def test_any_other_path_is_still_a_404_and_any_other_method_a_405(wide: object, shop: TestClient) -> None:
     assert shop.get(f"{TABLES}/wide/nothing").status_code == 404
     assert shop.get(f"{TABLES}/wide/branches/b/c/d").status_code == 404
     assert shop.put(f"{TABLES}/wide/partitions").status_code == 405

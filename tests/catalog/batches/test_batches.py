@@ -8,7 +8,7 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict, ErrorCode, KeyReused, NotFound
-from app.core.table.history import BatchState
+from app.core.table.history import BatchState, Table
 from tests.catalog.builders import add_batch, commit, create_table, new_batch, post, request_and_claim, run
 
 
@@ -17,8 +17,7 @@ def test_batches_are_numbered_from_one_per_table(database: CatalogDatabase) -> N
     assert [post(database, table).number for table in (one, one, two, one)] == [1, 2, 1, 3]
 
 
-def test_an_added_batch_is_read_back_as_it_was_answered(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_an_added_batch_is_read_back_as_it_was_answered(database: CatalogDatabase, table: Table) -> None:
     new = new_batch("key")
     with database.transaction() as repository:
         batch = add_batch(repository, table.id, new)
@@ -39,8 +38,7 @@ def test_a_batch_of_another_table_is_not_found(database: CatalogDatabase) -> Non
     assert missing.value.code is ErrorCode.BATCH_NOT_FOUND
 
 
-def test_a_rolled_back_batch_leaves_no_gap(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_rolled_back_batch_leaves_no_gap(database: CatalogDatabase, table: Table) -> None:
     post(database, table)
     with pytest.raises(ZeroDivisionError), database.transaction() as repository:
         assert add_batch(repository, table.id, new_batch()).number == 2
@@ -64,8 +62,7 @@ def test_concurrent_batches_get_every_number_once_and_become_visible_in_order(da
         assert number <= len(visible)
 
 
-def test_a_repeated_request_gets_its_first_batch_and_adds_nothing(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_repeated_request_gets_its_first_batch_and_adds_nothing(database: CatalogDatabase, table: Table) -> None:
     with database.transaction() as repository:
         first = add_batch(repository, table.id, new_batch("key"))
     with database.transaction() as repository:
@@ -83,8 +80,7 @@ def test_a_key_with_another_request_is_refused_but_may_be_used_for_another_table
         assert add_batch(repository, two.id, new_batch("key", fingerprint="other body")).number == 1
 
 
-def test_one_of_many_concurrent_posts_with_one_key_becomes_a_batch(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_one_of_many_concurrent_posts_with_one_key_becomes_a_batch(database: CatalogDatabase, table: Table) -> None:
 
     def add(_: int) -> str:
         with database.transaction() as repository:
@@ -110,8 +106,7 @@ def test_a_staged_batch_can_be_withdrawn_twice_and_keeps_its_number_and_key(data
     assert post(database, table).number == 2
 
 
-def test_a_claimed_or_merged_batch_cannot_be_withdrawn(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_claimed_or_merged_batch_cannot_be_withdrawn(database: CatalogDatabase, table: Table) -> None:
     batch = post(database, table)
     claimed = request_and_claim(database, table)
     with pytest.raises(Conflict) as refused, database.transaction() as repository:
@@ -123,8 +118,7 @@ def test_a_claimed_or_merged_batch_cannot_be_withdrawn(database: CatalogDatabase
     assert refused.value.code is ErrorCode.BATCH_NOT_STAGED
 
 
-def test_pages_of_batches_are_in_number_order_and_filtered_by_state(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_pages_of_batches_are_in_number_order_and_filtered_by_state(database: CatalogDatabase, table: Table) -> None:
     merged = [post(database, table).number for _ in range(3)]
     commit(database, request_and_claim(database, table), [run("r")])
     staged = [post(database, table).number for _ in range(2)]

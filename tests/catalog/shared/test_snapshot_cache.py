@@ -14,7 +14,7 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.catalog.shared.snapshot_cache import MOST_OF_TABLE, SnapshotCache
 from app.core.errors import NotFound
-from app.core.table.history import Run, Snapshot, SnapshotKind
+from app.core.table.history import Run, Snapshot, SnapshotKind, Table
 from app.files.named_files import files_of_run
 from tests.catalog.builders import commit, create_table, request_and_claim, run
 
@@ -39,8 +39,7 @@ def snapshot(number: int, files: int, table_id: str = "t") -> Snapshot:
     return Snapshot(number, table_id, (run(f"r{number}", files=files),), None, datetime.now(UTC))
 
 
-def test_what_was_loaded_needs_no_query_but_the_tables_row(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_what_was_loaded_needs_no_query_but_the_tables_row(database: CatalogDatabase, table: Table) -> None:
     made = commit(database, request_and_claim(database, table), [run("a"), run("b")])
     for count in (3, 0, 0):
         with database.reading() as repository:
@@ -49,8 +48,7 @@ def test_what_was_loaded_needs_no_query_but_the_tables_row(database: CatalogData
             assert repository.snapshots.of(named) == made
 
 
-def test_a_new_commit_is_seen_at_once(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_new_commit_is_seen_at_once(database: CatalogDatabase, table: Table) -> None:
     for name in ("a", "b", "c"):
         made = commit(database, request_and_claim(database, table), [run(name)])
         for _ in range(2):
@@ -79,8 +77,7 @@ def test_files_of_a_run_that_an_earlier_snapshot_named_are_not_read_again(databa
     assert third[1].files is second[1].files
 
 
-def test_files_without_digests_are_read_again_for_they_get_them_later(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_files_without_digests_are_read_again_for_they_get_them_later(database: CatalogDatabase, table: Table) -> None:
     commit(database, request_and_claim(database, table), [run("a")])
     with database.reading() as repository:
         assert repository.snapshots.current(table.id) is not None
@@ -94,8 +91,7 @@ def test_files_without_digests_are_read_again_for_they_get_them_later(database: 
     assert [file.digest for file in current.runs[0].files] == ["d", "d"]
 
 
-def test_a_snapshot_that_expired_is_gone_although_it_was_loaded(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_snapshot_that_expired_is_gone_although_it_was_loaded(database: CatalogDatabase, table: Table) -> None:
     for name in ("a", "b"):
         commit(database, request_and_claim(database, table), [run(name)])
     with database.reading() as repository:
@@ -106,8 +102,7 @@ def test_a_snapshot_that_expired_is_gone_although_it_was_loaded(database: Catalo
         repository.snapshots.get(table.id, 1)
 
 
-def test_a_commit_that_is_rolled_back_leaves_nothing_behind(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_commit_that_is_rolled_back_leaves_nothing_behind(database: CatalogDatabase, table: Table) -> None:
     commit(database, request_and_claim(database, table), [run("a")])
     with pytest.raises(ZeroDivisionError), database.transaction() as repository:
         repository.snapshots.commit(table.id, 1, [run("never")], SnapshotKind.COMPACTION)

@@ -10,12 +10,7 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Conflict, ErrorCode, NotFound
 from app.core.table.history import Snapshot, SnapshotKind, Table
-from tests.catalog.builders import commit, create_table, request_and_claim, run
-
-
-def grow(database: CatalogDatabase, table: Table, *names: str) -> list[Snapshot]:
-    """A snapshot per name that has this one run only."""
-    return [commit(database, request_and_claim(database, table), [run(name)]) for name in names]
+from tests.catalog.builders import grow, run
 
 
 def roll_back(database: CatalogDatabase, table: Table, number: int, base: int | None = None) -> Snapshot:
@@ -23,8 +18,7 @@ def roll_back(database: CatalogDatabase, table: Table, number: int, base: int | 
         return repository.snapshots.roll_back(table.id, number, base_snapshot_id=base)
 
 
-def test_a_rollback_is_a_new_snapshot_with_the_runs_of_the_old_one(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_rollback_is_a_new_snapshot_with_the_runs_of_the_old_one(database: CatalogDatabase, table: Table) -> None:
     first, _, third = grow(database, table, "a", "b", "c")
     made = roll_back(database, table, 1)
     assert (made.id, made.kind, made.runs, made.merge_id) == (4, SnapshotKind.ROLLBACK, first.runs, None)
@@ -38,8 +32,7 @@ def test_a_rollback_is_a_new_snapshot_with_the_runs_of_the_old_one(database: Cat
         assert repository.tables.written(table.id).compacted == 0
 
 
-def test_a_rollback_names_a_snapshot_that_exists(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_rollback_names_a_snapshot_that_exists(database: CatalogDatabase, table: Table) -> None:
     for number in (1, 0):
         with pytest.raises(NotFound) as missing:
             roll_back(database, table, number)
@@ -49,8 +42,7 @@ def test_a_rollback_names_a_snapshot_that_exists(database: CatalogDatabase) -> N
     assert gone.value.code is ErrorCode.TABLE_NOT_FOUND
 
 
-def test_merges_and_rollbacks_at_the_same_time_are_one_after_the_other(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_merges_and_rollbacks_at_the_same_time_are_one_after_the_other(database: CatalogDatabase, table: Table) -> None:
     grow(database, table, "first")
 
     def append(number: int) -> None:
@@ -79,8 +71,7 @@ def test_merges_and_rollbacks_at_the_same_time_are_one_after_the_other(database:
         assert appended or (after.runs == history[0].runs and after.kind is SnapshotKind.ROLLBACK)
 
 
-def test_a_compaction_of_runs_that_were_rolled_back_gives_up(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_compaction_of_runs_that_were_rolled_back_gives_up(database: CatalogDatabase, table: Table) -> None:
     grow(database, table, "a", "b")
     roll_back(database, table, 1)
     with pytest.raises(Conflict), database.transaction() as repository:

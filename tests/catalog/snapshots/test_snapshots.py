@@ -21,8 +21,7 @@ def grow(database: CatalogDatabase, table: Table, *names: str) -> list[Snapshot]
     return [commit(database, request_and_claim(database, table), kept[: count + 1]) for count in range(len(names))]
 
 
-def test_a_table_without_a_commit_has_no_snapshot(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_table_without_a_commit_has_no_snapshot(database: CatalogDatabase, table: Table) -> None:
     with database.reading() as repository:
         assert repository.snapshots.current(table.id) is None
         assert repository.snapshots.current("no table") is None
@@ -48,24 +47,21 @@ def test_a_run_that_snapshots_share_is_stored_once(database: CatalogDatabase) ->
         assert repository.transaction.execute(sa.select(sa.func.count()).select_from(data_files)).scalar() == 6
 
 
-def test_a_snapshot_may_be_empty(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_snapshot_may_be_empty(database: CatalogDatabase, table: Table) -> None:
     commit(database, request_and_claim(database, table), [])
     with database.reading() as repository:
         assert repository.snapshots.get(table.id, 1).runs == ()
 
 
 @pytest.mark.parametrize("number", [-1, 0, 3, 10**30])
-def test_a_snapshot_that_does_not_exist_is_not_found(database: CatalogDatabase, number: int) -> None:
-    table = create_table(database)
+def test_a_snapshot_that_does_not_exist_is_not_found(database: CatalogDatabase, table: Table, number: int) -> None:
     grow(database, table, "a", "b")
     with pytest.raises(NotFound) as missing, database.reading() as repository:
         repository.snapshots.get(table.id, number)
     assert missing.value.code is ErrorCode.SNAPSHOT_NOT_FOUND
 
 
-def test_pages_of_snapshots_cover_all_of_them_newest_first(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_pages_of_snapshots_cover_all_of_them_newest_first(database: CatalogDatabase, table: Table) -> None:
     made = grow(database, table, "a", "b", "c", "d", "e")
     with database.reading() as repository:
         assert repository.snapshots.page(table.id, limit=2) == [made[4], made[3]]
@@ -75,8 +71,7 @@ def test_pages_of_snapshots_cover_all_of_them_newest_first(database: CatalogData
         assert repository.snapshots.page(table.id, after=-(10**30), limit=2) == []
 
 
-def test_a_compaction_replaces_runs_and_touches_no_batch(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_compaction_replaces_runs_and_touches_no_batch(database: CatalogDatabase, table: Table) -> None:
     grow(database, table, "a", "b")
     batch = post(database, table)
     with database.transaction() as repository:
@@ -87,8 +82,7 @@ def test_a_compaction_replaces_runs_and_touches_no_batch(database: CatalogDataba
         assert repository.batches.staged(table.id) == [batch]
 
 
-def test_one_of_many_commits_on_one_base_wins(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_one_of_many_commits_on_one_base_wins(database: CatalogDatabase, table: Table) -> None:
     grow(database, table, "a")
 
     def compact(number: int) -> bool:
@@ -103,8 +97,7 @@ def test_one_of_many_commits_on_one_base_wins(database: CatalogDatabase) -> None
         assert sum(threads.map(compact, range(16))) == 1
 
 
-def test_a_reader_keeps_the_snapshot_that_it_began_with(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_reader_keeps_the_snapshot_that_it_began_with(database: CatalogDatabase, table: Table) -> None:
     [first] = grow(database, table, "a")
     with database.reading() as repository:
         assert repository.snapshots.current(table.id) == first
@@ -154,8 +147,7 @@ def test_snapshots_are_kept_up_to_the_current_one_without_a_gap(database: Catalo
         assert repository.commits.kept(other.id) == range(1, 3)
 
 
-def test_a_commit_is_its_snapshot_without_runs(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_commit_is_its_snapshot_without_runs(database: CatalogDatabase, table: Table) -> None:
     [snapshot] = grow(database, table, "a")
     with database.reading() as repository:
         commit = repository.commits.find(table.id, 1)

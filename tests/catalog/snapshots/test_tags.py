@@ -9,15 +9,10 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import AlreadyExists, ErrorCode, NotFound
-from app.core.table.history import Snapshot, Table
-from tests.catalog.builders import commit, create_table, request_and_claim, run
+from app.core.table.history import Table
+from tests.catalog.builders import create_table, grow
 
 HOUR = timedelta(hours=1)
-
-
-def grow(database: CatalogDatabase, table: Table, *names: str) -> list[Snapshot]:
-    """A snapshot per name that has this one run only."""
-    return [commit(database, request_and_claim(database, table), [run(name)]) for name in names]
 
 
 def tag(
@@ -32,8 +27,7 @@ def numbers(database: CatalogDatabase, table: Table) -> list[int]:
         return [snapshot.id for snapshot in repository.snapshots.page(table.id, limit=99)]
 
 
-def test_a_tag_keeps_its_snapshot_and_runs_until_it_is_deleted(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_tag_keeps_its_snapshot_and_runs_until_it_is_deleted(database: CatalogDatabase, table: Table) -> None:
     grow(database, table, "a", "b", "c")
     tag(database, table, "kept", 2)
     with database.transaction() as repository:
@@ -45,8 +39,7 @@ def test_a_tag_keeps_its_snapshot_and_runs_until_it_is_deleted(database: Catalog
         assert repository.snapshots.live_run_ids() == {(table.id, "c")}
 
 
-def test_a_tag_without_a_number_is_on_the_current_snapshot(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_tag_without_a_number_is_on_the_current_snapshot(database: CatalogDatabase, table: Table) -> None:
     with pytest.raises(NotFound) as nothing:
         tag(database, table, "early")
     assert nothing.value.code is ErrorCode.SNAPSHOT_NOT_FOUND
@@ -57,8 +50,7 @@ def test_a_tag_without_a_number_is_on_the_current_snapshot(database: CatalogData
     assert (found.snapshot_id, found.expires_at) == (2, None)
 
 
-def test_a_tag_of_a_snapshot_that_is_gone_is_refused(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_tag_of_a_snapshot_that_is_gone_is_refused(database: CatalogDatabase, table: Table) -> None:
     grow(database, table, "a", "b")
     with database.transaction() as repository:
         repository.snapshots.expire(table.id, [])
@@ -88,8 +80,7 @@ def test_a_name_is_given_once_per_table_and_the_transaction_goes_on(database: Ca
         ]
 
 
-def test_tags_expire_when_their_time_is_over(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_tags_expire_when_their_time_is_over(database: CatalogDatabase, table: Table) -> None:
     grow(database, table, "a")
     tag(database, table, "short", retained=HOUR)
     tag(database, table, "long", retained=3 * HOUR)
@@ -101,8 +92,7 @@ def test_tags_expire_when_their_time_is_over(database: CatalogDatabase) -> None:
         assert [one.name for one in repository.tags.page(table.id, limit=9)] == ["endless", "kept", "long"]
 
 
-def test_pages_of_tags_come_in_name_order_and_may_be_of_a_prefix(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_pages_of_tags_come_in_name_order_and_may_be_of_a_prefix(database: CatalogDatabase, table: Table) -> None:
     grow(database, table, "a")
     for name in ("b_2", "A", "b%1", "ü", "b", "a"):
         tag(database, table, name)
@@ -116,8 +106,7 @@ def test_pages_of_tags_come_in_name_order_and_may_be_of_a_prefix(database: Catal
         assert {one.name for one in repository.tags.on(table.id, [1, 5])} == set(names)
 
 
-def test_a_tag_that_is_not_there_is_not_found(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_tag_that_is_not_there_is_not_found(database: CatalogDatabase, table: Table) -> None:
     with pytest.raises(NotFound) as missing, database.reading() as repository:
         repository.tags.get(table.id, "v1")
     assert (missing.value.code, missing.value.resource_type) == (ErrorCode.TAG_NOT_FOUND, "TAG")
@@ -125,8 +114,7 @@ def test_a_tag_that_is_not_there_is_not_found(database: CatalogDatabase) -> None
         repository.tags.delete(table.id, "v1")
 
 
-def test_a_dropped_table_takes_its_tags_along(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_dropped_table_takes_its_tags_along(database: CatalogDatabase, table: Table) -> None:
     grow(database, table, "a")
     tag(database, table, "v1")
     with database.transaction() as repository:
@@ -136,8 +124,7 @@ def test_a_dropped_table_takes_its_tags_along(database: CatalogDatabase) -> None
 
 
 @pytest.mark.slow(reason="threads race for a while")
-def test_a_snapshot_is_tagged_or_expires_but_never_both(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_snapshot_is_tagged_or_expires_but_never_both(database: CatalogDatabase, table: Table) -> None:
     grow(database, table, *(f"r{number}" for number in range(30)))
 
     def expire(number: int) -> None:

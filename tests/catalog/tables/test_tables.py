@@ -9,14 +9,13 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.shared.models import metadata, published_versions, tags
 from app.core.errors import AlreadyExists, Conflict, ErrorCode, NotFound
 from app.core.plan.records.faulty_events import FaultyEvent
-from app.core.table.history import ChangelogFile, HistoryExtent, HistoryFile, SnapshotKind
+from app.core.table.history import ChangelogFile, HistoryExtent, HistoryFile, SnapshotKind, Table
 from app.core.table.published import Format, PublishedVersion
 from app.core.table.upkeep.damage import DamagedFile, DamageReason, FileKind, NamedFile
 from tests.catalog.builders import add_batch, commit, create_table, new_batch, post, request_and_claim, run, schema
 
 
-def test_a_created_table_is_read_back_by_name_and_by_id(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_created_table_is_read_back_by_name_and_by_id(database: CatalogDatabase, table: Table) -> None:
     with database.reading() as repository:
         assert repository.tables.get("shop", "wide") == table
         assert repository.tables.find(table.id) == table
@@ -54,8 +53,7 @@ def test_pages_of_tables_stay_in_their_database_and_take_a_pattern(database: Cat
         assert [each.name for each in repository.tables.page("shop", limit=9, like="a%")] == ["a", "ab"]
 
 
-def test_a_renamed_table_keeps_its_id_and_its_batches(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_renamed_table_keeps_its_id_and_its_batches(database: CatalogDatabase, table: Table) -> None:
     batch = post(database, table)
     with database.transaction() as repository:
         repository.databases.create("other", {})
@@ -79,8 +77,7 @@ def test_a_table_cannot_be_renamed_onto_another_or_into_nowhere(database: Catalo
         assert repository.tables.get("shop", "a").name == "a"
 
 
-def test_every_schema_that_a_table_had_stays_readable(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_every_schema_that_a_table_had_stays_readable(database: CatalogDatabase, table: Table) -> None:
     with database.transaction() as repository:
         altered = repository.tables.alter(table.id, 0, schema("value", "more"))
         assert (altered.schema_id, altered.schema) == (1, schema("value", "more"))
@@ -90,8 +87,7 @@ def test_every_schema_that_a_table_had_stays_readable(database: CatalogDatabase)
             repository.tables.schema_at(table.id, 2)
 
 
-def test_an_alter_on_top_of_another_ones_schema_is_refused(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_an_alter_on_top_of_another_ones_schema_is_refused(database: CatalogDatabase, table: Table) -> None:
     with database.transaction() as repository:
         repository.tables.alter(table.id, 0, schema("first"))
         with pytest.raises(Conflict):
@@ -99,8 +95,7 @@ def test_an_alter_on_top_of_another_ones_schema_is_refused(database: CatalogData
         assert repository.tables.schema_at(table.id, 1) == schema("first")
 
 
-def test_an_alter_that_was_rolled_back_is_forgotten(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_an_alter_that_was_rolled_back_is_forgotten(database: CatalogDatabase, table: Table) -> None:
     with pytest.raises(ZeroDivisionError), database.transaction() as repository:
         assert repository.tables.alter(table.id, 0, schema("first")).schema == schema("first")
         raise ZeroDivisionError

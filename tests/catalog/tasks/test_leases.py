@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import ClaimedTask
 from app.core.errors import Conflict, ErrorCode
-from app.core.table.history import BatchState, SnapshotKind, TaskKind, TaskState, TaskTrigger, Written
+from app.core.table.history import BatchState, SnapshotKind, Table, TaskKind, TaskState, TaskTrigger, Written
 from tests.catalog.builders import claim_next, commit, create_table, post, request_and_claim, run
 
 
@@ -83,8 +83,7 @@ def test_no_two_workers_get_the_same_table(database: CatalogDatabase) -> None:
     assert {batch.id for batch in posted if batch.state is BatchState.MERGED} == set(merged)
 
 
-def test_one_of_many_workers_gets_the_only_merge(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_one_of_many_workers_gets_the_only_merge(database: CatalogDatabase, table: Table) -> None:
     start = threading.Barrier(8)
     with database.transaction() as repository:
         repository.tasks.request(table.id, TaskTrigger.REQUEST)
@@ -134,8 +133,7 @@ def test_workers_that_claim_and_requesters_that_drop_do_not_deadlock(database: C
         assert [table.name for table in repository.tables.page("shop", limit=9)] == ["first"]
 
 
-def test_a_commit_is_one_step_from_its_base_to_the_next_snapshot(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_commit_is_one_step_from_its_base_to_the_next_snapshot(database: CatalogDatabase, table: Table) -> None:
     post(database, table, records=5)
     claimed = request_and_claim(database, table)
     late = post(database, table)
@@ -194,8 +192,7 @@ def test_a_merge_whose_worker_died_comes_again_with_the_batches_that_came_since(
         assert claim_next(repository, "third", 600) is None
 
 
-def test_who_lost_the_lease_can_do_nothing_more(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_who_lost_the_lease_can_do_nothing_more(database: CatalogDatabase, table: Table) -> None:
     post(database, table)
     dead = request_and_claim(database, table, "dead", lease_seconds=0)
     with database.transaction() as repository:
@@ -216,8 +213,7 @@ def test_who_lost_the_lease_can_do_nothing_more(database: CatalogDatabase) -> No
     assert commit(database, again, [run("r")]).id == 1
 
 
-def test_an_expired_lease_that_nobody_took_is_still_good(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_an_expired_lease_that_nobody_took_is_still_good(database: CatalogDatabase, table: Table) -> None:
     post(database, table)
     late = request_and_claim(database, table, lease_seconds=0)
     with database.transaction() as repository:
@@ -226,8 +222,7 @@ def test_an_expired_lease_that_nobody_took_is_still_good(database: CatalogDataba
     assert commit(database, late, [run("r")]).id == 1
 
 
-def test_a_merge_cannot_end_twice(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_merge_cannot_end_twice(database: CatalogDatabase, table: Table) -> None:
     claimed = request_and_claim(database, table)
     commit(database, claimed, [run("r1")])
     with pytest.raises(Conflict):
@@ -236,8 +231,7 @@ def test_a_merge_cannot_end_twice(database: CatalogDatabase) -> None:
         repository.leases.fail(claimed.task.id, "worker", "no")
 
 
-def test_the_work_of_a_merge_whose_table_was_dropped_is_refused(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_the_work_of_a_merge_whose_table_was_dropped_is_refused(database: CatalogDatabase, table: Table) -> None:
     claimed = request_and_claim(database, table)
     with database.transaction() as repository:
         repository.tables.drop("shop", "wide")
@@ -250,8 +244,7 @@ def test_the_work_of_a_merge_whose_table_was_dropped_is_refused(database: Catalo
             repository.snapshots.commit(table.id, 1, [run("c1")], SnapshotKind.COMPACTION)
 
 
-def test_a_failed_merge_gives_its_batches_to_the_next_one(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_failed_merge_gives_its_batches_to_the_next_one(database: CatalogDatabase, table: Table) -> None:
     batch = post(database, table)
     claimed = request_and_claim(database, table)
     with database.transaction() as repository:
@@ -273,8 +266,7 @@ def test_a_merge_that_was_cancelled_before_its_worker_died_is_not_run_again(data
         assert repository.batches.staged(table.id) == [batch]
 
 
-def test_a_merge_without_records_succeeds_with_the_current_snapshot(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_merge_without_records_succeeds_with_the_current_snapshot(database: CatalogDatabase, table: Table) -> None:
     commit(database, request_and_claim(database, table), [run("r1")])
     post(database, table, records=0)
     claimed = request_and_claim(database, table)
@@ -285,8 +277,7 @@ def test_a_merge_without_records_succeeds_with_the_current_snapshot(database: Ca
         assert [snapshot.id for snapshot in repository.snapshots.page(table.id, limit=9)] == [1]
 
 
-def test_a_merge_with_records_cannot_finish_without_changes(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_merge_with_records_cannot_finish_without_changes(database: CatalogDatabase, table: Table) -> None:
     batch = post(database, table)
     claimed = request_and_claim(database, table)
     with pytest.raises(ValueError, match="records"), database.transaction() as repository:
@@ -346,8 +337,8 @@ def test_a_look_for_work_reads_no_task_that_has_ended(database: CatalogDatabase)
 
 def test_a_merge_that_is_claimed_again_takes_no_batch_after_those_that_are_to_be_forgotten(
     database: CatalogDatabase,
+    table: Table,
 ) -> None:
-    table = create_table(database)
     post(database, table)
     with database.transaction() as repository:
         repository.tasks.request(table.id, TaskTrigger.REQUEST)

@@ -6,7 +6,7 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import ErrorCode, Invalid, NotFound
-from app.core.table.history import Failures, TaskKind, TaskState, TaskTrigger
+from app.core.table.history import Failures, Table, TaskKind, TaskState, TaskTrigger
 from tests.catalog.builders import claim_next, commit, create_table, post, request_and_claim, run
 
 
@@ -20,8 +20,7 @@ def test_a_table_has_one_pending_merge_however_often_it_is_asked_for(database: C
         assert repository.tasks.get(one.id, first.id) == first
 
 
-def test_a_merge_can_be_asked_for_while_another_one_runs(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_merge_can_be_asked_for_while_another_one_runs(database: CatalogDatabase, table: Table) -> None:
     running = request_and_claim(database, table)
     with database.transaction() as repository:
         assert repository.tasks.request(table.id, TaskTrigger.STALENESS).id != running.task.id
@@ -61,8 +60,7 @@ def test_pages_of_merges_cover_all_of_them_newest_first(database: CatalogDatabas
     assert seen == ids[::-1]
 
 
-def test_cancelling_a_pending_merge_ends_it_at_once(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_cancelling_a_pending_merge_ends_it_at_once(database: CatalogDatabase, table: Table) -> None:
     with database.transaction() as repository:
         merge = repository.tasks.request(table.id, TaskTrigger.REQUEST)
         cancelled = repository.tasks.request_cancel(table.id, merge.id)
@@ -72,8 +70,7 @@ def test_cancelling_a_pending_merge_ends_it_at_once(database: CatalogDatabase) -
         assert repository.tasks.request(table.id, TaskTrigger.REQUEST).id != merge.id
 
 
-def test_cancelling_a_running_merge_asks_its_worker(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_cancelling_a_running_merge_asks_its_worker(database: CatalogDatabase, table: Table) -> None:
     post(database, table)
     claimed = request_and_claim(database, table)
     with database.transaction() as repository:
@@ -87,8 +84,7 @@ def test_cancelling_a_running_merge_asks_its_worker(database: CatalogDatabase) -
         assert [batch.merge_id for batch in repository.batches.staged(table.id)] == [None]
 
 
-def test_cancelling_a_merge_that_is_over_changes_nothing(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_cancelling_a_merge_that_is_over_changes_nothing(database: CatalogDatabase, table: Table) -> None:
     claimed = request_and_claim(database, table)
     commit(database, claimed, [run("r")])
     with database.transaction() as repository:
@@ -123,8 +119,7 @@ def test_backlogs_count_what_no_merge_has_claimed(database: CatalogDatabase) -> 
     assert idle.name == "idle"
 
 
-def test_backlogs_count_the_failures_since_the_last_success(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_backlogs_count_the_failures_since_the_last_success(database: CatalogDatabase, table: Table) -> None:
     post(database, table)
 
     def fail() -> None:
@@ -149,8 +144,7 @@ def test_backlogs_count_the_failures_since_the_last_success(database: CatalogDat
         assert [one.failures and one.failures.in_a_row for one in repository.tasks.backlogs()] == [1]
 
 
-def test_a_lease_is_known_while_it_is_held(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_lease_is_known_while_it_is_held(database: CatalogDatabase, table: Table) -> None:
     post(database, table)
     claimed = request_and_claim(database, table)
     with database.reading() as repository:

@@ -7,7 +7,7 @@ import pytest
 from app.catalog.database import CatalogDatabase
 from app.core.table.history import Batch, ChangelogFile, SnapshotKind, Table
 from app.core.table.upkeep.damage import DamagedFile, DamageReason, FileKind, NamedFile
-from tests.catalog.builders import create_table, post, run
+from tests.catalog.builders import post, run
 
 
 def staging_file(batch: Batch) -> NamedFile:
@@ -38,8 +38,7 @@ def missing(file: NamedFile) -> DamagedFile:
     return DamagedFile(file, DamageReason.MISSING, "no file")
 
 
-def test_a_damage_says_whose_file_it_is_and_when_it_was_first_found(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_damage_says_whose_file_it_is_and_when_it_was_first_found(database: CatalogDatabase, table: Table) -> None:
     file = staging_file(post(database, table))
     note(database, DamagedFile(file, DamageReason.WRONG_SIZE, "7 bytes"))
     with database.reading() as repository:
@@ -53,8 +52,7 @@ def test_a_damage_says_whose_file_it_is_and_when_it_was_first_found(database: Ca
     assert (again.reason, again.found, again.found_at) == (DamageReason.MISSING, "no file", first.found_at)
 
 
-def test_only_the_same_finding_is_known(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_only_the_same_finding_is_known(database: CatalogDatabase, table: Table) -> None:
     file = staging_file(post(database, table))
     note(database, missing(file))
     with database.reading() as repository:
@@ -63,8 +61,7 @@ def test_only_the_same_finding_is_known(database: CatalogDatabase) -> None:
         assert not repository.damage.is_recorded(missing(staging_file(post(database, table))))
 
 
-def test_damage_is_listed_while_somebody_needs_the_file(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_damage_is_listed_while_somebody_needs_the_file(database: CatalogDatabase, table: Table) -> None:
     batch = post(database, table)
     with database.transaction() as repository:
         repository.snapshots.commit(
@@ -86,8 +83,7 @@ def test_damage_is_listed_while_somebody_needs_the_file(database: CatalogDatabas
         assert repository.damage.paths() == {}
 
 
-def test_what_is_well_again_is_forgotten_and_nothing_else(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_what_is_well_again_is_forgotten_and_nothing_else(database: CatalogDatabase, table: Table) -> None:
     files = [staging_file(post(database, table)) for _ in range(3)]
     note(database, *map(missing, files))
     with database.transaction() as repository:
@@ -95,8 +91,7 @@ def test_what_is_well_again_is_forgotten_and_nothing_else(database: CatalogDatab
     assert {path for path, _ in listed(database, table)} == {file.path for file in files[1:]}
 
 
-def test_a_list_goes_on_behind_a_path(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_list_goes_on_behind_a_path(database: CatalogDatabase, table: Table) -> None:
     paths = sorted(file.path for file in [staging_file(post(database, table)) for _ in range(3)])
     with database.reading() as repository:
         batches = repository.batches.staged(table.id)
@@ -106,8 +101,7 @@ def test_a_list_goes_on_behind_a_path(database: CatalogDatabase) -> None:
         assert [one.path for one in repository.damage.page(table.id, after=paths[1], limit=2)] == paths[2:]
 
 
-def test_a_dropped_table_takes_its_damage_along(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_a_dropped_table_takes_its_damage_along(database: CatalogDatabase, table: Table) -> None:
     file = staging_file(post(database, table))
     note(database, missing(file))
     with database.transaction() as repository:
@@ -117,8 +111,7 @@ def test_a_dropped_table_takes_its_damage_along(database: CatalogDatabase) -> No
         assert repository.damage.paths() == {}
 
 
-def test_digests_are_kept_with_batches_runs_and_changelogs(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_digests_are_kept_with_batches_runs_and_changelogs(database: CatalogDatabase, table: Table) -> None:
     with database.transaction() as repository:
         found = run("r1", files=1)
         [file] = found.files

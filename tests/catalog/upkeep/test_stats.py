@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.upkeep.stats import RetainedTotals, StagedTotals
-from app.core.table.history import SnapshotKind, TaskKind, TaskTrigger
+from app.core.table.history import SnapshotKind, Table, TaskKind, TaskTrigger
 from tests.catalog.builders import claim_next, commit, create_table, post, request_and_claim, run
 
 
@@ -18,8 +18,7 @@ def test_an_untouched_table_counts_nothing(database: CatalogDatabase) -> None:
         assert repository.stats.succeeded(table.id, TaskKind.MERGE) == (0, None)
 
 
-def test_staged_batches_count_until_they_are_merged(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_staged_batches_count_until_they_are_merged(database: CatalogDatabase, table: Table) -> None:
     first = post(database, table, records=2)
     post(database, table, records=5)
     with database.reading() as repository:
@@ -32,8 +31,7 @@ def test_staged_batches_count_until_they_are_merged(database: CatalogDatabase) -
         assert repository.stats.staged(table.id) == StagedTotals()
 
 
-def test_files_that_several_snapshots_keep_count_once(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_files_that_several_snapshots_keep_count_once(database: CatalogDatabase, table: Table) -> None:
     commit(database, request_and_claim(database, table), [run("a")])
     commit(database, request_and_claim(database, table), [run("a"), run("b", files=3)])
     with database.transaction() as repository:
@@ -46,8 +44,7 @@ def test_files_that_several_snapshots_keep_count_once(database: CatalogDatabase)
         assert repository.stats.retained(table.id) == RetainedTotals(2, 1, 3, 3000)
 
 
-def test_only_what_succeeded_counts_by_its_kind(database: CatalogDatabase) -> None:
-    table = create_table(database)
+def test_only_what_succeeded_counts_by_its_kind(database: CatalogDatabase, table: Table) -> None:
     commit(database, request_and_claim(database, table), [run("a")])
     last = request_and_claim(database, table)
     commit(database, last, [run("a"), run("b")])

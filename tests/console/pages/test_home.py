@@ -22,8 +22,7 @@ from tests.console.merged import Merged
 HOSTILE = "<b onx=1>\"'&{{7*7}}"
 
 
-def test_a_table_is_shown_with_what_waits(create: Create, browser: Browser) -> None:
-    create("wide")
+def test_a_table_is_shown_with_what_waits(wide: object, browser: Browser) -> None:
     browser.client.post(f"{TABLES}/wide/batches", json={"records": [{"id": 1}, {"id": 2}]})
     text = browser.text("/")
     assert re.search(r"shop\. wide (overdue )?deduplicate 0 0 B 2 1 \d+ s never", text)
@@ -158,8 +157,7 @@ def test_who_may_not_play_sees_no_button_and_is_refused(client: TestClient, sign
         assert "this needs the role" in refused.text
 
 
-def test_a_database_has_its_own_address_with_its_tables_alone(create: Create, browser: Browser) -> None:
-    create("wide")
+def test_a_database_has_its_own_address_with_its_tables_alone(wide: object, browser: Browser) -> None:
     browser.client.post("/v1/catalog/databases", json={"name": "shop2"})
     body = new_table("shopping") | {"identifier": {"database": "shop2", "object": "shopping"}}
     browser.client.post("/v1/catalog/databases/shop2/tables", json=body)

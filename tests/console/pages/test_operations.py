@@ -181,10 +181,7 @@ def test_the_tables_with_most_staged_records_are_named_ten_at_most(create: Creat
     assert 'href="/console/tables/shop/t11"' in browser.shown
 
 
-def test_a_table_that_is_behind_says_how_often_its_merges_failed(
-    app: FastAPI, create: Create, browser: Browser
-) -> None:
-    create("wide")
+def test_a_table_that_is_behind_says_how_often_its_merges_failed(app: FastAPI, wide: object, browser: Browser) -> None:
     browser.client.post(f"{TABLES}/wide/batches", json={"records": [{"id": 1}]}).raise_for_status()
     with parts_of(app).database.transaction() as repository:
         repository.tasks.request_all({repository.tables.get("shop", "wide").id: TaskTrigger.REQUEST})

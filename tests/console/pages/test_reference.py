@@ -101,8 +101,7 @@ def test_a_fault_of_an_unknown_option_leads_nowhere(browser: Browser) -> None:
     assert links(page) == set()
 
 
-def test_a_changed_option_that_is_wrong_leads_to_it(create: Create, browser: Browser) -> None:
-    create("wide")
+def test_a_changed_option_that_is_wrong_leads_to_it(wide: object, browser: Browser) -> None:
     browser.get("/console/tables/shop/wide/settings?q=changelog")
     more = {"new-key": "fields.note.aggregate-function", "new-value": "no_such", "seen": "x"}
     page = browser.send("/console/tables/shop/wide/settings?q=changelog", **more).text

@@ -244,8 +244,7 @@ def test_a_key_that_was_never_seen_is_told_and_another_is_asked_for(browser: Bro
     assert browser.get("/console/tables/shop/nosuch/row?key=1").status_code == 404
 
 
-def test_a_row_that_was_deleted_is_told(create: Create, browser: Browser) -> None:
-    create("wide")
+def test_a_row_that_was_deleted_is_told(wide: object, browser: Browser) -> None:
     for record in ({"id": 1, "note": "x"}, {"id": 1, "_kind": "-D"}):
         browser.client.post(f"{TABLES}/wide/batches", json={"records": [record]})
     text = browser.text("/console/tables/shop/wide/row?key=1")

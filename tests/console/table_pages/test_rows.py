@@ -27,8 +27,7 @@ def keys_shown(page: str) -> list[int]:
     return sorted(int(key) for key in re.findall(r'/row\?key=(\d+)"', page))
 
 
-def test_rows_are_shown_with_what_is_staged_and_paged(create: Create, browser: Browser) -> None:
-    create("wide")
+def test_rows_are_shown_with_what_is_staged_and_paged(wide: object, browser: Browser) -> None:
     post(browser, *({"id": number, "note": f"n{number}"} for number in range(60)))
     seen: list[str] = []
     path: str | None = f"{WIDE}/rows"
@@ -40,8 +39,7 @@ def test_rows_are_shown_with_what_is_staged_and_paged(create: Create, browser: B
     assert sorted(map(int, seen)) == list(range(60))
 
 
-def test_rows_are_filtered_and_a_wrong_filter_is_told(create: Create, browser: Browser) -> None:
-    create("wide")
+def test_rows_are_filtered_and_a_wrong_filter_is_told(wide: object, browser: Browser) -> None:
     post(browser, {"id": 1, "note": "a"}, {"id": 9007199254740993, "note": None})
     assert "9007199254740993 null" in browser.text(f"{WIDE}/rows?filter=id.gt.1")
     for wrong in ("filter=nope.eq.1", "filter=<b>", "after=x"):
@@ -50,9 +48,8 @@ def test_rows_are_filtered_and_a_wrong_filter_is_told(create: Create, browser: B
 
 
 def test_a_filter_is_chosen_by_column_condition_and_value_and_added_to_the_others(
-    create: Create, browser: Browser
+    wide: object, browser: Browser
 ) -> None:
-    create("wide")
     post(browser, *({"id": number, "note": f"n{number % 3}"} for number in range(12)), {"id": 12, "note": None})
     page = browser.get(f"{WIDE}/rows?column=note&operator=eq&value=n1").text
     assert keys_shown(page) == [1, 4, 7, 10]
@@ -82,8 +79,7 @@ def test_columns_are_chosen_and_the_key_leads_to_its_row(create: Create, browser
     assert browser.get(f"{WIDE}/rows?show=nothing").status_code == 400
 
 
-def test_rows_that_meet_the_filters_are_downloaded_in_each_format(create: Create, browser: Browser) -> None:
-    create("wide")
+def test_rows_that_meet_the_filters_are_downloaded_in_each_format(wide: object, browser: Browser) -> None:
     post(browser, *({"id": number, "note": f"n{number}"} for number in range(120)))
     page = browser.get(f"{WIDE}/rows?filter=id.gte.100&show=id").text
     links = {one: unescape(link) for link, one in re.findall(r'href="([^"]+)" download>(\w+)<', page)}
@@ -113,8 +109,7 @@ def test_a_reader_downloads_and_the_name_of_the_file_is_text(create: Create, sig
     assert answer.headers["content-disposition"] == f"attachment; filename*=UTF-8''{path}.csv"
 
 
-def test_a_page_is_sorted_by_its_numbers_and_texts_with_nulls_last(create: Create, browser: Browser) -> None:
-    create("wide")
+def test_a_page_is_sorted_by_its_numbers_and_texts_with_nulls_last(wide: object, browser: Browser) -> None:
     notes = ["b", None, "<i>", "a", "10", "9"]
     post(browser, *({"id": number, "note": note} for number, note in enumerate(notes, 8)))
     for query, expected in {
@@ -129,8 +124,7 @@ def test_a_page_is_sorted_by_its_numbers_and_texts_with_nulls_last(create: Creat
     assert len(keys_shown(browser.get(f"{WIDE}/rows?sort=nothing").text)) == 6
 
 
-def test_the_menu_of_a_column_leads_to_its_sort_its_filter_and_without_it(create: Create, browser: Browser) -> None:
-    create("wide")
+def test_the_menu_of_a_column_leads_to_its_sort_its_filter_and_without_it(wide: object, browser: Browser) -> None:
     post(browser, {"id": 1, "note": "a"})
     page = browser.get(f"{WIDE}/rows?filter=id.gt.0").text
     [menu] = re.findall(r"<summary>note</summary>(.*?)</details>", page, re.DOTALL)

@@ -23,8 +23,7 @@ def post(browser: Browser, *records: dict[str, object], table: str = "wide") -> 
     assert answer.status_code == 202, answer.text
 
 
-def test_the_overview_tells_figures_and_rules(create: Create, browser: Browser) -> None:
-    create("wide")
+def test_the_overview_tells_figures_and_rules(wide: object, browser: Browser) -> None:
     post(browser, {"id": 1}, {"id": 2})
     text = browser.text(WIDE)
     assert "Staged 2 records 1 batch," in text
@@ -56,8 +55,7 @@ def test_rules_that_differ_in_anything_are_lines_of_their_own(create: Create, br
 
 
 @pytest.mark.parametrize("tab", TABS)
-def test_every_part_tells_what_it_does_as_a_command(create: Create, browser: Browser, tab: str) -> None:
-    create("wide")
+def test_every_part_tells_what_it_does_as_a_command(wide: object, browser: Browser, tab: str) -> None:
     page = browser.get(f"{WIDE}{tab}")
     assert page.status_code == 200
     assert "curl " in unescape(page.text)
@@ -92,8 +90,7 @@ def test_long_values_are_cut_and_many_columns_shown(create: Create, browser: Bro
     assert len(re.findall(r"<th[^>]*>c199<", page.text)) == 1
 
 
-def test_batches_are_listed_newest_first_in_pages(create: Create, browser: Browser) -> None:
-    create("wide")
+def test_batches_are_listed_newest_first_in_pages(wide: object, browser: Browser) -> None:
     for number in range(52):
         post(browser, {"id": number})
     first = browser.get(f"{WIDE}/batches").text

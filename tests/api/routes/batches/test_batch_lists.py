@@ -8,18 +8,16 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.api.conftest import Merge
-from tests.api.routes.batches.test_batches import BATCHES, batches, post
-
-__all__ = ["batches"]
+from tests.api.routes.batches.test_batches import BATCHES, post
 
 
 @pytest.mark.parametrize("order", ["newest", "oldest", None])
-def test_pages_hold_every_batch_once_in_order(batches: TestClient, order: str | None) -> None:
-    posted = [post(batches, {"id": n}).json()["id"] for n in range(7)]
+def test_pages_hold_every_batch_once_in_order(wide: TestClient, order: str | None) -> None:
+    posted = [post(wide, {"id": n}).json()["id"] for n in range(7)]
     seen: list[str] = []
     params: dict[str, Any] = {"maxResults": 3} | ({"order": order} if order else {})
     for size in (3, 3, 1):
-        page = batches.get(BATCHES, params=params).json()
+        page = wide.get(BATCHES, params=params).json()
         assert len(page["batches"]) == size
         seen += [batch["id"] for batch in page["batches"]]
         params["pageToken"] = page["nextPageToken"]
@@ -27,14 +25,14 @@ def test_pages_hold_every_batch_once_in_order(batches: TestClient, order: str | 
     assert seen == (posted if order == "oldest" else posted[::-1])
 
 
-def test_batches_are_listed_by_state(batches: TestClient, merge: Merge) -> None:
-    merged, gone = (post(batches, {"id": 1}).json()["id"] for _ in range(2))
-    batches.delete(f"{BATCHES}/{gone}")
+def test_batches_are_listed_by_state(wide: TestClient, merge: Merge) -> None:
+    merged, gone = (post(wide, {"id": 1}).json()["id"] for _ in range(2))
+    wide.delete(f"{BATCHES}/{gone}")
     merge()
-    staged = post(batches, {"id": 1}).json()["id"]
+    staged = post(wide, {"id": 1}).json()["id"]
     listed = {
-        state: [one["id"] for one in batches.get(BATCHES, params={"state": state}).json()["batches"]]
+        state: [one["id"] for one in wide.get(BATCHES, params={"state": state}).json()["batches"]]
         for state in ("staged", "merged", "deleted", "poisoned")
     }
     assert listed == {"staged": [staged], "merged": [merged], "deleted": [gone], "poisoned": []}
-    assert batches.get(BATCHES, params={"state": "lost"}).json()["errors"][0]["code"] == "enum"
+    assert wide.get(BATCHES, params={"state": "lost"}).json()["errors"][0]["code"] == "enum"

@@ -22,13 +22,6 @@ BATCHES = f"{TABLES}/wide/batches"
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
 
-@pytest.fixture
-def batches(create: Create, shop: TestClient) -> TestClient:
-    """A client of a catalog with the table ``wide``."""
-    create()
-    return shop
-
-
 def post(client: TestClient, *records: Any, **headers: str) -> Any:
     return client.post(BATCHES, json={"records": records}, headers=headers)
 
@@ -41,15 +34,15 @@ def faults(response: Any) -> list[tuple[str, str]]:
     return [(fault["pointer"], fault["code"]) for fault in response.json()["errors"]]
 
 
-def test_a_batch_is_accepted_with_its_id_number_state_and_counts(batches: TestClient) -> None:
-    answer = post(batches, {"id": 1, "note": "a"}, {"id": 2})
+def test_a_batch_is_accepted_with_its_id_number_state_and_counts(wide: TestClient) -> None:
+    answer = post(wide, {"id": 1, "note": "a"}, {"id": 2})
     assert answer.status_code == 202
     body = answer.json()
     assert answer.headers["location"] == f"{BATCHES}/{body['id']}"
     assert body["sizeBytes"] > 0
     assert 1_700_000_000_000 < body["acceptedAt"] < 10_000_000_000_000
     assert (body["number"], body["state"], body["records"], body["ignoredRecords"]) == (1, "staged", 2, 0)
-    assert batches.get(answer.headers["location"]).json() == body
+    assert wide.get(answer.headers["location"]).json() == body
 
 
 @pytest.mark.parametrize("sent", ["a%20b%2B%E6%97%A5", "a+b%2B%E6%97%A5"])
@@ -71,15 +64,15 @@ def test_records_that_the_table_ignores_are_counted(create: Create, shop: TestCl
 
 
 @pytest.mark.parametrize("media_type", ["application/json", "Application/JSON; charset=utf-8", None])
-def test_json_is_the_format_also_where_none_is_named(batches: TestClient, media_type: str | None) -> None:
+def test_json_is_the_format_also_where_none_is_named(wide: TestClient, media_type: str | None) -> None:
     headers = {} if media_type is None else {"Content-Type": media_type}
-    answer = batches.post(BATCHES, content=b'{"records": [{"id": 1}]}', headers=headers)
+    answer = wide.post(BATCHES, content=b'{"records": [{"id": 1}]}', headers=headers)
     assert (answer.status_code, answer.json()["records"]) == (202, 1)
 
 
 @pytest.mark.parametrize("media_type", ["application/x-ndjson", "application/jsonl", "application/x-jsonlines; a=b"])
-def test_ndjson_is_one_record_a_line(batches: TestClient, media_type: str) -> None:
-    answer = batches.post(BATCHES, content=b'{"id": 1}\n\n{"id": 2}\r\n  \n', headers={"Content-Type": media_type})
+def test_ndjson_is_one_record_a_line(wide: TestClient, media_type: str) -> None:
+    answer = wide.post(BATCHES, content=b'{"id": 1}\n\n{"id": 2}\r\n  \n', headers={"Content-Type": media_type})
     assert (answer.status_code, answer.json()["records"]) == (202, 2)
 
 
@@ -89,42 +82,42 @@ def test_every_format_is_described(app: FastAPI) -> None:
 
 
 @pytest.mark.parametrize("media_type", ["text/tsv", "application/x-www-form-urlencoded", "multipart/form-data", "x"])
-def test_another_format_is_refused(batches: TestClient, media_type: str) -> None:
-    answer = batches.post(BATCHES, content=b"id=1", headers={"Content-Type": media_type})
+def test_another_format_is_refused(wide: TestClient, media_type: str) -> None:
+    answer = wide.post(BATCHES, content=b"id=1", headers={"Content-Type": media_type})
     assert (answer.status_code, answer.json()["errorCode"]) == (415, "unsupported_media_type")
-    assert listed(batches) == []
+    assert listed(wide) == []
 
 
-def test_a_refused_format_is_told_what_else_to_send(batches: TestClient) -> None:
+def test_a_refused_format_is_told_what_else_to_send(wide: TestClient) -> None:
     for headers in ({"Content-Type": "text/tsv"}, {"Content-Encoding": "br"}):
-        answer = batches.post(BATCHES, content=b"{}", headers=headers)
+        answer = wide.post(BATCHES, content=b"{}", headers=headers)
         assert answer.status_code == 415
         assert answer.headers["accept"] == ", ".join(FORMATS)
         assert "zstd" in answer.headers["accept-encoding"]
 
 
-def test_columns_and_change_events_are_posted_as_records_are(batches: TestClient) -> None:
+def test_columns_and_change_events_are_posted_as_records_are(wide: TestClient) -> None:
     body = gzip.compress(b"id,note,_kind\r\n1,a,\r\n2,,delete\r\n")
     headers = {"Content-Type": "text/csv; charset=utf-8", "Content-Encoding": "gzip"}
-    assert batches.post(BATCHES, content=body, headers=headers).json()["records"] == 2
+    assert wide.post(BATCHES, content=body, headers=headers).json()["records"] == 2
     event = {"op": "c", "before": None, "after": {"id": 3, "note": "b"}}
-    assert batches.post(BATCHES, params={"format": "debezium-json"}, json=event).json()["records"] == 1
-    found = [batches.get(f"{TABLES}/wide/rows/{key}?consistency=latest").status_code for key in (1, 2, 3)]
+    assert wide.post(BATCHES, params={"format": "debezium-json"}, json=event).json()["records"] == 1
+    found = [wide.get(f"{TABLES}/wide/rows/{key}?consistency=latest").status_code for key in (1, 2, 3)]
     assert found == [200, 404, 200]
-    wrong = batches.post(BATCHES, content=b"id,x\n1,2\n", headers={"Content-Type": "text/csv"})
+    wrong = wide.post(BATCHES, content=b"id,x\n1,2\n", headers={"Content-Type": "text/csv"})
     assert faults(wrong) == [("/columns/x", "unknown_column")]
 
 
 @pytest.mark.parametrize("kind", ['"\\ud800"', '"\xfc"', '""', "5", "null", '"+X"'])
-def test_a_kind_that_is_none_is_a_fault_of_its_record_whatever_it_is(kind: str, batches: TestClient) -> None:
+def test_a_kind_that_is_none_is_a_fault_of_its_record_whatever_it_is(kind: str, wide: TestClient) -> None:
     body = f'{{"records": [{{"id": 1, "_kind": "+U"}}, {{"id": 2, "_kind": {kind}}}]}}'.encode()
-    answer = batches.post(BATCHES, content=body, headers={"Content-Type": "application/json"})
+    answer = wide.post(BATCHES, content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400
     assert faults(answer) == [("/records/1/_kind", "bad_row_kind")]
 
 
-def test_every_fault_is_named_with_row_and_column_and_nothing_is_stored(batches: TestClient) -> None:
-    answer = post(batches, {"id": 1}, {"id": "x", "note": 5}, {"note": "a"}, 7, {"id": 4, "nope": 1, "_kind": "?"})
+def test_every_fault_is_named_with_row_and_column_and_nothing_is_stored(wide: TestClient) -> None:
+    answer = post(wide, {"id": 1}, {"id": "x", "note": 5}, {"note": "a"}, 7, {"id": 4, "nope": 1, "_kind": "?"})
     assert answer.status_code == 400
     assert answer.headers["content-type"] == "application/problem+json"
     assert sorted(faults(answer)) == [
@@ -138,15 +131,15 @@ def test_every_fault_is_named_with_row_and_column_and_nothing_is_stored(batches:
     assert answer.json()["errorCount"] == 6
     assert {(fault["row"], fault.get("column")) for fault in answer.json()["errors"]} >= {(1, "id"), (3, None)}
     assert all(fault["fix"] for fault in answer.json()["errors"])
-    assert listed(batches) == []
+    assert listed(wide) == []
 
 
-def test_of_very_many_faults_a_hundred_are_named_and_all_are_counted(batches: TestClient) -> None:
-    body = post(batches, *({"id": "x"} for _ in range(500))).json()
+def test_of_very_many_faults_a_hundred_are_named_and_all_are_counted(wide: TestClient) -> None:
+    body = post(wide, *({"id": "x"} for _ in range(500))).json()
     assert (len(body["errors"]), body["errorCount"]) == (100, 500)
-    lines = batches.post(BATCHES, content=b"x\n" * 500, headers=NDJSON).json()
+    lines = wide.post(BATCHES, content=b"x\n" * 500, headers=NDJSON).json()
     assert (len(lines["errors"]), lines["errorCount"]) == (100, 500)
-    members = batches.post(BATCHES, json={"records": []} | {f"m{n}": 1 for n in range(500)}).json()
+    members = wide.post(BATCHES, json={"records": []} | {f"m{n}": 1 for n in range(500)}).json()
     assert (len(members["errors"]), members["errorCount"]) == (100, 500)
 
 
@@ -215,41 +208,41 @@ def test_the_most_records_are_taken_and_one_more_is_not(small: TestClient) -> No
 # Idempotency-Key
 
 
-def test_a_retry_is_answered_with_the_batch_of_the_first_request(batches: TestClient, merge: Merge) -> None:
+def test_a_retry_is_answered_with_the_batch_of_the_first_request(wide: TestClient, merge: Merge) -> None:
     key = {"Idempotency-Key": "order-17"}
-    first = post(batches, {"id": 1}, **key)
+    first = post(wide, {"id": 1}, **key)
     assert first.json()["idempotencyKey"] == "order-17"
-    again = post(batches, {"id": 1}, **key)
+    again = post(wide, {"id": 1}, **key)
     assert (again.status_code, again.json()) == (202, first.json())
     assert [answer.headers.get("idempotency-replayed") for answer in (first, again)] == [None, "true"]
     assert again.headers["location"] == first.headers["location"]
     merge()
-    merged = post(batches, {"id": 1}, **key)
+    merged = post(wide, {"id": 1}, **key)
     assert (merged.json()["id"], merged.json()["state"]) == (first.json()["id"], "merged")
-    assert len(listed(batches)) == 1
+    assert len(listed(wide)) == 1
 
 
 @pytest.mark.parametrize("media_type", ["application/json", "application/x-ndjson"])
-def test_a_key_with_another_request_is_refused(batches: TestClient, media_type: str) -> None:
+def test_a_key_with_another_request_is_refused(wide: TestClient, media_type: str) -> None:
     key = {"Idempotency-Key": "order-17"}
-    post(batches, {"id": 1}, **key)
-    other = batches.post(BATCHES, content=b'{"id": 2}', headers=key | {"Content-Type": media_type})
+    post(wide, {"id": 1}, **key)
+    other = wide.post(BATCHES, content=b'{"id": 2}', headers=key | {"Content-Type": media_type})
     assert (other.status_code, other.json()["errorCode"]) == (422, "idempotency_key_reused")
-    assert len(listed(batches)) == 1
+    assert len(listed(wide)) == 1
 
 
-def test_a_refused_request_does_not_use_up_its_key(batches: TestClient) -> None:
+def test_a_refused_request_does_not_use_up_its_key(wide: TestClient) -> None:
     key = {"Idempotency-Key": "order-17"}
-    assert post(batches, {"id": "x"}, **key).status_code == 400
-    assert post(batches, {"id": 1}, **key).status_code == 202
+    assert post(wide, {"id": "x"}, **key).status_code == 400
+    assert post(wide, {"id": 1}, **key).status_code == 202
 
 
-def test_retries_that_come_at_once_are_one_batch(batches: TestClient) -> None:
+def test_retries_that_come_at_once_are_one_batch(wide: TestClient) -> None:
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: post(batches, {"id": 1}, **{"Idempotency-Key": "k"}), range(16)))
+        answers = list(pool.map(lambda _: post(wide, {"id": 1}, **{"Idempotency-Key": "k"}), range(16)))
     done = [answer for answer in answers if answer.status_code == 202]
-    assert {answer.json()["id"] for answer in done} == set(listed(batches))
-    assert len(listed(batches)) == 1
+    assert {answer.json()["id"] for answer in done} == set(listed(wide))
+    assert len(listed(wide)) == 1
     assert [answer.headers.get("idempotency-replayed") for answer in done].count(None) == 1
     for early in answers:
         if early not in done:  # the first was under way
@@ -258,57 +251,57 @@ def test_retries_that_come_at_once_are_one_batch(batches: TestClient) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256])
-def test_a_key_that_is_no_key_is_refused(batches: TestClient, key: str) -> None:
-    answer = post(batches, {"id": 1}, **{"Idempotency-Key": key})
+def test_a_key_that_is_no_key_is_refused(wide: TestClient, key: str) -> None:
+    answer = post(wide, {"id": 1}, **{"Idempotency-Key": key})
     assert (answer.status_code, faults(answer)) == (400, [("/Idempotency-Key", "bad_header")])
-    assert post(batches, {"id": 1}, **{"Idempotency-Key": "x" * 255}).status_code == 202
+    assert post(wide, {"id": 1}, **{"Idempotency-Key": "x" * 255}).status_code == 202
 
 
 # Lists
 
 
 @pytest.mark.parametrize("params", [{"maxResults": "x"}, {"pageToken": "x"}, {"pageToken": "9" * 5000}])
-def test_a_page_that_cannot_be_is_refused(batches: TestClient, params: dict[str, Any]) -> None:
-    assert batches.get(BATCHES, params=params).status_code == 400
+def test_a_page_that_cannot_be_is_refused(wide: TestClient, params: dict[str, Any]) -> None:
+    assert wide.get(BATCHES, params=params).status_code == 400
 
 
-def test_a_batch_of_another_table_is_not_found(create: Create, batches: TestClient) -> None:
+def test_a_batch_of_another_table_is_not_found(create: Create, wide: TestClient) -> None:
     create("other")
-    batch = post(batches, {"id": 1}).json()["id"]
+    batch = post(wide, {"id": 1}).json()["id"]
     for answer in (
-        batches.get(f"{TABLES}/other/batches/{batch}"),
-        batches.delete(f"{TABLES}/other/batches/{batch}"),
-        batches.get(f"{BATCHES}/nope"),
+        wide.get(f"{TABLES}/other/batches/{batch}"),
+        wide.delete(f"{TABLES}/other/batches/{batch}"),
+        wide.get(f"{BATCHES}/nope"),
     ):
         assert (answer.status_code, answer.json()["errorCode"]) == (404, "batch_not_found")
-    for answer in (batches.get(f"{TABLES}/none/batches"), batches.post(f"{TABLES}/none/batches", json={"records": []})):
+    for answer in (wide.get(f"{TABLES}/none/batches"), wide.post(f"{TABLES}/none/batches", json={"records": []})):
         assert answer.json()["errorCode"] == "table_not_found"
 
 
 # Withdrawal
 
 
-def test_a_staged_batch_can_be_withdrawn_twice_and_is_never_merged(batches: TestClient, merge: Merge) -> None:
-    kept = post(batches, {"id": 1, "note": "kept"}).json()["id"]
-    gone = post(batches, {"id": 1, "note": "gone"}).json()["id"]
+def test_a_staged_batch_can_be_withdrawn_twice_and_is_never_merged(wide: TestClient, merge: Merge) -> None:
+    kept = post(wide, {"id": 1, "note": "kept"}).json()["id"]
+    gone = post(wide, {"id": 1, "note": "gone"}).json()["id"]
     for _ in range(2):
-        answer = batches.delete(f"{BATCHES}/{gone}")
+        answer = wide.delete(f"{BATCHES}/{gone}")
         assert (answer.status_code, answer.json()["state"]) == (200, "deleted")
     merge()
-    assert [(one["id"], one["state"]) for one in batches.get(BATCHES).json()["batches"]] == [
+    assert [(one["id"], one["state"]) for one in wide.get(BATCHES).json()["batches"]] == [
         (gone, "deleted"),
         (kept, "merged"),
     ]
-    assert batches.get(f"{TABLES}/wide/rows?key=1").json() == {"id": 1, "note": "kept"}
+    assert wide.get(f"{TABLES}/wide/rows?key=1").json() == {"id": 1, "note": "kept"}
 
 
 # Waiting for the merge
 
 
-def test_wait_answers_200_once_the_batch_is_merged(batches: TestClient, merge: Merge) -> None:
+def test_wait_answers_200_once_the_batch_is_merged(wide: TestClient, merge: Merge) -> None:
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(post, batches, {"id": 1}, Prefer="respond-async, wait=60")
-        while not batches.get(f"{TABLES}/wide/merges").json()["merges"]:  # the waiting request asks for one
+        waiting = pool.submit(post, wide, {"id": 1}, Prefer="respond-async, wait=60")
+        while not wide.get(f"{TABLES}/wide/merges").json()["merges"]:  # the waiting request asks for one
             pass
         merge()
         answer = waiting.result()
@@ -325,13 +318,13 @@ def test_wait_answers_200_for_a_batch_that_held_nothing_to_fold(create: Create, 
     assert (answer.status_code, answer.json()["state"]) == (200, "merged")
 
 
-def test_wait_answers_202_when_the_merge_takes_longer(batches: TestClient) -> None:
-    answer = post(batches, {"id": 1}, Prefer="wait=1")
+def test_wait_answers_202_when_the_merge_takes_longer(wide: TestClient) -> None:
+    answer = post(wide, {"id": 1}, Prefer="wait=1")
     assert (answer.status_code, answer.json()["state"]) == (202, "staged")
 
 
 @pytest.mark.parametrize("prefer", ["", "wait", "wait=", "wait=x", "wait=-1", "wait=0", "return=minimal", ",,="])
-def test_a_preference_that_is_not_understood_is_ignored(batches: TestClient, prefer: str) -> None:
-    answer = post(batches, {"id": 1}, Prefer=prefer)
+def test_a_preference_that_is_not_understood_is_ignored(wide: TestClient, prefer: str) -> None:
+    answer = post(wide, {"id": 1}, Prefer=prefer)
     assert answer.status_code == 202
     assert "preference-applied" not in answer.headers

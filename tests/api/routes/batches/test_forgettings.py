@@ -34,9 +34,8 @@ def faults(answer: Any) -> tuple[int, str, list[tuple[str, str]]]:
 
 
 def test_keys_are_forgotten_and_the_operation_says_so(
-    create: Create, shop: TestClient, app: FastAPI, merge: Merge
+    wide: object, shop: TestClient, app: FastAPI, merge: Merge
 ) -> None:
-    create()
     merge({"id": 1, "note": "a"}, {"id": 2, "note": "b"})
     wish = {"keys": [{"id": 1}, {"id": "1"}, {"id": 404}], "reference": "ticket 7"}
     asked = shop.post(f"{T}/rows:forget", json=wish)
@@ -62,8 +61,7 @@ def test_keys_are_forgotten_and_the_operation_says_so(
     assert [step["what"] for step in of_another["steps"]] == ["record"]
 
 
-def test_forgettings_are_listed_newest_first_a_page_at_a_time(create: Create, shop: TestClient) -> None:
-    create()
+def test_forgettings_are_listed_newest_first_a_page_at_a_time(wide: object, shop: TestClient) -> None:
     made = [shop.post(f"{T}/rows:forget", json={"keys": [{"id": n}]}).json()["id"] for n in range(3)]
     first = shop.get(f"{T}/forgettings?maxResults=2").json()
     rest = shop.get(f"{T}/forgettings?maxResults=2&pageToken={first['nextPageToken']}").json()
@@ -93,9 +91,8 @@ def test_forgettings_are_listed_newest_first_a_page_at_a_time(create: Create, sh
     ],
 )
 def test_what_is_no_list_of_keys_is_refused_with_every_fault(
-    body: Any, expected: tuple[str, list[tuple[str, str]]], create: Create, shop: TestClient
+    body: Any, expected: tuple[str, list[tuple[str, str]]], wide: object, shop: TestClient
 ) -> None:
-    create()
     status, code, found = faults(shop.post(f"{T}/rows:forget", json=body))
     assert (status, code) == (400, expected[0])
     assert [one[0] for one in found] == [one[0] for one in expected[1]], found

@@ -24,8 +24,7 @@ def faults(answer: Any) -> list[tuple[str, str]]:
     return [(fault["pointer"], fault["code"]) for fault in answer.json()["errors"]]
 
 
-def test_a_row_is_put_and_deleted_by_its_key(create: Create, shop: TestClient) -> None:
-    create()
+def test_a_row_is_put_and_deleted_by_its_key(wide: object, shop: TestClient) -> None:
     answer = shop.put(f"{ROWS}/7", json={"note": "a"})
     assert answer.status_code == 202
     assert shop.get(answer.headers["location"]).json() == answer.json()
@@ -47,8 +46,7 @@ def test_a_composite_key_of_any_text_is_given_by_the_query(create: Create, shop:
     assert shop.put(ROWS, params={"key": ["x"]}, json={}).json()["errors"][0]["code"] == "wrong_key_length"
 
 
-def test_a_body_that_is_no_such_row_is_refused_by_pointers_into_it(create: Create, shop: TestClient) -> None:
-    create()
+def test_a_body_that_is_no_such_row_is_refused_by_pointers_into_it(wide: object, shop: TestClient) -> None:
     assert faults(shop.put(f"{ROWS}/7", json={"id": 8})) == [("/id", "contradicting_key")]
     assert faults(shop.put(f"{ROWS}/7", json={"note": 5, "x": 1})) == [
         ("/note", "wrong_type"),
@@ -133,8 +131,7 @@ def test_a_delete_goes_by_the_row_kind_column_where_the_table_has_one(create: Cr
     assert row(shop, id=7) == 404
 
 
-def test_a_repeated_change_counts_once(create: Create, shop: TestClient) -> None:
-    create()
+def test_a_repeated_change_counts_once(wide: object, shop: TestClient) -> None:
     headers = {"Idempotency-Key": "k"}
     first = shop.put(f"{ROWS}/7", json={"note": "a"}, headers=headers).json()
     assert shop.put(f"{ROWS}/7", json={"note": "a"}, headers=headers).json() == first
@@ -147,9 +144,8 @@ def test_a_repeated_change_counts_once(create: Create, shop: TestClient) -> None
 
 @pytest.mark.parametrize(("word", "found"), [("Insert", "a"), ("UPDATE", "a"), ("delete", None)])
 def test_a_record_says_its_kind_in_words_of_any_case(
-    create: Create, shop: TestClient, word: str, found: str | None
+    wide: object, shop: TestClient, word: str, found: str | None
 ) -> None:
-    create()
     record = {"id": 1, "note": "a", "_kind": word}
     assert shop.post(f"{TABLES}/wide/batches", json={"records": [record]}).status_code == 202
     assert row(shop, id=1) == ({"id": 1, "note": found} if found else 404)

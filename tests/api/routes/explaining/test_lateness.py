@@ -59,7 +59,6 @@ def test_what_is_no_time_is_refused_with_the_fix(counted: TestClient, since: str
     assert "2026-03-01T10:00:00Z" in fault["fix"]
 
 
-def test_a_table_without_sequences_has_no_lanes(create: Create, shop: TestClient) -> None:
-    create()
+def test_a_table_without_sequences_has_no_lanes(wide: object, shop: TestClient) -> None:
     told: dict[str, Any] = shop.get(f"{TABLE}/lateness").json()
     assert (told["lanes"], told["merges"], told["since"]) == ([], 0, None)

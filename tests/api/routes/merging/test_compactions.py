@@ -30,9 +30,8 @@ def merge(app: FastAPI, client: TestClient, *records: dict[str, Any]) -> None:
 
 
 def test_a_compaction_is_an_operation_that_is_watched_as_merges_are(
-    app: FastAPI, create: Create, shop: TestClient
+    app: FastAPI, wide: object, shop: TestClient
 ) -> None:
-    create()
     for _ in range(2):
         merge(app, shop, {"id": 1, "note": "x"})
     answer = shop.post(f"{TABLE}/compact")
@@ -49,14 +48,12 @@ def test_a_compaction_is_an_operation_that_is_watched_as_merges_are(
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b"1", b'"x"', b'{"full": "maybe"}', b'{"full": []}', b"\xff"])
-def test_a_compaction_with_a_wrong_body_is_refused(create: Create, shop: TestClient, body: bytes) -> None:
-    create()
+def test_a_compaction_with_a_wrong_body_is_refused(wide: object, shop: TestClient, body: bytes) -> None:
     assert shop.post(f"{TABLE}/compact", content=body).status_code == 400
     assert shop.get(f"{TABLE}/merges").json()["merges"] == []
 
 
-def test_a_compaction_that_waits_can_be_cancelled(create: Create, shop: TestClient) -> None:
-    create()
+def test_a_compaction_that_waits_can_be_cancelled(wide: object, shop: TestClient) -> None:
     asked = shop.post(f"{TABLE}/compact", json={"full": False}).json()
     assert asked["full"] is False
     assert shop.post(f"{TABLE}/merges/{asked['id']}:cancel").json()["state"] == "cancelled"

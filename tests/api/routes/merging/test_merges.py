@@ -19,13 +19,6 @@ from tests.services.executor import BrokenExecutor, PythonExecutor
 MERGES = f"{TABLES}/wide/merges"
 
 
-@pytest.fixture
-def merges(create: Create, shop: TestClient) -> TestClient:
-    """A client of a catalog with the table ``wide``."""
-    create()
-    return shop
-
-
 def run(app: FastAPI, executor: PythonExecutor | None = None) -> None:
     """Runs the oldest pending merge."""
     parts: Parts = app.state.parts
@@ -39,71 +32,71 @@ def stage(client: TestClient) -> str:
     return batch
 
 
-def test_a_merge_is_an_operation_that_can_be_watched(app: FastAPI, merges: TestClient) -> None:
-    batch = stage(merges)
-    answer = merges.post(MERGES)
+def test_a_merge_is_an_operation_that_can_be_watched(app: FastAPI, wide: TestClient) -> None:
+    batch = stage(wide)
+    answer = wide.post(MERGES)
     assert (answer.status_code, answer.headers["retry-after"]) == (202, "1")
     asked = answer.json()
     assert answer.headers["location"] == f"{MERGES}/{asked['id']}"
     assert (asked["job"], asked["state"], asked["trigger"], asked["startedAt"]) == ("merge", "pending", "request", None)
     run(app)
-    done = merges.get(answer.headers["location"]).json()
+    done = wide.get(answer.headers["location"]).json()
     assert (done["state"], done["snapshotId"], done["progress"], done["error"]) == ("succeeded", 1, 1.0, None)
     assert (done["batches"], done["records"], done["rows"]) == (1, 2, 1)
     assert done["requestedAt"] <= done["startedAt"] <= done["finishedAt"]
-    told = merges.get(f"{TABLES}/wide/batches/{batch}").json()
+    told = wide.get(f"{TABLES}/wide/batches/{batch}").json()
     assert (told["state"], told["mergeId"], told["snapshotId"]) == ("merged", asked["id"], 1)
 
 
-def test_a_merge_that_waits_already_is_answered_again(merges: TestClient) -> None:
-    assert merges.post(MERGES).json() == merges.post(MERGES).json()
-    assert len(merges.get(MERGES).json()["merges"]) == 1
+def test_a_merge_that_waits_already_is_answered_again(wide: TestClient) -> None:
+    assert wide.post(MERGES).json() == wide.post(MERGES).json()
+    assert len(wide.get(MERGES).json()["merges"]) == 1
 
 
-def test_a_failed_merge_says_why(app: FastAPI, merges: TestClient) -> None:
-    batch = stage(merges)
-    merge = merges.post(MERGES).json()["id"]
+def test_a_failed_merge_says_why(app: FastAPI, wide: TestClient) -> None:
+    batch = stage(wide)
+    merge = wide.post(MERGES).json()["id"]
     run(app, BrokenExecutor(RuntimeError("the disk is full")))
-    told = merges.get(f"{MERGES}/{merge}").json()
+    told = wide.get(f"{MERGES}/{merge}").json()
     assert told["state"] == "failed"
     assert told["error"].startswith("the disk is full")
-    assert merges.get(f"{TABLES}/wide/batches/{batch}").json()["state"] == "staged"
+    assert wide.get(f"{TABLES}/wide/batches/{batch}").json()["state"] == "staged"
 
 
-def test_merges_are_listed_newest_first_a_page_at_a_time(app: FastAPI, merges: TestClient) -> None:
+def test_merges_are_listed_newest_first_a_page_at_a_time(app: FastAPI, wide: TestClient) -> None:
     asked = []
     for _ in range(3):
-        asked.append(merges.post(MERGES).json()["id"])
+        asked.append(wide.post(MERGES).json()["id"])
         run(app)
-    first = merges.get(MERGES, params={"maxResults": 2}).json()
-    rest = merges.get(MERGES, params={"pageToken": first["nextPageToken"]}).json()
+    first = wide.get(MERGES, params={"maxResults": 2}).json()
+    rest = wide.get(MERGES, params={"pageToken": first["nextPageToken"]}).json()
     assert [one["id"] for one in (*first["merges"], *rest["merges"])] == asked[::-1]
     assert (len(first["merges"]), rest["nextPageToken"]) == (2, None)
 
 
-def test_a_pending_merge_is_cancelled_and_its_batches_wait_for_the_next_one(app: FastAPI, merges: TestClient) -> None:
-    stage(merges)
-    first = merges.post(MERGES).json()["id"]
-    cancelled = merges.post(f"{MERGES}/{first}:cancel")
+def test_a_pending_merge_is_cancelled_and_its_batches_wait_for_the_next_one(app: FastAPI, wide: TestClient) -> None:
+    stage(wide)
+    first = wide.post(MERGES).json()["id"]
+    cancelled = wide.post(f"{MERGES}/{first}:cancel")
     assert (cancelled.status_code, cancelled.json()["state"]) == (200, "cancelled")
-    second = merges.post(MERGES).json()["id"]
+    second = wide.post(MERGES).json()["id"]
     assert second != first
     run(app)
-    assert merges.get(f"{MERGES}/{second}").json()["batches"] == 1
+    assert wide.get(f"{MERGES}/{second}").json()["batches"] == 1
 
 
-def test_a_merge_of_another_table_is_not_found(create: Create, merges: TestClient) -> None:
+def test_a_merge_of_another_table_is_not_found(create: Create, wide: TestClient) -> None:
     create("other")
-    merge = merges.post(MERGES).json()["id"]
+    merge = wide.post(MERGES).json()["id"]
     for answer in (
-        merges.get(f"{TABLES}/other/merges/{merge}"),
-        merges.post(f"{TABLES}/other/merges/{merge}:cancel"),
-        merges.get(f"{MERGES}/nope"),
-        merges.post(f"{MERGES}/nope:cancel"),
+        wide.get(f"{TABLES}/other/merges/{merge}"),
+        wide.post(f"{TABLES}/other/merges/{merge}:cancel"),
+        wide.get(f"{MERGES}/nope"),
+        wide.post(f"{MERGES}/nope:cancel"),
     ):
         assert (answer.status_code, answer.json()["errorCode"]) == (404, "merge_not_found")
-    assert merges.post(f"{TABLES}/none/merges").json()["errorCode"] == "table_not_found"
-    assert merges.get(f"{MERGES}/{merge}").json()["state"] == "pending"
+    assert wide.post(f"{TABLES}/none/merges").json()["errorCode"] == "table_not_found"
+    assert wide.get(f"{MERGES}/{merge}").json()["state"] == "pending"
 
 
 class WatchedExecutor(PythonExecutor):
