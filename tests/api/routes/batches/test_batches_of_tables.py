@@ -83,42 +83,25 @@ def test_a_cloudevent_is_routed_by_its_attributes(table: Tables, shop: TestClien
     assert shop.get(f"{TABLES}/accounts/rows?key=ann@example.org").json()["balance"] == "10.00"
 
 
-@pytest.mark.parametrize(
-    ("how", "events"),
-    [
-        ("debezium-json", [event("a", {"id": 1, "v": "x"}), event("b", {"id": 2, "v": "y"})]),
-        (
-            "debezium-json",
-            [{"schema": {}, "payload": event("a", {"id": 1, "v": "x"})}, event("b", {"id": 2, "v": "y"})],
-        ),
-        (
-            "debezium-json",
-            [
-                {"op": "c", "after": {"id": 1, "v": "x"}, "source": {"db": "m", "table": "a"}},
-                {"op": "c", "after": {"id": 2, "v": "y"}, "source": {"db": "m", "collection": "b"}},
-            ],
-        ),
-        (
-            "debezium-flat-json",
-            [{"id": 1, "v": "x", "__table": "a"}, {"id": 2, "v": "y", "__source_table": "b", "__schema": "s"}],
-        ),
-        (
-            "canal-json",
-            [
-                {"type": "INSERT", "database": "m", "table": "a", "data": [{"id": "1", "v": "x"}]},
-                {"type": "INSERT", "database": "m", "table": "b", "data": [{"id": "2", "v": "y"}]},
-            ],
-        ),
-        (
-            "maxwell-json",
-            [
-                {"type": "insert", "database": "m", "table": "a", "data": {"id": 1, "v": "x"}},
-                {"type": "insert", "database": "m", "table": "b", "data": {"id": 2, "v": "y"}},
-            ],
-        ),
-    ],
-)
-def test_every_format_names_the_table(how: str, events: list[Any], two: None, shop: TestClient) -> None:
+# The table, the key and the value of an event of each shape.
+SHAPES: dict[str, Callable[[str, int, str], Any]] = {
+    "debezium-json": lambda of, k, v: event(of, {"id": k, "v": v}),
+    "debezium-json with its schema": lambda of, k, v: {"schema": {}, "payload": event(of, {"id": k, "v": v})},
+    "debezium-json of MongoDB": lambda of, k, v: {
+        "op": "c",
+        "after": {"id": k, "v": v},
+        "source": {"db": "m", "table" if of == "a" else "collection": of},
+    },
+    "debezium-flat-json": lambda of, k, v: {"id": k, "v": v, "__table": of},
+    "debezium-flat-json with its schema": lambda of, k, v: {"id": k, "v": v, "__source_table": of, "__schema": "s"},
+    "canal-json": lambda of, k, v: {"type": "INSERT", "database": "m", "table": of, "data": [{"id": str(k), "v": v}]},
+    "maxwell-json": lambda of, k, v: {"type": "insert", "database": "m", "table": of, "data": {"id": k, "v": v}},
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_format_names_the_table(shape: str, two: None, shop: TestClient) -> None:
+    how, events = shape.partition(" ")[0], [SHAPES[shape]("a", 1, "x"), SHAPES[shape]("b", 2, "y")]
     assert post(shop, events, how).status_code == 202
     assert (rows(shop, "a"), rows(shop, "b")) == ([{"id": 1, "v": "x"}], [{"id": 2, "v": "y"}])
     lines = "\n\n".join(json.dumps(one) for one in events)

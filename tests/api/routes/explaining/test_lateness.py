@@ -33,13 +33,8 @@ def test_what_came_late_is_told_by_lane_and_sender(counted: TestClient) -> None:
     [lane] = told["lanes"]
     assert (lane["sequence"], lane["columns"], lane["measure"], lane["horizon"]) == (["day"], ["note"], "seconds", None)
     [sender] = lane["senders"]
-    assert [sender[name] for name in ("records", "late", "inMerge", "againstOlder", "changedNothing")] == [
-        2,
-        1,
-        1,
-        0,
-        1,
-    ]
+    counts = [sender[name] for name in ("records", "late", "inMerge", "againstOlder", "changedNothing")]
+    assert counts == [2, 1, 1, 0, 1]
     assert (sender["largest"], [one["upTo"] for one in sender["steps"] if one["records"]]) == (259_200.0, [604_800.0])
     assert sender["steps"][-1]["upTo"] is None
 

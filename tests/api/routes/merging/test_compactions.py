@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
@@ -47,9 +46,9 @@ def test_a_compaction_is_an_operation_that_is_watched_as_merges_are(
     assert shop.get(f"{TABLE}/rows", params={"key": "1"}).json()["note"] == "x"
 
 
-@pytest.mark.parametrize("body", [b"{", b"[]", b"1", b'"x"', b'{"full": "maybe"}', b'{"full": []}', b"\xff"])
-def test_a_compaction_with_a_wrong_body_is_refused(wide: object, shop: TestClient, body: bytes) -> None:
-    assert shop.post(f"{TABLE}/compact", content=body).status_code == 400
+def test_a_compaction_with_a_wrong_body_is_refused(wide: object, shop: TestClient) -> None:
+    for body in (b"{", b"[]", b"1", b'"x"', b'{"full": "maybe"}', b'{"full": []}', b"\xff"):
+        assert shop.post(f"{TABLE}/compact", content=body).status_code == 400, body
     assert shop.get(f"{TABLE}/merges").json()["merges"] == []
 
 

@@ -86,20 +86,3 @@ def test_bare_words_are_no_json(token: str, wide: TestClient) -> None:
     body = f'{{"records": [{{"id": 1, "f": {token}}}]}}'
     answer = wide.post(f"{WIDE}/batches", content=body, headers={"content-type": "application/json"})
     assert (answer.status_code, answer.json()["errors"][0]["code"]) == (400, "not_json")
-
-
-@pytest.mark.parametrize(
-    ("column", "value", "code"),
-    [
-        ("n", "5.5", "wrong_type"),
-        ("n", "NaN", "wrong_type"),
-        ("n", "1e19", "out_of_range"),
-        ("p", "1e3", "out_of_range"),
-        ("p", "1.555", "too_many_digits"),
-        ("f", "1e39", "out_of_range"),
-        ("d", "nan", "wrong_type"),
-    ],
-)
-def test_what_a_type_cannot_hold_is_refused_with_a_fix(column: str, value: str, code: str, wide: TestClient) -> None:
-    (fault,) = wide.post(f"{WIDE}/batches", json={"records": [{"id": 1, column: value}]}).json()["errors"]
-    assert (fault["pointer"], fault["code"], bool(fault["fix"])) == (f"/records/0/{column}", code, True)

@@ -72,13 +72,8 @@ def test_a_version_is_a_word_a_number_or_a_tag(shop: TestClient, merge: Merge) -
     for version, number in {"1": 1, "EARLIEST": 1, "LATEST": 2, "v%201%2B": 1, "v+1%2B": 1}.items():
         assert shop.get(f"{TABLE}/snapshots/{version}").json()["snapshot"]["id"] == number, version
     missing = shop.get(f"{TABLE}/snapshots/7")
-    assert missing.status_code == 404
-    assert missing.json() | {"detail": ""} == missing.json() | {
-        "errorCode": "snapshot_not_found",
-        "resourceType": "SNAPSHOT",
-        "resourceName": "7",
-        "detail": "",
-    }
+    assert (missing.status_code, missing.json()["errorCode"]) == (404, "snapshot_not_found")
+    assert (missing.json()["resourceType"], missing.json()["resourceName"]) == ("SNAPSHOT", "7")
     assert "the earliest is 1, the latest 2" in missing.json()["detail"]
 
 
@@ -144,14 +139,12 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "status", "code"), REFUSED)
-def test_a_rollback_to_nowhere_changes_nothing(
-    shop: TestClient, merge: Merge, body: dict[str, Any], status: int, code: str
-) -> None:
+def test_a_rollback_to_nowhere_changes_nothing(shop: TestClient, merge: Merge) -> None:
     merge({"id": 1, "note": "old"})
     merge({"id": 1, "note": "new"})
-    answer = shop.post(f"{TABLE}/rollback", json=body)
-    assert (answer.status_code, answer.json()["errorCode"]) == (status, code)
+    for body, status, code in REFUSED:
+        answer = shop.post(f"{TABLE}/rollback", json=body)
+        assert (answer.status_code, answer.json()["errorCode"]) == (status, code), body
     assert shop.get(f"{TABLE}/snapshot").json()["snapshot"]["snapshot"]["id"] == 2
 
 

@@ -60,39 +60,28 @@ def test_a_name_is_given_once_unless_the_client_does_not_mind(tagged: TestClient
     assert (kept.status_code, kept.json()["snapshot"]["id"]) == (200, 1)
 
 
-@pytest.mark.parametrize("number", [0, -1, 3, 10**30])
-def test_a_tag_on_a_snapshot_that_does_not_exist_is_refused(tagged: TestClient, number: int) -> None:
-    answer = create_tag(tagged, "v1", snapshotId=number)
-    assert (answer.status_code, answer.json()["errorCode"]) == (404, "snapshot_not_found")
-    assert answer.json()["resourceType"] == "SNAPSHOT"
-
-
 ILLEGAL = ["", " ", ".", "..", "a/b", "a$b", "a\nb", "\u0000", "x" * 256, "EARLIEST", "LATEST", "12", "-3"]
 
 
-@pytest.mark.parametrize("name", ILLEGAL)
-def test_a_name_that_no_path_can_carry_or_that_means_a_snapshot_is_refused(tagged: TestClient, name: str) -> None:
-    answer = create_tag(tagged, name, timeRetained="soon")
-    assert answer.status_code == 400
-    pointers = [fault["pointer"] for fault in answer.json()["errors"]]
-    assert set(pointers) == {"/tagName", "/timeRetained"}
-    assert all(fault["fix"] for fault in answer.json()["errors"])
+LEGAL = ["100%", "2024-01-31", "a b", "a+b", "a:b", "latest", "v1.0", "ü"]
+NO_TIMES = ["", "x", "0", "0 s", "-1 h", "1 year", "9" * 400 + " d"]
+
+
+def test_names_that_no_path_can_carry_or_that_mean_a_snapshot_and_no_times_are_refused(tagged: TestClient) -> None:
+    for name, text in [*((name, "soon") for name in ILLEGAL), *(("12", text) for text in NO_TIMES)]:
+        answer = create_tag(tagged, name, timeRetained=text)
+        assert answer.status_code == 400
+        assert {fault["pointer"] for fault in answer.json()["errors"]} == {"/tagName", "/timeRetained"}, (name, text)
+        assert all(fault["fix"] for fault in answer.json()["errors"])
     assert tagged.get(TAGS).json()["tags"] == []
 
 
-@pytest.mark.parametrize("name", ["v1.0", "2024-01-31", "a b", "a+b", "100%", "ü", "latest", "a:b", "%2F"])
-def test_any_other_name_is_a_tag(tagged: TestClient, name: str) -> None:
-    assert create_tag(tagged, name).status_code == 200
-    if name != "%2F":  # Starlette's test client decodes twice
+def test_any_other_name_is_a_tag(tagged: TestClient) -> None:
+    for name in (*LEGAL, "%2F"):
+        assert create_tag(tagged, name).status_code == 200
+    for name in LEGAL:  # Starlette's test client decodes twice
         assert tagged.get(f"{TAGS}/{quote(name, safe='')}").json()["tagName"] == name
-    assert tagged.get(TAGS).json()["tags"] == [name]
-
-
-@pytest.mark.parametrize("text", ["", "x", "0", "0 s", "-1 h", "1 year", "9" * 400 + " d"])
-def test_a_time_that_is_none_is_refused(tagged: TestClient, text: str) -> None:
-    answer = create_tag(tagged, "v1", timeRetained=text)
-    assert answer.status_code == 400
-    assert [fault["code"] for fault in answer.json()["errors"]] == ["illegal_duration"]
+    assert tagged.get(TAGS).json()["tags"] == ["%2F", *LEGAL]
 
 
 def test_pages_of_tags_come_in_name_order_and_may_be_of_a_prefix(tagged: TestClient) -> None:
