@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from app.api.shared.deps import Parts
 from app.core.table.history import CatalogTask
 from app.main import create_app
 from app.settings import Settings
+from tests.builders import settings_with
 from tests.services.builders import merge_staged
 
 DATABASES = "/v1/catalog/databases"
@@ -24,6 +26,7 @@ TABLES = f"{DATABASES}/shop/tables"
 LOOPBACK = "http://localhost"  # a name that a service without tokens answers to
 Create = Callable[..., dict[str, Any]]
 Merge = Callable[..., CatalogTask]
+Opened = Callable[..., TestClient]
 
 
 def fields_of(**types: str) -> list[dict[str, Any]]:
@@ -111,6 +114,33 @@ def wide(create: Create, shop: TestClient) -> TestClient:
     """A client of a catalog that has the valid table ``wide`` in ``shop``."""
     create()
     return shop
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Opened]:
+    """Opens services with settings of their own, which have the database ``shop``."""
+    with ExitStack() as services:
+
+        def open_service(address: str = "testclient", **settings: Any) -> TestClient:
+            app = create_app(settings_with(**{"KEYFOLD_DATA": tmp_path, "workers": 0, **settings}))
+            client = TestClient(app, LOOPBACK, raise_server_exceptions=False, client=(address, 50_000))
+            services.enter_context(client)
+            assert client.post(DATABASES, json={"name": "shop"}).status_code == 200
+            return client
+
+        yield open_service
+
+
+def parts_of(client: TestClient) -> Parts:
+    """What is open in the service of a client."""
+    assert isinstance(client.app, FastAPI)
+    parts: Parts = client.app.state.parts
+    return parts
+
+
+def faults_of(answer: Any) -> list[tuple[str, str]]:
+    """The pointers and codes of a refusal."""
+    return [(fault["pointer"], fault["code"]) for fault in answer.json()["errors"]]
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from app.core.errors import ErrorCode, FaultCode, Invalid, KeyfoldError, NotFoun
 from app.http.kinds import KINDS
 from app.main import create_app
 from app.settings import Settings
-from tests.api.conftest import DATABASES, LOOPBACK, TABLES, Create
+from tests.api.conftest import DATABASES, TABLES, Create, Opened
 
 STATUSES = {
     errors.Invalid: 400,
@@ -215,15 +215,14 @@ def test_openapi_describes_problems_under_their_own_media_type_only(app: FastAPI
 
 
 @pytest.mark.slow(reason="sends 8 MiB to every route")
-def test_no_route_reads_a_body_beyond_the_limit(tmp_path: Path) -> None:
-    small = create_app(Settings(KEYFOLD_DATA=tmp_path, workers=0, max_body_bytes=1000))
-    with TestClient(small, LOOPBACK, raise_server_exceptions=False) as opened:
-        answer = opened.post(DATABASES, json={"name": "x" * 2000})
-        assert (answer.status_code, answer.json()["errorCode"]) == (413, "payload_too_large")
-        chunks = (b" " * 600 for _ in range(3))
-        streamed = opened.post(DATABASES, content=chunks, headers={"Content-Type": "application/json"})
-        assert streamed.status_code == 413
-        assert opened.get(DATABASES).json()["databases"] == []
+def test_no_route_reads_a_body_beyond_the_limit(opened: Opened) -> None:
+    small = opened(max_body_bytes=1000)
+    answer = small.post(DATABASES, json={"name": "x" * 2000})
+    assert (answer.status_code, answer.json()["errorCode"]) == (413, "payload_too_large")
+    chunks = (b" " * 600 for _ in range(3))
+    streamed = small.post(DATABASES, content=chunks, headers={"Content-Type": "application/json"})
+    assert streamed.status_code == 413
+    assert small.get(DATABASES).json()["databases"] == ["shop"]
 
 
 @pytest.mark.parametrize("path", [f"{DATABASES}/shop", TABLES])

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +11,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.shared.paths import TABLE_PATH
-from app.main import create_app
 from app.services.bodies.formats import FORMATS
-from app.settings import Settings
-from tests.api.conftest import DATABASES, LOOPBACK, TABLES, Create, Merge, new_table
+from tests.api.conftest import TABLES, Create, Merge, Opened, faults_of, new_table
 
 BATCHES = f"{TABLES}/wide/batches"
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -28,10 +24,6 @@ def post(client: TestClient, *records: Any, **headers: str) -> Any:
 
 def listed(client: TestClient) -> list[str]:
     return [batch["id"] for batch in client.get(BATCHES).json()["batches"]]
-
-
-def faults(response: Any) -> list[tuple[str, str]]:
-    return [(fault["pointer"], fault["code"]) for fault in response.json()["errors"]]
 
 
 def test_a_batch_is_accepted_with_its_id_number_state_and_counts(wide: TestClient) -> None:
@@ -105,7 +97,7 @@ def test_columns_and_change_events_are_posted_as_records_are(wide: TestClient) -
     found = [wide.get(f"{TABLES}/wide/rows/{key}?consistency=latest").status_code for key in (1, 2, 3)]
     assert found == [200, 404, 200]
     wrong = wide.post(BATCHES, content=b"id,x\n1,2\n", headers={"Content-Type": "text/csv"})
-    assert faults(wrong) == [("/columns/x", "unknown_column")]
+    assert faults_of(wrong) == [("/columns/x", "unknown_column")]
 
 
 @pytest.mark.parametrize("kind", ['"\\ud800"', '"\xfc"', '""', "5", "null", '"+X"'])
@@ -113,14 +105,14 @@ def test_a_kind_that_is_none_is_a_fault_of_its_record_whatever_it_is(kind: str, 
     body = f'{{"records": [{{"id": 1, "_kind": "+U"}}, {{"id": 2, "_kind": {kind}}}]}}'.encode()
     answer = wide.post(BATCHES, content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400
-    assert faults(answer) == [("/records/1/_kind", "bad_row_kind")]
+    assert faults_of(answer) == [("/records/1/_kind", "bad_row_kind")]
 
 
 def test_every_fault_is_named_with_row_and_column_and_nothing_is_stored(wide: TestClient) -> None:
     answer = post(wide, {"id": 1}, {"id": "x", "note": 5}, {"note": "a"}, 7, {"id": 4, "nope": 1, "_kind": "?"})
     assert answer.status_code == 400
     assert answer.headers["content-type"] == "application/problem+json"
-    assert sorted(faults(answer)) == [
+    assert sorted(faults_of(answer)) == [
         ("/records/1/id", "wrong_type"),
         ("/records/1/note", "wrong_type"),
         ("/records/2/id", "missing_column"),
@@ -147,13 +139,11 @@ def test_of_very_many_faults_a_hundred_are_named_and_all_are_counted(wide: TestC
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Iterator[TestClient]:
+def small(opened: Opened) -> TestClient:
     """A client of a service that takes bodies of 2000 bytes and batches of 3 records."""
-    app = create_app(Settings(KEYFOLD_DATA=tmp_path, workers=0, max_body_bytes=2000, max_batch_records=3))
-    with TestClient(app, LOOPBACK, raise_server_exceptions=False) as client:
-        client.post(DATABASES, json={"name": "shop"})
-        client.post(TABLES, json=new_table())
-        yield client
+    client = opened(max_body_bytes=2000, max_batch_records=3)
+    client.post(TABLES, json=new_table())
+    return client
 
 
 def test_a_body_of_the_largest_size_is_taken_and_one_more_byte_is_not(small: TestClient) -> None:
@@ -253,7 +243,7 @@ def test_retries_that_come_at_once_are_one_batch(wide: TestClient) -> None:
 @pytest.mark.parametrize("key", ["", "x" * 256])
 def test_a_key_that_is_no_key_is_refused(wide: TestClient, key: str) -> None:
     answer = post(wide, {"id": 1}, **{"Idempotency-Key": key})
-    assert (answer.status_code, faults(answer)) == (400, [("/Idempotency-Key", "bad_header")])
+    assert (answer.status_code, faults_of(answer)) == (400, [("/Idempotency-Key", "bad_header")])
     assert post(wide, {"id": 1}, **{"Idempotency-Key": "x" * 255}).status_code == 202
 
 

@@ -13,12 +13,10 @@ from fastapi.testclient import TestClient
 
 from app.api.shared.deps import Parts
 from app.core.access import Role
-from app.main import create_app
 from app.services.access.tokens import create_token
 from app.services.upkeep.forgotten_keys import Forgetter
 from app.services.upkeep.sweeps import mark_run
-from app.settings import Settings
-from tests.api.conftest import DATABASES, LOOPBACK, TABLES, Create, Merge, new_table
+from tests.api.conftest import TABLES, Create, Merge, Opened, fields_of, new_table, parts_of
 
 T = f"{TABLES}/wide"
 
@@ -103,23 +101,19 @@ def test_a_table_that_is_not_there_is_told(shop: TestClient) -> None:
     assert faults(shop.post(f"{TABLES}/none/rows:forget", json={"keys": [{"id": 1}]}))[:2] == (404, "table_not_found")
 
 
-def test_only_who_administers_the_table_forgets_and_the_audit_log_says_how_many(tmp_path: Path) -> None:
+def test_only_who_administers_the_table_forgets_and_the_audit_log_says_how_many(opened: Opened, tmp_path: Path) -> None:
     log = tmp_path / "audit.jsonl"
-    app = create_app(Settings(KEYFOLD_DATA=tmp_path / "data", workers=0, audit_log=str(log)))
-    with TestClient(app, LOOPBACK, raise_server_exceptions=False) as client:
-        database = app.state.parts.database
-        tokens = {role: create_token(database, role.value, role) for role in Role}
+    client = opened(KEYFOLD_DATA=tmp_path / "data", audit_log=str(log))
+    client.post(TABLES, json=new_table(fields=fields_of(mail="STRING"), primaryKeys=["mail"]))
+    tokens = {role: create_token(parts_of(client).database, role.value, role) for role in (Role.WRITE, Role.ADMIN)}
 
-        def call(role: Role, path: str, body: Any) -> Any:
-            return client.post(path, json=body, headers={"Authorization": f"Bearer {tokens[role]}"})
-
-        call(Role.ADMIN, DATABASES, {"name": "shop"})
-        fields = [{"name": "mail", "type": "STRING"}]
-        call(Role.ADMIN, TABLES, new_table(fields=fields, primaryKeys=["mail"]))
+    def forget_as(role: Role) -> Any:
         wish = {"keys": [{"mail": "ada@example.org"}]}
-        assert faults(call(Role.WRITE, f"{T}/rows:forget", wish))[:2] == (403, "forbidden")
-        made = call(Role.ADMIN, f"{T}/rows:forget", wish).json()
-        assert made["requestedBy"] == "admin"
+        return client.post(f"{T}/rows:forget", json=wish, headers={"Authorization": f"Bearer {tokens[role]}"})
+
+    assert faults(forget_as(Role.WRITE))[:2] == (403, "forbidden")
+    made = forget_as(Role.ADMIN).json()
+    assert made["requestedBy"] == "admin"
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert [(one["operation"], one["outcome"]) for one in lines[-2:]] == [
         ("forgetRows", "refused"),

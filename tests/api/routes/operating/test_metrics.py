@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,36 +14,16 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.shared.deps import Parts
-from app.main import create_app
 from app.services.access.tokens import create_token
 from app.services.operating.scrapes import look_around
 from app.services.shared.polled import Refreshed
 from app.telemetry.entries import OTHERS
 from app.telemetry.exposition import Reading
-from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
-from tests.builders import settings_with
+from tests.api.conftest import DATABASES, LOOPBACK, TABLES, Opened, new_table, parts_of
 from tests.services.builders import merge_staged
 from tests.telemetry.test_metrics import Series, named, series
 
 TABLE = f"{TABLES}/wide"
-Opened = Callable[..., TestClient]
-
-
-@pytest.fixture
-def opened(tmp_path: Path) -> Iterator[Opened]:
-    """Opens a service with settings of its own."""
-    clients: list[TestClient] = []
-
-    def open_service(**settings: Any) -> TestClient:
-        app = create_app(settings_with(KEYFOLD_DATA=tmp_path, workers=0, **settings))
-        client = TestClient(app, LOOPBACK, client=("127.0.0.1", 50000), raise_server_exceptions=False)
-        clients.append(client.__enter__())
-        assert client.post(DATABASES, json={"name": "shop"}).status_code == 200
-        return client
-
-    yield open_service
-    for client in clients:
-        client.__exit__(None, None, None)
 
 
 def scraped(client: TestClient) -> Series:
@@ -56,11 +35,6 @@ def scraped(client: TestClient) -> Series:
 def app_of(client: TestClient) -> FastAPI:
     assert isinstance(client.app, FastAPI)
     return client.app
-
-
-def parts_of(client: TestClient) -> Parts:
-    parts: Parts = app_of(client).state.parts
-    return parts
 
 
 def scrapes_of(client: TestClient) -> Refreshed[list[Reading]]:
@@ -79,7 +53,7 @@ def requests(found: Series) -> dict[tuple[str, str], float]:
 
 
 def test_requests_are_counted_by_what_they_asked_for_and_how_it_ended(opened: Opened) -> None:
-    client = opened()
+    client = opened("127.0.0.1")
     client.post(TABLES, json=new_table())
     client.post(f"{TABLE}/batches", json={"records": [{"id": 1}]})
     client.post(f"{TABLE}/batches", json={"records": [{"id": "x"}]})
@@ -109,7 +83,7 @@ def test_requests_are_counted_by_what_they_asked_for_and_how_it_ended(opened: Op
 
 @pytest.mark.slow(reason="posts hundreds of batches")
 def test_only_the_tables_that_have_most_staged_have_series_of_their_own(opened: Opened) -> None:
-    client = opened(metrics_tables=2)
+    client = opened("127.0.0.1", metrics_tables=2)
     for number in range(5):
         client.post(TABLES, json=new_table(f"t{number}"))
         for record in range(number * 20):
@@ -122,7 +96,7 @@ def test_only_the_tables_that_have_most_staged_have_series_of_their_own(opened: 
 
 
 def test_merges_are_told_by_outcome(opened: Opened) -> None:
-    client = opened()
+    client = opened("127.0.0.1")
     table = client.post(TABLES, json=new_table()).json()
     client.post(f"{TABLE}/batches", json={"records": [{"id": 1}, {"id": 1}, {"id": 2}]})
     merge_staged(parts_of(client).database, parts_of(client).warehouse, table["id"])
@@ -135,14 +109,14 @@ def test_merges_are_told_by_outcome(opened: Opened) -> None:
 
 
 def test_metrics_need_a_token_where_all_else_does(opened: Opened) -> None:
-    client = opened()
+    client = opened("127.0.0.1")
     token = create_token(parts_of(client).database, "ci")
     assert client.get("/metrics").status_code == 401
     assert client.get("/metrics", headers={"Authorization": f"Bearer {token}"}).status_code == 200
 
 
 def test_a_setting_opens_the_metrics_to_this_machine_and_to_nobody_else(opened: Opened) -> None:
-    client = opened(open_metrics=True)
+    client = opened("127.0.0.1", open_metrics=True)
     create_token(parts_of(client).database, "ci")
     assert client.get("/metrics").status_code == 200
     assert client.get(DATABASES).status_code == 401
@@ -153,7 +127,7 @@ def test_a_setting_opens_the_metrics_to_this_machine_and_to_nobody_else(opened: 
 
 
 def test_metrics_are_told_while_the_catalog_is_gone(opened: Opened, tmp_path: Path) -> None:
-    client = opened()
+    client = opened("127.0.0.1")
     assert named(scraped(client), "keyfold_catalog_up") == 1
     parts_of(client).database.close()
     for name in ("catalog.sqlite", "catalog.sqlite-wal", "catalog.sqlite-shm"):
@@ -210,7 +184,7 @@ def test_an_error_of_the_disk_asks_to_come_again_and_shows_no_path(client: TestC
 
 
 def test_a_look_that_hangs_holds_up_no_scrape(opened: Opened) -> None:
-    client = opened()
+    client = opened("127.0.0.1")
     hang, seen = threading.Event(), threading.Event()
 
     def look() -> list[Any]:

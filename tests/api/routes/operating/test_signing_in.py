@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +10,9 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.core.access import Role
-from app.main import create_app
 from app.services.access.sessions import begin_session
 from app.services.access.tokens import create_token
-from app.settings import Settings
-from tests.api.conftest import DATABASES, LOOPBACK, TABLES, Create, fields_of
+from tests.api.conftest import DATABASES, TABLES, Create, Opened, fields_of, parts_of
 from tests.api.routes.batches.test_captured_events import ACCOUNTS, CAPTURED
 
 LOGIN, RENEWAL, OAUTH = "/auth/authenticate", "/auth/refreshToken", "/auth/token"
@@ -143,9 +140,8 @@ def test_where_no_token_is_needed_anything_is_given_back_on_this_machine(client:
     assert foreign.status_code == 403
 
 
-def test_guesses_are_counted_as_those_of_tokens_are(tmp_path: Path) -> None:
-    app = create_app(Settings(KEYFOLD_DATA=tmp_path, workers=0, failures_per_minute=3))
-    with TestClient(app, LOOPBACK) as client:
-        create_token(app.state.parts.database, "till")
-        statuses = [logged_in(client, "kf_wrong").status_code for _ in range(5)]
+def test_guesses_are_counted_as_those_of_tokens_are(opened: Opened) -> None:
+    client = opened(failures_per_minute=3)
+    create_token(parts_of(client).database, "till")
+    statuses = [logged_in(client, "kf_wrong").status_code for _ in range(5)]
     assert statuses == [401, 401, 401, 429, 429]

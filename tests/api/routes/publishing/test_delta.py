@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -10,11 +9,8 @@ import polars
 import pytest
 from fastapi.testclient import TestClient
 
-from app.api.shared.deps import Parts
-from app.main import create_app
 from app.services.publishing.publications import Publisher
-from app.settings import Settings
-from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
+from tests.api.conftest import TABLES, Opened, new_table, parts_of
 from tests.delta_readers import duckdb_extension
 from tests.services.builders import merge_staged
 
@@ -26,8 +22,7 @@ class Published:
 
     def __init__(self, client: TestClient) -> None:
         self.client = client
-        self.parts: Parts = client.app.state.parts  # type: ignore[attr-defined]  # a Starlette application
-        client.post(DATABASES, json={"name": "shop"})
+        self.parts = parts_of(client)
         options = {"delta.publish": "true", "merge-engine": "partial-update", "merge.max-staleness": "1 d"}
         created = client.post(TABLES, json=new_table("it's", options=options))
         self.id = created.json()["id"]
@@ -47,9 +42,8 @@ class Published:
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Any:
-    with TestClient(create_app(Settings(KEYFOLD_DATA=tmp_path, workers=0)), LOOPBACK) as client:
-        yield Published(client)
+def table(opened: Opened) -> Published:
+    return Published(opened())
 
 
 def test_nothing_is_published_before_the_first_merge(table: Published) -> None:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from app.api.shared.deps import Parts
 from app.core.access import Role
-from app.main import create_app
 from app.services.access.tokens import create_token
 from app.services.publishing.publications import Publisher
-from app.settings import Settings
-from tests.api.conftest import DATABASES, LOOPBACK, TABLES, new_table
+from tests.api.conftest import DATABASES, TABLES, Opened, new_table, parts_of
 from tests.services.builders import merge_staged
 
 ICEBERG = "/iceberg/v1"
@@ -27,9 +23,8 @@ class Catalog:
 
     def __init__(self, client: TestClient) -> None:
         self.client = client
-        self.parts: Parts = client.app.state.parts  # type: ignore[attr-defined]  # a Starlette application
-        for database in ("shop", "hr"):
-            client.post(DATABASES, json={"name": database})
+        self.parts = parts_of(client)
+        client.post(DATABASES, json={"name": "hr"})
         options = {"iceberg.publish": "true", "merge.max-staleness": "1 d"}
         self.ids = {
             name: client.post(TABLES, json=new_table(name, options=given)).json()["id"]
@@ -56,9 +51,8 @@ class Catalog:
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Any:
-    with TestClient(create_app(Settings(KEYFOLD_DATA=tmp_path, workers=0)), LOOPBACK) as client:
-        yield Catalog(client)
+def catalog(opened: Opened) -> Catalog:
+    return Catalog(opened())
 
 
 def test_databases_are_namespaces_and_published_tables_are_its_tables(catalog: Catalog) -> None:

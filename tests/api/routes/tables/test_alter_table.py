@@ -25,7 +25,7 @@ from app.core.table.schema import TableSchema
 from app.kernel.tasks import Result
 from app.services.shared.executor import MergeSite
 from app.services.tables.tables import alter_table
-from tests.api.conftest import DATABASES, TABLES, Create, Merge, fields_of
+from tests.api.conftest import DATABASES, TABLES, Create, Merge, faults_of, fields_of
 from tests.catalog.builders import add_batch
 from tests.services.builders import run_next_merge
 from tests.services.executor import PythonExecutor
@@ -53,10 +53,6 @@ def alter(client: TestClient, *changes: Any, **params: str) -> Any:
 def table(client: TestClient) -> dict[str, Any]:
     shown: dict[str, Any] = client.get(WIDE).json()
     return shown
-
-
-def faults(response: Any) -> list[tuple[str, str]]:
-    return [(fault["pointer"], fault["code"]) for fault in response.json()["errors"]]
 
 
 def stage(client: TestClient) -> str:
@@ -111,7 +107,7 @@ def test_every_fault_is_told_with_its_fix(wide: TestClient) -> None:
     before = table(wide)
     answer = alter(wide, ADD, wrong, {"action": "explode"}, unstorable, {"action": "updateComment", "comment": 5})
     assert (answer.status_code, answer.json()["code"], table(wide)) == (400, 400, before)
-    assert faults(answer) == [
+    assert faults_of(answer) == [
         ("/changes/2/action", "unknown_action"),
         ("/changes/4/comment", "not_text"),
         ("/changes/1/value", "unknown_option"),
@@ -133,7 +129,7 @@ def test_a_column_that_cannot_be_stored_is_refused(
     wide: TestClient, members: dict[str, Any], place: str, code: str
 ) -> None:
     answer = alter(wide, {"action": "addColumn", **members})
-    assert (answer.status_code, faults(answer)) == (400, [(f"/changes/0/{place}", code)])
+    assert (answer.status_code, faults_of(answer)) == (400, [(f"/changes/0/{place}", code)])
 
 
 def test_paimons_clients_are_told_which_column_is_missing_or_exists(wide: TestClient) -> None:
@@ -174,13 +170,13 @@ def test_validate_only_tells_the_same_faults_and_stores_nothing(wide: TestClient
 def test_a_table_is_no_longer_empty_once_a_batch_was_accepted(wide: TestClient, merge: Merge) -> None:
     engine = {"action": "setOption", "key": "merge-engine", "value": "partial-update"}
     batch = stage(wide)
-    assert faults(alter(wide, engine)) == [("/changes/0/value", "immutable_option")]
-    assert faults(alter(wide, engine, validateOnly="true")) == [("/changes/0/value", "immutable_option")]
+    assert faults_of(alter(wide, engine)) == [("/changes/0/value", "immutable_option")]
+    assert faults_of(alter(wide, engine, validateOnly="true")) == [("/changes/0/value", "immutable_option")]
     wide.delete(f"{WIDE}/batches/{batch}")
-    assert faults(alter(wide, engine)) == [("/changes/0/value", "immutable_option")]
+    assert faults_of(alter(wide, engine)) == [("/changes/0/value", "immutable_option")]
     stage(wide)
     merge()
-    assert faults(alter(wide, engine)) == [("/changes/0/value", "immutable_option")]
+    assert faults_of(alter(wide, engine)) == [("/changes/0/value", "immutable_option")]
 
 
 WIDEN = {"action": "updateColumnType", "fieldNames": ["n"], "newDataType": "BIGINT"}

@@ -12,11 +12,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from tests.api.conftest import DATABASES, TABLES, Create, fields_of, new_table
-
-
-def _pointers(response: Any) -> list[tuple[str, str]]:
-    return [(fault["pointer"], fault["code"]) for fault in response.json()["errors"]]
+from tests.api.conftest import DATABASES, TABLES, Create, faults_of, fields_of, new_table
 
 
 def without_warnings(answer: dict[str, Any]) -> dict[str, Any]:
@@ -72,7 +68,7 @@ def test_faults_of_name_columns_keys_and_options_are_reported_together(shop: Tes
     }
     response = shop.post(TABLES, json=new_table("a/b", fields=columns, primaryKeys=["key"], options=options))
     assert response.status_code == 400
-    assert set(_pointers(response)) == {
+    assert set(faults_of(response)) == {
         ("/identifier/object", "illegal_name"),
         ("/schema/fields/0/type", "unknown_type"),
         ("/schema/primaryKeys/0", "unknown_column"),
@@ -96,7 +92,7 @@ def test_options_are_not_said_to_name_unknown_columns_because_a_columns_type_is_
     columns = fields_of(id="BIGINT", total="WRONG")
     options = {"merge-engine": "aggregation", "fields.total.aggregate-function": "sum"}
     response = shop.post(TABLES, json=new_table(fields=columns, options=options))
-    assert _pointers(response) == [("/schema/fields/1/type", "unknown_type")]
+    assert faults_of(response) == [("/schema/fields/1/type", "unknown_type")]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +125,7 @@ def test_validate_only_reports_faults_and_stores_nothing(shop: TestClient) -> No
     fine = shop.post(f"{TABLES}?validateOnly=true", json=new_table())
     wrong = shop.post(f"{TABLES}?validateOnly=true", json=new_table(primaryKeys=["key"]))
     assert (fine.status_code, fine.json()["violations"]) == (200, [])
-    assert (wrong.status_code, _pointers(wrong)) == (400, [("/schema/primaryKeys/0", "unknown_column")])
+    assert (wrong.status_code, faults_of(wrong)) == (400, [("/schema/primaryKeys/0", "unknown_column")])
     assert shop.get(TABLES).json()["tables"] == []
 
 
@@ -142,7 +138,7 @@ def test_an_identifier_in_another_database_than_the_path_is_refused(shop: TestCl
 def test_partition_keys_within_the_primary_key_are_kept(create: Create, shop: TestClient) -> None:
     assert create(partitionKeys=["id"])["schema"]["partitionKeys"] == ["id"]
     refused = shop.post(TABLES, json=new_table("other", partitionKeys=["note"]))
-    assert _pointers(refused) == [("/schema/partitionKeys/0", "partition_key_outside_primary_key")]
+    assert faults_of(refused) == [("/schema/partitionKeys/0", "partition_key_outside_primary_key")]
 
 
 def test_names_are_told_apart_whether_the_database_or_the_table_is_missing(shop: TestClient) -> None:
@@ -206,7 +202,7 @@ def test_a_rename_is_refused_where_it_cannot_end_well(create: Create, shop: Test
     taken, illegal = shop.post(path, json=_rename("a", "b")), shop.post(path, json=_rename("a", "b$x"))
     gone, nowhere = shop.post(path, json=_rename("z", "y")), shop.post(path, json=_rename("a", "y", "nowhere"))
     assert (taken.status_code, taken.json()["resourceType"]) == (409, "TABLE")
-    assert (illegal.status_code, _pointers(illegal)) == (400, [("/destination/object", "reserved_name")])
+    assert (illegal.status_code, faults_of(illegal)) == (400, [("/destination/object", "reserved_name")])
     assert (gone.status_code, gone.json()["resourceType"]) == (404, "TABLE")
     assert (nowhere.status_code, nowhere.json()["resourceType"]) == (404, "DATABASE")
     assert shop.get(TABLES).json()["tables"] == ["a", "b"]
