@@ -15,9 +15,11 @@ from fastapi.testclient import TestClient
 from playwright.sync_api import Browser as Chromium
 
 from app.core.access import Role
+from app.core.table.history import TaskTrigger
 from app.http.parts import Parts
 from app.services.access.tokens import create_token
 from tests.api.conftest import LOOPBACK, TABLES, Create, app, built_app, client, create, shop, wide
+from tests.catalog.builders import claim_next
 from tests.console.chromium import chromium
 from tests.console.merged import FIELDS, MANUAL, Merged, MergedTable
 from tests.service import Client, serving
@@ -63,6 +65,30 @@ class Browser:
         """Opens the page that asks for a token, and sends one."""
         self.get("/console/sign-in")
         return self.send("/console/sign-in", token=token, next="/")
+
+
+def live_part(page: str) -> str:
+    """The address of the part of a page that is asked for again and again."""
+    found = re.search(r'hx-get="([^"]+)"', page)
+    assert found
+    return unescape(found[1])
+
+
+def link_of(page: str, name: str) -> str:
+    """The address to which a link of a name leads."""
+    found = re.search(rf'href="([^"]+)"[^>]*>{name}', page)
+    assert found
+    return unescape(found[1]).partition("#")[0]
+
+
+def fail_merge(app: FastAPI, table: str, reason: str) -> None:
+    """A merge of a table of ``shop`` that is begun and fails, as in a worker."""
+    parts: Parts = app.state.parts
+    with parts.database.transaction() as repository:
+        repository.tasks.request(repository.tables.get("shop", table).id, TaskTrigger.REQUEST)
+        claimed = claim_next(repository, "w", 60.0)
+        assert claimed is not None
+        repository.leases.fail(claimed.task.id, "w", reason)
 
 
 SignedIn = Callable[..., Browser]

@@ -11,12 +11,10 @@ from fastapi.testclient import TestClient
 
 from app.catalog.shared.models import batches
 from app.core.access import Role
-from app.core.table.history import TaskTrigger
 from app.http.parts import Parts
 from app.services.explaining.examples import EXAMPLES
 from tests.api.conftest import TABLES, Create, new_table
-from tests.catalog.builders import claim_next
-from tests.console.conftest import Browser, SignedIn
+from tests.console.conftest import Browser, SignedIn, fail_merge, link_of, live_part
 from tests.console.merged import Merged
 
 HOSTILE = "<b onx=1>\"'&{{7*7}}"
@@ -53,10 +51,7 @@ def test_catalog_warehouse_and_spark_are_told(browser: Browser) -> None:
 
 def test_a_part_that_is_as_it_was_is_not_sent_again(create: Create, browser: Browser) -> None:
     create("wide")
-    browser.get("/")
-    fragment = re.search(r'hx-get="([^"]+)"', browser.shown)
-    assert fragment
-    path = fragment[1].replace("&amp;", "&")
+    path = live_part(browser.get("/").text)
     assert browser.get(path).status_code == 204
     create("other")
     changed = browser.get(path)
@@ -75,10 +70,8 @@ def test_tables_are_found_and_paged(create: Create, browser: Browser) -> None:
     for number in range(53):
         create(f"t{number:02}")
     first = browser.get("/").text
-    onward = re.search(r'href="([^"]+)">Next page', first)
-    assert onward
     assert len(re.findall(r'<th scope="row">', first)) == 50
-    second = browser.text(onward[1].replace("&amp;", "&"))
+    second = browser.text(link_of(first, "Next page"))
     assert re.findall(r"shop\. (t\d\d)", second) == ["t50", "t51", "t52"]
     assert re.findall(r"shop\. (t\d\d)", browser.text("/?q=OP.T1")) == [f"t1{number}" for number in range(10)]
     assert "No table has “%”" in browser.text("/?q=%25")
@@ -87,14 +80,7 @@ def test_tables_are_found_and_paged(create: Create, browser: Browser) -> None:
 def test_a_merge_that_fails_is_told_with_its_reason(app: FastAPI, create: Create, browser: Browser) -> None:
     create("wide")
     create("fine")
-    parts: Parts = app.state.parts
-    with parts.database.transaction() as repository:
-        table = repository.tables.get("shop", "wide")
-        repository.tasks.request_all({table.id: TaskTrigger.REQUEST})
-    with parts.database.transaction() as repository:
-        claimed = claim_next(repository, "w", 60.0)
-        assert claimed is not None
-        repository.leases.fail(claimed.task.id, "w", "<i>disk full</i>: make room")  # as the worker does
+    fail_merge(app, "wide", "<i>disk full</i>: make room")
     text = browser.text("/")
     assert "Merges that fail" in text
     assert "<i>disk full</i>: make room" in text
@@ -164,9 +150,7 @@ def test_a_database_has_its_own_address_with_its_tables_alone(wide: object, brow
     text = browser.text("/?database=shop")
     assert "shop. wide" in text
     assert "shopping" not in text
-    fragment = re.search(r'hx-get="([^"]+)"', browser.shown)
-    assert fragment
-    assert browser.get(fragment[1].replace("&amp;", "&")).status_code == 204
+    assert browser.get(live_part(browser.shown)).status_code == 204
 
 
 def test_a_database_shows_only_what_the_token_is_for(create: Create, signed_in: SignedIn) -> None:

@@ -21,7 +21,7 @@ from app.telemetry.exposition import Reading
 from app.telemetry.hour import STEP_SECONDS, Hour
 from tests.api.conftest import TABLES, Create
 from tests.catalog.builders import claim_next
-from tests.console.conftest import Browser, SignedIn, words
+from tests.console.conftest import Browser, SignedIn, fail_merge, live_part, words
 
 OPERATIONS = "/console/operations"
 HOSTILE = "<b onx=1>\"'&{{7*7}}"
@@ -93,10 +93,7 @@ def test_a_lease_is_told_with_its_table_and_what_waits(app: FastAPI, create: Cre
 
 
 def test_a_part_that_is_as_it_was_is_not_sent_again(browser: Browser) -> None:
-    browser.get(OPERATIONS)
-    fragment = re.search(r'hx-get="([^"]+)"', browser.shown)
-    assert fragment
-    answer = browser.get(fragment[1].replace("&amp;", "&"))
+    answer = browser.get(live_part(browser.get(OPERATIONS).text))
     assert answer.status_code in (200, 204)  # the processes' figures may have moved
     assert "<html" not in answer.text
 
@@ -140,13 +137,8 @@ def test_a_young_service_is_drawn_over_less_than_the_hour() -> None:
 
 
 def test_numbers_and_times_are_short() -> None:
-    assert [numbered(one) for one in (0, 0.0464, 3.14159, 99.96, 12_345.6)] == [
-        "0",
-        "0.0464",
-        "3.14",
-        "100",
-        "12\u2009346",
-    ]
+    numbers = [numbered(one) for one in (0, 0.0464, 3.14159, 99.96, 12_345.6)]
+    assert numbers == ["0", "0.0464", "3.14", "100", "12\u2009346"]
     assert [briefly(one) for one in (0, 0.00123, 0.5, 12.345, 75)] == ["0", "1.23 ms", "500 ms", "12.3 s", "1 min"]
 
 
@@ -183,12 +175,7 @@ def test_the_tables_with_most_staged_records_are_named_ten_at_most(create: Creat
 
 def test_a_table_that_is_behind_says_how_often_its_merges_failed(app: FastAPI, wide: object, browser: Browser) -> None:
     browser.client.post(f"{TABLES}/wide/batches", json={"records": [{"id": 1}]}).raise_for_status()
-    with parts_of(app).database.transaction() as repository:
-        repository.tasks.request_all({repository.tables.get("shop", "wide").id: TaskTrigger.REQUEST})
-    with parts_of(app).database.transaction() as repository:
-        claimed = claim_next(repository, "w", 60.0)
-        assert claimed is not None
-        repository.leases.fail(claimed.task.id, "w", "disk full")  # as the worker does
+    fail_merge(app, "wide", "disk full")
     assert re.search(r"shop\. wide 1 1 \S+ \S+ \d+ s 1 ", browser.text(OPERATIONS))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from html import unescape
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from app.core.table.history import BatchState, TaskState, TaskTrigger
 from app.http.parts import Parts
 from tests.api.conftest import TABLES, Create, fields_of
 from tests.catalog.builders import claim_next
-from tests.console.conftest import Browser, SignedIn, words
+from tests.console.conftest import Browser, SignedIn, live_part, words
 from tests.services.builders import QUIET, SUM, merge_staged
 
 BATCHES = "/console/tables/shop/wide/batches"
@@ -130,10 +129,7 @@ def test_a_batch_names_its_sender_and_leads_admins_to_the_tokens(signed_in: Sign
 def test_the_lists_are_fragments_that_are_sent_once(app: FastAPI, browser: Browser, table: str) -> None:
     post(browser)
     for path in (BATCHES, MERGES):
-        page = browser.get(path).text
-        found = re.search(r'hx-get="([^"]+)"', page)
-        assert found
-        live = unescape(found[1])
+        live = live_part(browser.get(path).text)
         assert live.startswith(f"{path}/list?")
         assert browser.get(live).status_code == 204
         merge(app, table)
@@ -162,9 +158,8 @@ def test_a_merge_and_its_batches_lead_to_what_they_changed(app: FastAPI, browser
     post(browser)
     merge(app, table)
     for path in (BATCHES, MERGES):
-        found = re.search(r'href="([^"]*/snapshots/changes\?version=1)"', browser.get(path).text)
-        assert found
-        assert browser.get(found[1]).status_code == 200
+        [changes] = {*re.findall(r'href="([^"]*/snapshots/changes\?version=1)"', browser.get(path).text)}
+        assert browser.get(changes).status_code == 200
 
 
 def test_a_merge_that_runs_has_a_bar_and_says_that_it_stops(app: FastAPI, browser: Browser, table: str) -> None:

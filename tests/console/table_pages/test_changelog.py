@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from html import unescape
 
 import pytest
 
 from app.console.table_pages.changelog import NO_CHANGE
 from app.core.table.history import SnapshotKind
 from app.services.shared.executor import MergeSite
-from tests.console.conftest import Browser, words
+from tests.console.conftest import Browser, live_part, words
 from tests.console.merged import EVENTS, HOSTILE, Merged, MergedTable
 from tests.services.executor import PythonExecutor
 from tests.services.upkeep.forgetting import forget
@@ -33,13 +32,6 @@ def changes_in(page: str) -> list[str]:
     return [words(row) for row in re.findall(r'<tr><td class="log-kind.*?</tr>', page, re.DOTALL)]
 
 
-def live_address(page: str) -> str:
-    """What the page asks again and again."""
-    found = re.search(r'hx-get="([^"]+)"', page)
-    assert found
-    return unescape(found[1])
-
-
 def test_changes_are_told_newest_first_and_updates_in_one_line(table: MergedTable, browser: Browser) -> None:
     page = browser.get(PAGE).text
     assert re.findall(r">Snapshot (\d)<", page) == ["3", "2", "1"]
@@ -51,12 +43,12 @@ def test_changes_are_told_newest_first_and_updates_in_one_line(table: MergedTabl
 
 
 def test_what_is_shown_already_is_not_sent_again(table: MergedTable, browser: Browser) -> None:
-    address = live_address(browser.get(PAGE).text)
+    address = live_part(browser.get(PAGE).text)
     assert browser.get(address).status_code == 204
     table.merge({"id": 9, "note": "new"})
     answer = browser.get(address)
     assert changes_in(answer.text)[0] == "+I 9 new null"
-    assert browser.get(live_address(answer.text)).status_code == 204
+    assert browser.get(live_part(answer.text)).status_code == 204
 
 
 def test_a_page_that_is_paused_stands_still(table: MergedTable, browser: Browser) -> None:
@@ -86,7 +78,7 @@ def test_a_table_without_a_changelog_says_what_to_do(merged: Merged, browser: Br
 def test_an_alter_that_ends_the_changelog_loads_the_page_again(merged: Merged, browser: Browser) -> None:
     table = merged(**LOOKUP, **{"merge-engine": "partial-update"})
     table.merge({"id": 1})
-    address = live_address(browser.get(PAGE).text)
+    address = live_part(browser.get(PAGE).text)
     table.alter([{"action": "removeOption", "key": "changelog-producer"}])
     told = browser.get(address)
     assert (told.status_code, told.headers["hx-refresh"]) == (204, "true")
@@ -110,7 +102,7 @@ def test_a_large_snapshot_is_begun_and_others_are_left_to_the_api(merged: Merged
 def test_a_table_that_was_never_merged_waits(merged: Merged, browser: Browser) -> None:
     merged(**LOOKUP)
     assert "Nothing was merged yet" in browser.text(PAGE)
-    assert browser.get(live_address(browser.shown)).status_code == 204
+    assert browser.get(live_part(browser.shown)).status_code == 204
 
 
 def test_why_a_snapshot_has_no_change_is_told_of_every_kind(table: MergedTable, browser: Browser) -> None:

@@ -13,7 +13,7 @@ from app.core.table.history import DataFile, Run, Snapshot, SnapshotKind
 from app.http.parts import Parts
 from app.services.operating.stats import amplified
 from tests.api.conftest import TABLES, Create, fields_of
-from tests.console.conftest import Browser, words
+from tests.console.conftest import Browser, link_of, words
 from tests.console.merged import HOSTILE, MANUAL, Merged, MergedTable
 from tests.console.table_pages.test_snapshots import BEGIN
 
@@ -112,9 +112,8 @@ def test_files_are_paged(merged: Merged, browser: Browser) -> None:
     assert 50 < count <= 100
     first = browser.get(PAGE).text
     assert len(re.findall(r'class="mono file-name"', first)) == 50
-    onward = re.search(r'href="([^"]+)">Next page', first)
-    assert onward
-    assert len(re.findall(r'class="mono file-name"', browser.get(onward[1]).text)) == count - 50
+    rest = browser.get(link_of(first, "Next page")).text
+    assert len(re.findall(r'class="mono file-name"', rest)) == count - 50
 
 
 def test_a_table_that_was_never_merged_has_no_files(merged: Merged, browser: Browser) -> None:

@@ -18,7 +18,7 @@ from app.core.access import Role
 from app.http.parts import Parts
 from app.services.explaining.explained import ExplainedColumn, RecordPlace
 from tests.api.conftest import TABLES, Create, fields_of
-from tests.console.conftest import Browser, SignedIn, words
+from tests.console.conftest import Browser, SignedIn, link_of, words
 from tests.console.merged import Merged
 from tests.services.builders import merge_staged
 
@@ -287,9 +287,7 @@ def test_a_long_story_is_read_page_by_page(post: Post, browser: Browser) -> None
         post({"id": "1", "note": f"n{number}"})
     newest = browser.get(f"{PAGE}?key=1")
     assert re.findall(r'<tr id="s(\d+)\.0"', newest.text) == [str(number) for number in range(6, 36)]
-    older = re.search(r'href="([^"]*before=[^"]*)">Older records', newest.text)
-    assert older
-    page = browser.get(unescape(older[1]).partition("#")[0])
+    page = browser.get(link_of(newest.text, "Older records"))
     assert re.findall(r'<tr id="s(\d+)\.0"', page.text) == [str(number) for number in range(1, 6)]
     assert "Newest records" in page.text
     assert "Older records" not in page.text

@@ -43,32 +43,6 @@ def widen(client: TestClient, column: str) -> None:
     alter(client, action="updateColumnType", fieldNames=[column], newDataType="BIGINT", keepNullability=True)
 
 
-@pytest.mark.parametrize("column", ["seq", "n", "m"])
-def test_a_deleted_row_stays_deleted_against_older_records_when_a_type_grows(
-    shop: TestClient, create: Create, post: Post, column: str
-) -> None:
-    create(fields=FIELDS, options={"sequence.field": "seq"})
-    post(seq=5, n=1)
-    post("-D", seq=9)
-    widen(shop, column)
-    post(seq=7, n=2)
-    assert shop.get(f"{WIDE}/rows?key=1").status_code == 404
-    post(seq=10, n=3)
-    assert shop.get(f"{WIDE}/rows?key=1").json()["n"] == 3
-
-
-@pytest.mark.parametrize("column", ["seq", "n", "m"])
-def test_an_older_value_stays_the_older_one_when_a_type_grows(
-    shop: TestClient, create: Create, post: Post, column: str
-) -> None:
-    create(fields=FIELDS, options={"merge-engine": "partial-update", "sequence.field": "seq"})
-    post(seq=5, n=5)
-    post(seq=9, m=9)
-    widen(shop, column)
-    post(seq=7, m=7, n=7)
-    assert shop.get(f"{WIDE}/rows?key=1").json() == {"id": 1, "seq": 9, "n": 7, "m": 9}
-
-
 def test_a_deleted_row_stays_deleted_against_older_records_when_deletes_are_ignored_from_now_on(
     shop: TestClient, create: Create, post: Post
 ) -> None:

@@ -78,16 +78,6 @@ def test_what_cannot_be_asked_for_is_refused_with_the_fix(
         assert [(one["pointer"], one["code"]) for one in answer.json()["errors"]] == [(pointer, code)]
 
 
-def test_a_merge_that_waits_and_one_that_never_was_are_told_apart(shop: TestClient, merged: str) -> None:
-    waiting = shop.post(f"{TABLE}/merges").json()["id"]
-    answer = shop.get(f"{TABLE}/merges/{waiting}/changes")
-    assert (answer.status_code, answer.json()["errorCode"]) == (409, "merge_not_committed")
-    assert "ask again when its state is succeeded" in answer.json()["detail"]
-    missing = shop.get(f"{TABLE}/merges/{'0' * 32}/changes")
-    assert (missing.status_code, missing.json()["errorCode"]) == (404, "merge_not_found")
-    assert merged != waiting
-
-
 def test_a_damaged_run_is_told_by_its_name(app: FastAPI, shop: TestClient, merged: str) -> None:
     parts: Parts = app.state.parts
     with parts.database.reading() as repository:

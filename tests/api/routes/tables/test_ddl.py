@@ -111,14 +111,6 @@ def test_the_statement_of_a_table_makes_the_same_table(shop: TestClient, dialect
     assert post(shop, told["ddl"])["tables"][0]["schema"] == before
 
 
-def test_a_table_that_spark_has_no_words_for_is_refused_by_column(shop: TestClient) -> None:
-    post(shop, "CREATE TABLE orders (id BIGINT, at TIME, PRIMARY KEY (id) NOT ENFORCED)")
-    answer = shop.get(f"{TABLES}/orders/ddl", params={"dialect": "spark"})
-    assert answer.status_code == 400
-    assert [(fault["code"], fault["column"]) for fault in answer.json()["errors"]] == [("unsupported_type", "at")]
-    assert shop.get(f"{TABLES}/orders/ddl").status_code == 200
-
-
 def test_each_table_needs_the_role_and_the_scope(app: FastAPI, shop: TestClient) -> None:
     database = app.state.parts.database
     reader = {"Authorization": f"Bearer {create_token(database, 'reader', on=['shop.*'], role='read')}"}  # type: ignore[arg-type]
