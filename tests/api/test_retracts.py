@@ -41,9 +41,7 @@ def post(shop: TestClient, records: list[dict[str, Any]], kind: str = "applicati
 
 
 @pytest.mark.parametrize("kind", BODIES)
-def test_a_delete_with_the_key_alone_removes_a_row_whose_other_columns_are_not_null(
-    kind: str, create: Create, shop: TestClient
-) -> None:
+def test_a_delete_with_the_key_alone_removes_a_row(kind: str, create: Create, shop: TestClient) -> None:
     create(fields=FIELDS, primaryKeys=["id"])
     assert post(shop, [{"id": 1, "note": "a", "n": 1}, {"id": 2, "note": "b", "n": 2}]).status_code == 202
     answer = post(shop, [{"id": 1, "_kind": "-D"}], kind)
@@ -55,7 +53,7 @@ def test_a_delete_with_the_key_alone_removes_a_row_whose_other_columns_are_not_n
 
 
 @pytest.mark.parametrize("kind", BODIES)
-def test_an_add_is_asked_for_what_is_not_null_and_a_retract_for_what_its_rule_takes_back(
+def test_adds_need_what_is_not_null_and_retracts_what_is_taken_back(
     kind: str, create: Create, shop: TestClient
 ) -> None:
     create(fields=FIELDS, primaryKeys=["id"], options=SUM)
@@ -64,9 +62,7 @@ def test_an_add_is_asked_for_what_is_not_null_and_a_retract_for_what_its_rule_ta
     assert [fault["pointer"] for fault in faults] == ["/records/0/n", "/records/2/n"]
 
 
-def test_a_change_of_one_row_without_its_sequence_is_refused_with_the_way_to_give_it(
-    create: Create, shop: TestClient
-) -> None:
+def test_a_change_of_one_row_without_its_sequence_is_refused_with_the_fix(create: Create, shop: TestClient) -> None:
     create(fields=FIELDS, primaryKeys=["id"], options=SEQUENCE)
     assert post(shop, [{"id": 1, "ts": 5, "note": "a", "n": 1}]).json()["warnings"] == []
     for refused in (shop.delete(f"{T}/rows/1"), shop.put(f"{T}/rows/1", json={"note": "b", "n": 2})):

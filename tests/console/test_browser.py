@@ -204,9 +204,7 @@ def test_a_file_that_is_dropped_is_uploaded_and_leads_to_its_rows(chrome: Browse
         assert window.complaints == []
 
 
-def test_the_page_of_the_api_leads_back_where_there_is_a_console(
-    chrome: Browser, service: Client, tmp_path: Path
-) -> None:
+def test_the_page_of_the_api_leads_back_to_a_console(chrome: Browser, service: Client, tmp_path: Path) -> None:
     with serving(tmp_path, workers="0", console="false") as (_, without):
         for client, shown in ((service, True), (without, False)):
             with person(chrome, str(client.base_url)) as window:

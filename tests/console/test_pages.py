@@ -89,9 +89,7 @@ def test_a_page_says_where_it_is_by_links_that_lead_somewhere(wide: object, brow
 @pytest.mark.parametrize(
     ("path", "links"), [("/console/tables/shop/gone/rows", ["/", "/?database=shop"]), ("/console/tables/gone/x", ["/"])]
 )
-def test_a_failure_leads_to_as_much_of_its_address_as_there_is(
-    wide: object, browser: Browser, path: str, links: list[str]
-) -> None:
+def test_a_failure_leads_to_what_exists_above_it(wide: object, browser: Browser, path: str, links: list[str]) -> None:
     trail = re.search(r'aria-label="Breadcrumbs"><ol>(.*?)</ol>', browser.get(path).text)
     assert trail
     assert re.findall(r'href="([^"]+)"', trail[1]) == links

@@ -51,9 +51,7 @@ def slow() -> Iterator[SlowPage]:
     page.end.set()
 
 
-def test_pages_that_are_slow_keep_no_lookup_waiting_however_many_are_asked_for(
-    tmp_path: Path, sqlite_template: Path, slow: SlowPage
-) -> None:
+def test_slow_pages_keep_no_lookup_waiting(tmp_path: Path, sqlite_template: Path, slow: SlowPage) -> None:
     (tmp_path / "catalog.sqlite").write_bytes(sqlite_template.read_bytes())
     settings = Settings(KEYFOLD_DATA=tmp_path, workers=0, console=False)
     app = create_app(settings)

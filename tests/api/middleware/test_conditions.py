@@ -63,9 +63,7 @@ def test_the_etag_of_a_table_changes_with_its_schema_and_not_with_its_rows(shop:
 
 
 @pytest.mark.parametrize("validate_only", [False, True])
-def test_an_alter_of_another_table_than_was_seen_changes_nothing(
-    shop: TestClient, wide: object, validate_only: bool
-) -> None:
+def test_an_alter_of_what_was_not_seen_changes_nothing(shop: TestClient, wide: object, validate_only: bool) -> None:
     seen = shop.get(WIDE).headers["etag"]
     params = {"validateOnly": "true"} if validate_only else {}
     assert shop.post(WIDE, json=SET_COMMENT, headers={"If-Match": seen}).status_code == 200

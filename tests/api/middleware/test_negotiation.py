@@ -83,9 +83,7 @@ def test_an_operation_that_makes_nothing_acceptable_does_nothing(walked: tuple[T
 @pytest.mark.parametrize(
     ("accept", "made"), [(None, NDJSON), (CSV, CSV), (f"{NDJSON};q=0.5, {ARROW}", ARROW), ("text/*", CSV)]
 )
-def test_a_scan_is_made_as_the_caller_likes_best(
-    walked: tuple[TestClient, Fill], accept: str | None, made: str
-) -> None:
+def test_a_scan_is_made_as_the_caller_likes(walked: tuple[TestClient, Fill], accept: str | None, made: str) -> None:
     answer = walked[0].get(SCAN, headers={"Accept": accept} if accept else {"Accept": "*/*"})
     assert answer.headers["content-type"].split(";")[0] == made
 

@@ -60,9 +60,7 @@ def asked(client: TestClient, table: str, keys: list[int], accept: str = "applic
 
 @pytest.mark.parametrize("accept", ["application/json", ARROW])
 @pytest.mark.parametrize("table", ["merged", "staged"])
-def test_a_large_row_asked_for_often_is_refused_with_what_to_do(
-    parts: tuple[TestClient, Parts], table: str, accept: str
-) -> None:
+def test_a_large_row_asked_for_often_is_refused(parts: tuple[TestClient, Parts], table: str, accept: str) -> None:
     told = asked(parts[0], table, [1] * MANY, accept).json()
     assert (told["status"], told["errorCode"]) == (413, "payload_too_large")
     assert [(fault["code"], fault["fix"]) for fault in told["errors"]] == [

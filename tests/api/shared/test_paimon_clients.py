@@ -61,7 +61,7 @@ def test_a_database_goes_with_its_tables_only_where_that_is_said(create: Create,
 
 
 @pytest.mark.parametrize("query", ["", "?cascade=true"])
-def test_what_paimons_clients_send_drops_the_tables_with_the_database_and_their_files(
+def test_paimons_clients_drop_a_database_with_its_tables_and_files(
     create: Create, shop: TestClient, query: str
 ) -> None:
     folder = Path(create("wide")["path"].removeprefix("file://"))

@@ -58,9 +58,7 @@ def test_every_kind_of_error_has_a_status() -> None:
 
 
 @pytest.mark.parametrize(("kind", "status"), STATUSES.items())
-def test_a_kind_of_error_is_told_by_its_status(
-    app: FastAPI, client: TestClient, kind: type[KeyfoldError], status: int
-) -> None:
+def test_a_kind_of_error_has_a_status(app: FastAPI, client: TestClient, kind: type[KeyfoldError], status: int) -> None:
     response = _answer_to(app, client, kind("no luck", resource_type="TABLE", resource_name="wide"))
     assert response.status_code == status
     assert response.headers["content-type"] == "application/problem+json"

@@ -196,9 +196,7 @@ def test_columns_that_are_filled_in_become_sql_that_is_checked(browser: Browser)
         ([("id", "BIGINT", True, ""), ("id", "INT", False, "")], "id"),
     ],
 )
-def test_what_is_filled_in_stays_beside_its_faults(
-    browser: Browser, columns: list[tuple[str, str, bool, str]], said: str
-) -> None:
+def test_what_is_filled_in_stays(browser: Browser, columns: list[tuple[str, str, bool, str]], said: str) -> None:
     page = filled_in(browser, *columns)
     [notice] = re.findall(r'role="alert">(.*?)</div>', page, re.DOTALL)
     assert said in words(notice)

@@ -100,9 +100,7 @@ def test_nothing_is_found_of_what_the_token_is_not_for(create: Create, signed_in
         assert "unseen" not in text
 
 
-def test_no_more_tables_are_read_than_are_said(
-    create: Create, browser: Browser, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_more_tables_are_read_than_said(create: Create, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         create(f"t{number}")
     assert "were searched in the first" not in browser.text(f"{SEARCH}?q=note")

@@ -100,9 +100,7 @@ def test_what_was_set_aside_is_told_with_its_reason_and_tried_again(app: FastAPI
     assert browser.send(f"{BATCHES}/retry", batch=bad).status_code == 409
 
 
-def test_who_may_only_read_is_shown_no_button_and_may_press_none(
-    app: FastAPI, browser: Browser, table: str, signed_in: SignedIn
-) -> None:
+def test_a_reader_has_and_presses_no_button(app: FastAPI, browser: Browser, table: str, signed_in: SignedIn) -> None:
     bad = poison(app, browser, table)
     post(browser)
     reader = signed_in(Role.READ)

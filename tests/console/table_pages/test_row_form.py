@@ -100,9 +100,7 @@ def test_columns_that_are_left_alone_stay_out_where_the_table_says_so(create: Cr
 
 
 @pytest.mark.parametrize("options", [UNCHANGED, GROUPS])
-def test_a_column_of_a_group_counts_as_come_now_and_a_sum_is_not_added_twice(
-    create: Create, browser: Browser, options: Mapping[str, str]
-) -> None:
+def test_group_columns_count_as_new_and_sums_once(create: Create, browser: Browser, options: Mapping[str, str]) -> None:
     create("wide", fields=FIELDS, options=options)
     post(browser, {"id": "1", "scanned": 10, "place": "Lyon", "booked": 5, "fees": "4.90", "note": "x"})
     assert change(browser, 1, **{"value.place": "Nice"}).status_code == 303
@@ -177,9 +175,7 @@ def test_null_is_offered_where_it_is_set(create: Create, browser: Browser, optio
     assert ("A null changes nothing of the columns that have no box" in page) == (len(offered) < 5)
 
 
-def test_a_whole_row_is_sent_where_absent_is_null_and_a_field_wiped_out_is_null(
-    create: Create, browser: Browser
-) -> None:
+def test_a_whole_row_is_sent_where_absent_is_null_and_an_empty_field_is_null(create: Create, browser: Browser) -> None:
     create("wide", fields=PLAIN)
     long = "x" * 2**20
     post(browser, {"id": 1, "n": 5, "note": long, "done": False, "tags": [1]})

@@ -47,9 +47,7 @@ def test_rows_are_filtered_and_a_wrong_filter_is_told(wide: object, browser: Bro
         assert (refused.status_code, 'role="alert"' in refused.text, "<b>" in refused.text) == (400, True, False)
 
 
-def test_a_filter_is_chosen_by_column_condition_and_value_and_added_to_the_others(
-    wide: object, browser: Browser
-) -> None:
+def test_a_filter_is_chosen_by_column_condition_and_value_and_added_to_others(wide: object, browser: Browser) -> None:
     post(browser, *({"id": number, "note": f"n{number % 3}"} for number in range(12)), {"id": 12, "note": None})
     page = browser.get(f"{WIDE}/rows?column=note&operator=eq&value=n1").text
     assert keys_shown(page) == [1, 4, 7, 10]

@@ -73,9 +73,7 @@ def test_a_row_is_added_mended_tried_changed_and_deleted(chrome: Browser, servic
         assert [one for one in window.complaints if "400" not in one] == []
 
 
-def test_a_row_is_written_and_a_file_uploaded_without_a_script(
-    chrome: Browser, service: Client, items: TableClient
-) -> None:
+def test_rows_are_written_and_files_sent_without_a_script(chrome: Browser, service: Client, items: TableClient) -> None:
     with person(chrome, str(service.base_url), java_script_enabled=False) as window:
         page = window.page
         window.open(f"{ITEMS}/row/new")
@@ -104,9 +102,7 @@ def test_a_row_is_written_and_a_file_uploaded_without_a_script(
     assert items.get_row("2").status_code == 404
 
 
-def test_a_file_is_uploaded_with_progress_and_its_faults_are_shown(
-    chrome: Browser, service: Client, items: TableClient
-) -> None:
+def test_an_upload_shows_its_progress_and_its_faults(chrome: Browser, service: Client, items: TableClient) -> None:
     bad = b"id,price\n" + b"".join(b"%d,<b>%d\n" % (number, number) for number in range(300))
     with person(chrome, str(service.base_url), "phone", "dark") as window:
         page = window.page
@@ -134,9 +130,7 @@ def test_a_file_is_uploaded_with_progress_and_its_faults_are_shown(
         assert [one for one in window.complaints if "400" not in one] == []
 
 
-def test_a_merge_is_watched_and_a_batch_comes_without_reloading(
-    chrome: Browser, service: Client, items: TableClient, data: Path
-) -> None:
+def test_merges_and_batches_are_watched_live(chrome: Browser, service: Client, items: TableClient, data: Path) -> None:
     items.post_batch([{"id": 1}]).raise_for_status()
     database = CatalogDatabase(Settings(KEYFOLD_DATA=data).catalog_url)
     with person(chrome, str(service.base_url)) as window:

@@ -114,9 +114,7 @@ def test_a_snapshot_that_is_not_there_is_told(table: MergedTable, browser: Brows
     assert (told.status_code, 'role="alert"' in told.text, "<b>" in told.text) == (404, True, False)
 
 
-def test_a_rollback_shows_what_it_would_change_and_is_done_once_the_name_is_typed(
-    table: MergedTable, browser: Browser
-) -> None:
+def test_a_rollback_shows_its_changes_and_is_done_once_the_name_is_typed(table: MergedTable, browser: Browser) -> None:
     asked = browser.text(f"{PAGE}/rollback?to=1")
     assert "What it would change Added 1 Changed 1 Removed 1" in asked
     gone = browser.send(f"{PAGE}/rollback", to="1", typed=" wide ", **{"from": "3"})

@@ -64,7 +64,7 @@ def test_a_tab_is_whole_light_and_without_fault(chrome: Chromium, service: Clien
 
 @pytest.mark.parametrize("script", [True, False])
 @pytest.mark.parametrize("tab", ["", "/batches", "/snapshots", "/code"])
-def test_tabs_are_one_line_of_a_phone_and_the_current_one_is_seen(
+def test_a_phone_shows_tabs_in_a_line_and_the_current(
     chrome: Chromium, service: Client, tab: str, script: bool
 ) -> None:
     with person(chrome, str(service.base_url), "phone", java_script_enabled=script) as window:
@@ -134,9 +134,7 @@ def test_a_table_is_gone_back_by_its_name_and_forth_again(chrome: Chromium, serv
     assert service.get(f"{kept.path}/rows:scan").text == before
 
 
-def test_a_change_is_seen_without_reloading_until_somebody_pauses(
-    chrome: Chromium, service: Client, kept: MergedTable
-) -> None:
+def test_changes_are_seen_without_reloading_until_a_pause(chrome: Chromium, service: Client, kept: MergedTable) -> None:
     with person(chrome, str(service.base_url)) as window:
         window.open(f"{BASE}/changelog")
         window.page.evaluate("window.sameDocument = true")
@@ -154,9 +152,7 @@ def test_a_change_is_seen_without_reloading_until_somebody_pauses(
         assert window.complaints == []
 
 
-def test_settings_are_checked_beside_the_field_and_altered(
-    chrome: Chromium, service: Client, kept: MergedTable
-) -> None:
+def test_settings_are_checked_at_the_field_and_altered(chrome: Chromium, service: Client, kept: MergedTable) -> None:
     with person(chrome, str(service.base_url)) as window:
         window.open(f"{BASE}/settings")
         field = window.page.get_by_label("snapshot.time-retained")

@@ -111,9 +111,7 @@ def test_the_same_file_of_the_same_form_counts_once(page: Browser) -> None:
         ("a.json", b'{"records": [{"id": 1}, {"id": "x", "n": "<b>"}]}', '{"id": "x", "n": "<b>"}'),
     ],
 )
-def test_faults_are_told_in_their_rows_with_what_stands_there(
-    page: Browser, name: str, content: bytes, told: str
-) -> None:
+def test_faults_are_told_in_their_rows_with_the_text(page: Browser, name: str, content: bytes, told: str) -> None:
     refused = upload(page, name, content)
     assert (refused.status_code, rows(page)) == (400, [])
     text = words(refused.text)

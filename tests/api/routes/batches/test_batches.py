@@ -38,9 +38,7 @@ def test_a_batch_is_accepted_with_its_id_number_state_and_counts(wide: TestClien
 
 
 @pytest.mark.parametrize("sent", ["a%20b%2B%E6%97%A5", "a+b%2B%E6%97%A5"])
-def test_the_location_leads_to_the_batch_of_a_table_with_an_odd_name(
-    create: Create, shop: TestClient, sent: str
-) -> None:
+def test_the_location_leads_to_the_batch_of_an_oddly_named_table(create: Create, shop: TestClient, sent: str) -> None:
     create("a b+日")
     for what in ("batches", "merges"):
         answer = shop.post(f"{TABLES}/{sent}/{what}", json={"records": [{"id": 1}]})

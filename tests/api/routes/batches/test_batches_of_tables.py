@@ -152,9 +152,7 @@ def test_records_by_table(two: None, shop: TestClient) -> None:
         ('{"tables": {"c": {"records": []}}}', "/tables/c", "unknown_table"),
     ],
 )
-def test_another_body_is_refused_where_it_is_wrong(
-    body: str, pointer: str, code: str, two: None, shop: TestClient
-) -> None:
+def test_another_body_is_refused_at_its_fault(body: str, pointer: str, code: str, two: None, shop: TestClient) -> None:
     answer = post(shop, body, how="")
     assert answer.status_code == 400
     assert (pointer, code) in [(one["pointer"], one["code"]) for one in answer.json()["errors"]], answer.text

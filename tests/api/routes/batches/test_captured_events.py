@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 
 from tests.api.conftest import TABLES, Create, fields_of
 
+Table = Callable[..., None]
 CAPTURED = Path(__file__).parent.parent.parent.parent / "cases" / "cdc"
 T = f"{TABLES}/wide"
 SOURCES = {"events.source": "shop.orders, shop.accounts, shop.order_lines, shop.types, shop.nokey"}
@@ -41,7 +42,7 @@ def post(shop: TestClient, body: str, how: str = "debezium-json", **params: str)
 
 
 @pytest.fixture
-def table(create: Create) -> Callable[..., None]:
+def table(create: Create) -> Table:
     def make(columns: dict[str, str], *key: str, **options: str) -> None:
         fields = fields_of(**columns)
         create(fields=fields, primaryKeys=list(key), options=SOURCES | options)
@@ -49,7 +50,7 @@ def table(create: Create) -> Callable[..., None]:
     return make
 
 
-def test_values_of_every_column_are_those_of_the_database(table: Callable[..., None], shop: TestClient) -> None:
+def test_values_of_every_column_are_those_of_the_database(table: Table, shop: TestClient) -> None:
     table(ORDERS, "id", **{"events.truncate-time": "true"})
     for number in ("02", "03", "14", "15"):
         answer = post(shop, capture(number))
@@ -63,9 +64,7 @@ def test_values_of_every_column_are_those_of_the_database(table: Callable[..., N
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_events_in_any_order_and_twice_over_come_to_the_row_of_the_database(
-    table: Callable[..., None], shop: TestClient, seed: int
-) -> None:
+def test_events_in_any_order_and_twice_come_to_the_databases_row(table: Table, shop: TestClient, seed: int) -> None:
     order = {"sequence.field": "lsn", "fields.lsn.from-event": "source.lsn"}
     table({**LINES, "lsn": "BIGINT"}, "order_id", "line_no", **order)
     last = json.loads(capture("10"))
@@ -85,18 +84,14 @@ def test_events_in_any_order_and_twice_over_come_to_the_row_of_the_database(
     assert (row["sku"], row["lsn"]) == ("change 3", events[-1]["payload"]["source"]["lsn"])
 
 
-def test_without_the_option_a_time_with_more_digits_is_refused_with_it(
-    table: Callable[..., None], shop: TestClient
-) -> None:
+def test_without_the_option_a_time_with_more_digits_is_refused_with_it(table: Table, shop: TestClient) -> None:
     table(ORDERS, "id")
     [fault] = post(shop, capture("14")).json()["errors"]
     assert (fault["pointer"], fault["code"]) == ("/events/0/slot", "too_many_digits")
     assert "events.truncate-time" in fault["fix"]
 
 
-def test_values_that_did_not_change_stay_in_every_shape_of_their_placeholder(
-    table: Callable[..., None], shop: TestClient
-) -> None:
+def test_values_that_did_not_change_stay_in_every_shape_of_their_placeholder(table: Table, shop: TestClient) -> None:
     table(ORDERS, "id", **UNCHANGED)
     before = {"id": 5, "doc": "{}", "note": "long", "tags": ["x"], "photo": "AP8Q"}
     assert shop.post(f"{T}/batches", json={"records": [before]}).status_code == 202
@@ -108,9 +103,7 @@ def test_values_that_did_not_change_stay_in_every_shape_of_their_placeholder(
 
 
 @pytest.mark.parametrize("number", ["05", "06"])
-def test_a_table_of_whole_rows_refuses_them_with_the_fix(
-    number: str, table: Callable[..., None], shop: TestClient
-) -> None:
+def test_a_table_of_whole_rows_refuses_them_with_the_fix(number: str, table: Table, shop: TestClient) -> None:
     table(ORDERS, "id")
     [fault, *_] = post(shop, capture(number)).json()["errors"]
     assert fault["code"] == "unusable_event"
@@ -129,9 +122,7 @@ def test_a_table_of_whole_rows_refuses_them_with_the_fix(
     ],
     ids=str,
 )
-def test_another_placeholder_is_known_by_its_parameter(
-    value: Any, table: Callable[..., None], shop: TestClient
-) -> None:
+def test_another_placeholder_is_known_by_its_parameter(value: Any, table: Table, shop: TestClient) -> None:
     table({"id": "BIGINT", "v": "STRING", "n": "INT"}, "id", **UNCHANGED)
     assert shop.post(f"{T}/batches", json={"records": [{"id": 1, "v": "a", "n": 1}]}).status_code == 202
     event = json.dumps({"op": "u", "before": None, "after": {"id": 1, "v": value, "n": 2}})
@@ -140,16 +131,14 @@ def test_another_placeholder_is_known_by_its_parameter(
     assert shop.get(f"{T}/rows?key=1").json()["v"] == "a"
 
 
-def test_a_placeholder_in_a_new_row_is_a_fault(table: Callable[..., None], shop: TestClient) -> None:
+def test_a_placeholder_in_a_new_row_is_a_fault(table: Table, shop: TestClient) -> None:
     table({"id": "BIGINT", "v": "STRING"}, "id", **UNCHANGED)
     event = {"op": "c", "before": None, "after": {"id": 1, "v": "__debezium_unavailable_value"}}
     [fault] = post(shop, json.dumps(event)).json()["errors"]
     assert (fault["pointer"], fault["code"]) == ("/events/0/v", "unusable_event")
 
 
-def test_made_up_values_beside_the_key_of_a_delete_count_for_nothing(
-    table: Callable[..., None], shop: TestClient
-) -> None:
+def test_made_up_values_beside_the_key_of_a_delete_count_for_nothing(table: Table, shop: TestClient) -> None:
     table(LINES, "order_id", "line_no")
     line = {"order_id": 1, "line_no": 2, "sku": "a", "qty": 3, "price": "1.00"}
     assert shop.post(f"{T}/batches", json={"records": [line]}).status_code == 202
@@ -158,20 +147,20 @@ def test_made_up_values_beside_the_key_of_a_delete_count_for_nothing(
     assert shop.get(f"{T}/rows?key=1&key=2").status_code == 404
 
 
-def test_a_default_that_may_stand_for_null_is_a_warning(table: Callable[..., None], shop: TestClient) -> None:
+def test_a_default_that_may_stand_for_null_is_a_warning(table: Table, shop: TestClient) -> None:
     table(ACCOUNTS, "email")
     [warning] = post(shop, capture("04")).json()["warnings"]
     assert (warning["code"], warning["count"]) == ("null_sent_as_default", 1)
 
 
-def test_infinity_is_a_fault_that_names_it(table: Callable[..., None], shop: TestClient) -> None:
+def test_infinity_is_a_fault_that_names_it(table: Table, shop: TestClient) -> None:
     table(ORDERS, "id")
     [fault] = post(shop, capture("13")).json()["errors"]
     assert fault["pointer"] == "/events/0/due"
     assert "infinity" in fault["detail"]
 
 
-def test_elements_of_arrays_are_read_as_values_at_the_top_are(table: Callable[..., None], shop: TestClient) -> None:
+def test_elements_of_arrays_are_read_as_values_at_the_top_are(table: Table, shop: TestClient) -> None:
     table({"id": "INT", "an": "ARRAY<DECIMAL(6, 2)>", "ad": "ARRAY<DATE>", "au": "ARRAY<STRING>"}, "id")
     event = json.loads(capture("16"))
     after = next(one for one in event["schema"]["fields"] if one["field"] == "after")
@@ -185,7 +174,7 @@ def test_elements_of_arrays_are_read_as_values_at_the_top_are(table: Callable[..
     assert all("." in text for text in row["an"] if text is not None)
 
 
-def test_what_debezium_cannot_say_is_refused_with_its_reason(table: Callable[..., None], shop: TestClient) -> None:
+def test_what_debezium_cannot_say_is_refused_with_its_reason(table: Table, shop: TestClient) -> None:
     table({"id": "INT", "neg": "DECIMAL(10, 0)"}, "id")
     event = json.loads(capture("16"))
     event["payload"]["after"] = {name: event["payload"]["after"][name] for name in ("id", "neg")}
@@ -194,9 +183,7 @@ def test_what_debezium_cannot_say_is_refused_with_its_reason(table: Callable[...
 
 
 @pytest.mark.parametrize("number", ["19", "20", "21", "22"])
-def test_what_is_no_row_is_counted_and_skipped_beside_rows_too(
-    number: str, table: Callable[..., None], shop: TestClient
-) -> None:
+def test_what_is_no_row_is_counted_and_skipped(number: str, table: Table, shop: TestClient) -> None:
     table(ORDERS, "id")
     answer = post(shop, capture(number))
     assert (answer.status_code, answer.json()["records"]) == (202, 0)
@@ -206,7 +193,7 @@ def test_what_is_no_row_is_counted_and_skipped_beside_rows_too(
     assert mixed.json()["warnings"][0]["count"] == 2
 
 
-def test_a_truncation_is_never_skipped(table: Callable[..., None], shop: TestClient) -> None:
+def test_a_truncation_is_never_skipped(table: Table, shop: TestClient) -> None:
     table(ORDERS, "id")
     [fault] = post(shop, capture("23")).json()["errors"]
     assert fault["code"] == "unusable_event"
@@ -214,7 +201,7 @@ def test_a_truncation_is_never_skipped(table: Callable[..., None], shop: TestCli
 
 
 @pytest.mark.parametrize("how", ["debezium-json", "debezium-flat-json"])
-def test_rows_without_an_envelope_are_read(how: str, table: Callable[..., None], shop: TestClient) -> None:
+def test_rows_without_an_envelope_are_read(how: str, table: Table, shop: TestClient) -> None:
     table({**ACCOUNTS, "balance": "STRING"}, "email")
     assert post(shop, capture("34"), how).status_code == 202
     assert shop.get(f"{T}/rows?key=bob@example.com").json()["name"] == "Bob"
@@ -240,9 +227,7 @@ MOVES: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("how", MOVES)
-def test_an_update_that_changes_the_key_removes_the_old_row(
-    how: str, table: Callable[..., None], shop: TestClient
-) -> None:
+def test_an_update_that_changes_the_key_removes_the_old_row(how: str, table: Table, shop: TestClient) -> None:
     table(KEYED, "id")
     assert post(shop, json.dumps(MOVES[how]), how).status_code == 202
     assert shop.get(f"{T}/rows?key=1").status_code == 404
@@ -268,15 +253,13 @@ def test_an_update_that_changes_the_partition_removes_the_row_there(create: Crea
         ("canal-json", {"type": "INSERT", "data": [{"id": "1", "b": "1"}]}),
     ],
 )
-def test_one_is_true_in_every_format(
-    how: str, event: dict[str, Any], table: Callable[..., None], shop: TestClient
-) -> None:
+def test_one_is_true_in_every_format(how: str, event: dict[str, Any], table: Table, shop: TestClient) -> None:
     table({"id": "BIGINT", "b": "BOOLEAN"}, "id")
     assert post(shop, json.dumps(event), how).status_code == 202
     assert shop.get(f"{T}/rows?key=1").json()["b"] is True
 
 
-def test_canals_bytes_are_latin_1(table: Callable[..., None], shop: TestClient) -> None:
+def test_canals_bytes_are_latin_1(table: Table, shop: TestClient) -> None:
     table({"id": "BIGINT", "b": "BYTES"}, "id")
     assert post(shop, json.dumps({"type": "INSERT", "data": [{"id": "1", "b": "abcdÿ"}]}), "canal-json").is_success
     assert shop.get(f"{T}/rows?key=1").json()["b"] == "YWJjZP8="
@@ -284,7 +267,7 @@ def test_canals_bytes_are_latin_1(table: Callable[..., None], shop: TestClient) 
     assert bad.json()["errors"][0]["pointer"] == "/events/0/b"
 
 
-def test_what_maxwell_leaves_out_and_old_names_is_null(table: Callable[..., None], shop: TestClient) -> None:
+def test_what_maxwell_leaves_out_and_old_names_is_null(table: Table, shop: TestClient) -> None:
     table({"id": "BIGINT", "v": "STRING", "w": "STRING"}, "id", **UNCHANGED)
     events = [
         {"type": "insert", "data": {"id": 1, "v": "a", "w": "x"}},
@@ -294,7 +277,7 @@ def test_what_maxwell_leaves_out_and_old_names_is_null(table: Callable[..., None
     assert shop.get(f"{T}/rows?key=1").json() == {"id": 1, "v": None, "w": "y"}
 
 
-def test_maxwells_timestamps_are_utc(table: Callable[..., None], shop: TestClient) -> None:
+def test_maxwells_timestamps_are_utc(table: Table, shop: TestClient) -> None:
     table({"id": "BIGINT", "at": "TIMESTAMP(0) WITH LOCAL TIME ZONE"}, "id")
     event = {"type": "insert", "data": {"id": 1, "at": "2026-03-01 09:00:00"}}
     assert post(shop, json.dumps(event), "maxwell-json").status_code == 202
@@ -310,20 +293,20 @@ def test_maxwells_timestamps_are_utc(table: Callable[..., None], shop: TestClien
     ],
 )
 def test_a_name_that_is_nearly_a_column_has_the_fix(
-    body: str, kind: str, where: str, fix: str, table: Callable[..., None], shop: TestClient
+    body: str, kind: str, where: str, fix: str, table: Table, shop: TestClient
 ) -> None:
     table(KEYED, "id")
     faults = shop.post(f"{T}/batches", content=body, headers={"Content-Type": kind}).json()["errors"]
     assert fix in [fault["fix"] for fault in faults], faults
 
 
-def test_a_document_of_mongodb_has_the_fix(table: Callable[..., None], shop: TestClient) -> None:
+def test_a_document_of_mongodb_has_the_fix(table: Table, shop: TestClient) -> None:
     table(KEYED, "id")
     [fault] = post(shop, json.dumps({"op": "c", "after": '{"_id": 1}'})).json()["errors"]
     assert "ExtractNewDocumentState" in fault["fix"]
 
 
-def test_json_with_a_byte_order_mark_is_read(table: Callable[..., None], shop: TestClient) -> None:
+def test_json_with_a_byte_order_mark_is_read(table: Table, shop: TestClient) -> None:
     table(KEYED, "id")
     for kind, body in (("application/json", '{"records": [{"id": 1}]}'), ("application/x-ndjson", '{"id": 2}')):
         answer = shop.post(f"{T}/batches", content=b"\xef\xbb\xbf" + body.encode(), headers={"Content-Type": kind})

@@ -31,9 +31,7 @@ def faults(answer: Any) -> tuple[int, str, list[tuple[str, str]]]:
     return answer.status_code, told["errorCode"], [(one["pointer"], one["code"]) for one in told.get("errors", [])]
 
 
-def test_keys_are_forgotten_and_the_operation_says_so(
-    wide: object, shop: TestClient, app: FastAPI, merge: Merge
-) -> None:
+def test_keys_are_forgotten_as_the_operation_says(wide: object, shop: TestClient, app: FastAPI, merge: Merge) -> None:
     merge({"id": 1, "note": "a"}, {"id": 2, "note": "b"})
     wish = {"keys": [{"id": 1}, {"id": "1"}, {"id": 404}], "reference": "ticket 7"}
     asked = shop.post(f"{T}/rows:forget", json=wish)

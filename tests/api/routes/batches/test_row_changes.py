@@ -66,9 +66,7 @@ def patch(client: TestClient, body: Any, media_type: str = "application/merge-pa
     return client.patch(f"{ROWS}/7", content=json.dumps(body), headers={"Content-Type": media_type})
 
 
-def test_a_patch_sets_what_it_names_clears_what_it_names_null_and_leaves_the_rest(
-    create: Create, shop: TestClient
-) -> None:
+def test_a_patch_sets_what_it_names_clears_named_nulls_and_leaves_the_rest(create: Create, shop: TestClient) -> None:
     create(fields=WIDE, options=TELLING)
     assert patch(shop, {"a": 1, "b": "x"}).status_code == 202
     assert patch(shop, {"a": 2}, "application/json").status_code == 202
@@ -90,9 +88,7 @@ def test_a_patch_of_a_table_in_which_absent_is_null_is_refused_with_the_option_t
     assert shop.get(f"{TABLES}/wide/batches").json()["batches"] == []
 
 
-def test_a_patch_of_what_is_inside_a_column_and_a_body_that_is_no_patch_are_refused(
-    create: Create, shop: TestClient
-) -> None:
+def test_a_patch_inside_a_column_and_a_body_that_is_no_patch_are_refused(create: Create, shop: TestClient) -> None:
     create(fields=[*WIDE, {"name": "r", "type": "ROW<x INT, y INT>"}], options=TELLING)
     assert faults(patch(shop, {"r": {"x": 1}, "a": 1})) == [("/r", "wrong_type")]
     assert faults(patch(shop, {"id": 8})) == [("/id", "contradicting_key")]
@@ -104,9 +100,7 @@ def test_a_patch_of_what_is_inside_a_column_and_a_body_that_is_no_patch_are_refu
     "options",
     [{"merge-engine": "partial-update"}, {"merge-engine": "first-row"}, {"ignore-delete": "true"}],
 )
-def test_a_delete_is_refused_with_the_reason_where_the_table_takes_none(
-    create: Create, shop: TestClient, options: dict[str, str]
-) -> None:
+def test_a_table_that_takes_no_deletes_refuses_one(create: Create, shop: TestClient, options: dict[str, str]) -> None:
     create(options=options)
     answer = shop.delete(f"{ROWS}/7")
     assert [code for _, code in faults(answer)] == ["refused_row_kind"]

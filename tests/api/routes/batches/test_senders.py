@@ -37,9 +37,7 @@ SENDERS: Final[Mapping[str, tuple[dict[str, str], bytes]]] = {
 
 @pytest.mark.parametrize("sender", SENDERS)
 @pytest.mark.parametrize("url", sorted({f"{url.path}?{url.query}" for url in URLS}))
-def test_what_senders_send_is_stored_and_its_faults_are_set_aside(
-    create: Create, shop: TestClient, sender: str, url: str
-) -> None:
+def test_what_senders_send_is_stored_or_set_aside(create: Create, shop: TestClient, sender: str, url: str) -> None:
     create(
         "t",
         fields=fields_of(id="INT NOT NULL", v="TINYINT", n="BIGINT"),

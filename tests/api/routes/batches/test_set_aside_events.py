@@ -21,6 +21,7 @@ ASIDE = f"{T}/set-aside-events"
 COLUMNS = {"id": "INT NOT NULL", "v": "TINYINT", "lsn": "BIGINT"}
 ORDERED = {"events.source": "shop.t", "fields.lsn.from-event": "source.lsn", "sequence.field": "lsn"}
 Table = Callable[..., None]
+Widen = Callable[[str], None]
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def values(shop: TestClient, *keys: int) -> list[Any]:
 
 
 @pytest.fixture
-def widen(shop: TestClient, merge: Merge) -> Callable[[str], None]:
+def widen(shop: TestClient, merge: Merge) -> Widen:
     """Makes the column wider, which waits for a merge of what is staged."""
 
     def change_type(to: str) -> None:
@@ -100,9 +101,7 @@ def test_every_event_of_a_body_may_be_set_aside_in_its_order(table: Table, shop:
     assert found == list(range(250))
 
 
-def test_what_is_retried_after_an_alter_comes_in_its_order(
-    table: Table, shop: TestClient, widen: Callable[[str], None]
-) -> None:
+def test_what_is_retried_after_an_alter_comes_in_its_order(table: Table, shop: TestClient, widen: Widen) -> None:
     table()
     post(shop, [event(1, 1000, 10), event(2, 2000, 11), event(1, 2, 20)])
     widen("SMALLINT")
@@ -114,9 +113,7 @@ def test_what_is_retried_after_an_alter_comes_in_its_order(
     assert shop.post(f"{ASIDE}:retry").json()["errorCode"] == "set_aside_event_not_found"
 
 
-def test_what_still_has_faults_stays_with_those_of_now(
-    table: Table, shop: TestClient, widen: Callable[[str], None]
-) -> None:
+def test_what_still_has_faults_stays_with_those_of_now(table: Table, shop: TestClient, widen: Widen) -> None:
     table()
     post(shop, [event(1, 1000, 10), event(2, 70_000, 11)])
     first, second = kept(shop)
@@ -160,9 +157,7 @@ def test_an_event_is_withdrawn_once(table: Table, shop: TestClient) -> None:
     assert shop.post(f"{ASIDE}:retry", params={"id": one["id"]}).status_code == 404
 
 
-def test_of_several_that_retry_events_one_stores_them(
-    table: Table, shop: TestClient, widen: Callable[[str], None]
-) -> None:
+def test_of_several_that_retry_events_one_stores_them(table: Table, shop: TestClient, widen: Widen) -> None:
     """Twice would count twice where values add up."""
     sums = {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum"}
     table(**ORDERED | sums)
@@ -183,9 +178,7 @@ def test_of_several_that_retry_events_one_stores_them(
     assert (values(shop, 1), kept(shop)) == ([sum(1000 + n for n in range(20))], [])
 
 
-def test_a_retry_whose_answer_was_lost_is_answered_by_its_key(
-    table: Table, shop: TestClient, widen: Callable[[str], None]
-) -> None:
+def test_a_retry_whose_answer_was_lost_is_answered_by_its_key(table: Table, shop: TestClient, widen: Widen) -> None:
     table()
     post(shop, [event(1, 1000, 10)])
     widen("SMALLINT")
@@ -279,9 +272,7 @@ def test_a_first_record_that_lacks_a_column_waits_for_its_row(table: Table, shop
     assert values(shop, 1, 2) == [7, 2]
 
 
-def test_the_list_has_a_bound_and_nothing_is_stored_beyond_it(
-    table: Table, shop: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_list_of_events_has_a_bound(table: Table, shop: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(set_aside_events, "MOST_EVENTS", 2)
     table()
     post(shop, [event(1, 1000, 10), event(2, 1000, 11)])

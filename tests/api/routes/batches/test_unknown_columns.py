@@ -145,9 +145,7 @@ def test_a_wider_type_is_taken_as_alter_allows(table: Table, shop: TestClient, m
     assert shop.get(f"{T}/rows?key=90&key=1").json()["qty"] == 7
 
 
-def test_staged_batches_that_nobody_merges_keep_a_type_as_it_is(
-    table: Table, shop: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unmerged_batches_keep_a_type_as_it_is(table: Table, shop: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.api.routes.batches.patience.PATIENCE_SECONDS", 0.1)
     table(LINES | {"gift": "BOOLEAN"}, "order_id", "line_no", **PARTIAL)
     assert post(shop, capture("11"), "add", format="debezium-json").status_code == 202

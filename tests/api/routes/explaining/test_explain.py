@@ -101,9 +101,7 @@ def test_an_offset_whose_plus_was_not_encoded_is_one(words: TestClient) -> None:
     assert (told["snapshot"], told["row"]["n"]) == (1, LARGE)
 
 
-def test_a_damaged_history_is_told_with_what_to_do(
-    create: Create, shop: TestClient, app: FastAPI, merge: Merge
-) -> None:
+def test_a_damaged_history_says_what_to_do(create: Create, shop: TestClient, app: FastAPI, merge: Merge) -> None:
     parts: Parts = app.state.parts
     table = create()["id"]
     merge({"id": 1})

@@ -28,9 +28,7 @@ def merge(app: FastAPI, client: TestClient, *records: dict[str, Any]) -> None:
     assert run_next_merge(site_of(app), "worker")
 
 
-def test_a_compaction_is_an_operation_that_is_watched_as_merges_are(
-    app: FastAPI, wide: object, shop: TestClient
-) -> None:
+def test_a_compaction_is_an_operation_watched_as_merges_are(app: FastAPI, wide: object, shop: TestClient) -> None:
     for _ in range(2):
         merge(app, shop, {"id": 1, "note": "x"})
     answer = shop.post(f"{TABLE}/compact")

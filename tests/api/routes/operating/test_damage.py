@@ -133,9 +133,7 @@ def test_the_list_has_pages(table: Shop) -> None:
     assert second["nextPageToken"] is None
 
 
-def test_damage_in_the_middle_of_a_long_answer_ends_it_and_is_kept(
-    create: Create, client: TestClient, app: FastAPI
-) -> None:
+def test_damage_amid_a_long_answer_ends_it_and_is_kept(create: Create, client: TestClient, app: FastAPI) -> None:
     """What has gone out cannot be taken back; a server that is cut short sends no last chunk."""
     names = {"id": "BIGINT NOT NULL", "day": "INT NOT NULL", "note": "STRING"}
     fields = fields_of(**names)

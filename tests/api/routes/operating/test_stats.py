@@ -129,9 +129,7 @@ def test_each_byte_on_disk_has_one_use(app: FastAPI, shop: TestClient, table_id:
     assert sizes["changelog"] == disk["changelogBytes"]
 
 
-def test_why_merges_wait_and_why_compactions_fail_is_told(
-    app: FastAPI, shop: TestClient, table_id: str, merge: Merge
-) -> None:
+def test_why_merges_wait_and_compactions_fail(app: FastAPI, shop: TestClient, table_id: str, merge: Merge) -> None:
     parts: Parts = app.state.parts
     changed = {"num-sorted-run.compaction-trigger": "2", "num-sorted-run.stop-trigger": "2"}
     changes = [{"action": "setOption", "key": key, "value": value} for key, value in changed.items()]
@@ -225,9 +223,7 @@ def test_each_partition_with_one_run_counts(create: Create, shop: TestClient, me
     assert told == [(1, 1), (3, 3), (None, 4)]
 
 
-def test_a_run_that_nobody_counted_has_unknown_rows(
-    app: FastAPI, shop: TestClient, table_id: str, merge: Merge
-) -> None:
+def test_a_run_without_a_count_has_unknown_rows(app: FastAPI, shop: TestClient, table_id: str, merge: Merge) -> None:
     parts: Parts = app.state.parts
     merge(*records(1, 2))
     assert stats(shop)["rows"] == 2

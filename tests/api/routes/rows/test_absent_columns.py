@@ -70,9 +70,7 @@ def row(client: TestClient, key: int = 7) -> Any:
 
 
 @pytest.mark.parametrize("media_type", FORMATS)
-def test_the_same_records_by_every_format_leave_what_they_do_not_name(
-    create: Create, shop: TestClient, media_type: str
-) -> None:
+def test_records_of_every_format_leave_what_they_do_not_name(create: Create, shop: TestClient, media_type: str) -> None:
     create(fields=FIELDS, options=TELLING)
     for records in (FIRST, PACKED, CLEARED, LATE):
         body = FORMATS[media_type](records)

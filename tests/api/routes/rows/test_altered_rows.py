@@ -43,9 +43,7 @@ def widen(client: TestClient, column: str) -> None:
     alter(client, action="updateColumnType", fieldNames=[column], newDataType="BIGINT", keepNullability=True)
 
 
-def test_a_deleted_row_stays_deleted_against_older_records_when_deletes_are_ignored_from_now_on(
-    shop: TestClient, create: Create, post: Post
-) -> None:
+def test_a_deleted_row_stays_deleted_once_deletes_are_ignored(shop: TestClient, create: Create, post: Post) -> None:
     create(fields=FIELDS, options={"sequence.field": "seq"})
     post(seq=5, n=1)
     post("-D", seq=9)

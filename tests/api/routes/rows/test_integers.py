@@ -81,9 +81,7 @@ def _rows(client: TestClient, asking: Asking) -> dict[str, Any]:
 
 @pytest.mark.parametrize("merged", [True, False], ids=["merged", "staged"])
 @pytest.mark.parametrize("asking", WAYS, ids=["parameter", "preference"])
-def test_every_route_answers_bigint_as_text_to_who_asks(
-    wide: Callable[..., TestClient], asking: Asking, merged: bool
-) -> None:
+def test_every_route_can_answer_bigint_as_text(wide: Callable[..., TestClient], asking: Asking, merged: bool) -> None:
     client = wide(merged=merged)
     assert _rows(client, asking) == dict.fromkeys(_rows(client, {}), TEXT)
     assert _rows(client, {}) == dict.fromkeys(_rows(client, {}), ROW)
@@ -141,7 +139,7 @@ def test_caches_and_clients_can_tell_the_two_apart(wide: Callable[..., TestClien
         assert answer.headers["Preference-Applied"] == "integers=text"
 
 
-def test_a_preference_that_is_not_understood_is_ignored_and_a_parameter_refused(
+def test_an_unknown_preference_is_ignored_and_a_parameter_refused(
     wide: Callable[..., TestClient],
 ) -> None:
     client, key = wide(merged=True), {"key": str(LARGE)}

@@ -62,9 +62,7 @@ def read(client: TestClient, table: str, merge_id: str, way: str) -> Any:
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_null_of_every_function_is_null_in_every_way_out(
-    function: str, app: FastAPI, create: Create, shop: TestClient
-) -> None:
+def test_nulls_of_every_function_stay_null(function: str, app: FastAPI, create: Create, shop: TestClient) -> None:
     kind = FUNCTION_TYPES[function][0]
     value = base64.b64encode(next(one for one in VALUES[function] if one)).decode() if function in VALUES else None
     nested = {"fields.v.nested-key": "id"} if function == "nested_partial_update" else {}

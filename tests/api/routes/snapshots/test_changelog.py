@@ -108,9 +108,7 @@ def test_snapshots_that_are_not_there_are_not_found(accept: str, wide: TestClien
 
 
 @pytest.mark.parametrize("accept", ["*/*", "text/event-stream"])
-def test_a_table_whose_merges_say_nothing_of_rows_refuses_with_the_fix(
-    accept: str, create: Create, shop: TestClient
-) -> None:
+def test_a_table_whose_merges_say_nothing_of_rows_refuses(accept: str, create: Create, shop: TestClient) -> None:
     create(options={"merge-engine": "aggregation"})
     answer = shop.get(CHANGELOG, headers={"Accept": accept})
     assert (answer.status_code, answer.json()["errorCode"]) == (409, "changelog_not_kept")

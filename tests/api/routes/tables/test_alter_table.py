@@ -125,9 +125,7 @@ def test_every_fault_is_told_with_its_fix(wide: TestClient) -> None:
         ({"fieldNames": ["a"], "dataType": DEEP}, "dataType", "nested_too_deeply"),
     ],
 )
-def test_a_column_that_cannot_be_stored_is_refused(
-    wide: TestClient, members: dict[str, Any], place: str, code: str
-) -> None:
+def test_an_unstorable_column_is_refused(wide: TestClient, members: dict[str, Any], place: str, code: str) -> None:
     answer = alter(wide, {"action": "addColumn", **members})
     assert (answer.status_code, faults_of(answer)) == (400, [(f"/changes/0/{place}", code)])
 
@@ -188,9 +186,7 @@ STAGED_CHANGES = [
 
 
 @pytest.mark.parametrize("change", STAGED_CHANGES)
-def test_staged_batches_are_not_folded_by_rules_that_they_were_not_checked_by(
-    wide: TestClient, merge: Merge, change: dict[str, Any]
-) -> None:
+def test_staged_batches_are_folded_by_their_own_rules(wide: TestClient, merge: Merge, change: dict[str, Any]) -> None:
     stage(wide)
     before = table(wide)
     refused = alter(wide, COMMENT, change)
@@ -238,9 +234,7 @@ def test_columns_may_come_and_go_while_batches_are_staged(
         {"action": "updateColumnPosition", "move": {"fieldName": "n", "type": "FIRST"}},
     ],
 )
-def test_changes_that_no_row_depends_on_need_not_wait_for_a_merge(
-    wide: TestClient, merge: Merge, change: dict[str, Any]
-) -> None:
+def test_changes_of_no_row_need_not_wait_for_a_merge(wide: TestClient, merge: Merge, change: dict[str, Any]) -> None:
     stage(wide)
     assert alter(wide, change).json()["schemaId"] == 1
     merge()
@@ -322,9 +316,7 @@ def _other_alter(repository: Repository, table_id: str) -> object:
     ("happens", "change", "says"),
     [(_first_batch, QUICK, "first batch"), (_first_batch, ADD, "first batch"), (_other_alter, QUICK, "someone else")],
 )
-def test_who_was_faster_is_told_and_nothing_is_done(
-    app: FastAPI, wide: TestClient, happens: Any, change: dict[str, Any], says: str
-) -> None:
+def test_the_faster_one_wins(app: FastAPI, wide: TestClient, happens: Any, change: dict[str, Any], says: str) -> None:
     before = table(wide)
     parts: Parts = app.state.parts
     with pytest.raises(Conflict, match=says):

@@ -71,9 +71,7 @@ def test_any_other_name_is_created_shown_and_dropped(client: TestClient, name: s
         (f"{DATABASES}/shop", b'{"removals": ["b", "\\ud800"]}', "/removals/1"),
     ],
 )
-def test_half_a_surrogate_pair_in_an_option_is_a_fault_of_the_request(
-    shop: TestClient, path: str, body: bytes, pointer: str
-) -> None:
+def test_half_a_surrogate_pair_in_an_option_is_refused(shop: TestClient, path: str, body: bytes, pointer: str) -> None:
     answer = shop.post(path, content=body)
     assert answer.status_code == 400
     assert [(fault["pointer"], fault["code"]) for fault in answer.json()["errors"]] == [(pointer, "illegal_text")]

@@ -50,7 +50,7 @@ def test_rules_tell_which_row_kinds_are_ignored(shop: TestClient) -> None:
     assert treatments == {"+I": "accepted", "-U": "ignored", "+U": "accepted", "-D": "ignored"}
 
 
-def test_a_simulation_on_live_rows_gives_a_reason_for_every_record_and_column_and_stores_nothing(
+def test_a_simulation_on_live_rows_gives_reasons_for_all_columns_and_stores_nothing(
     shop: TestClient,
 ) -> None:
     path = create(shop)
