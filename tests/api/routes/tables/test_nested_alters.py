@@ -136,15 +136,6 @@ def test_old_rows_are_read_and_folded_under_the_new_fields(make: Callable[..., T
     assert table.rows() == before
 
 
-def test_a_row_that_was_deleted_stays_deleted(make: Callable[..., Table]) -> None:
-    table = make("deduplicate")
-    table.merge(**OLDER)
-    table.merge(id=1, seq=9, _kind="-D")
-    assert table.alter().status_code == 200
-    table.merge(id=1, seq=7, **NEWER)
-    assert table.rows() == [404, 404]
-
-
 def test_types_change_only_where_nothing_is_staged(make: Callable[..., Table]) -> None:
     table = make("values")
     table.stage(**OLDER)
@@ -152,12 +143,6 @@ def test_types_change_only_where_nothing_is_staged(make: Callable[..., Table]) -
     assert (refused.status_code, refused.json()["errorCode"]) == (409, "table_has_staged_batches")
     comment = {"action": "updateColumnComment", "fieldNames": ["r", "a"], "newComment": "what it is"}
     assert table.client.post(WIDE, json={"changes": [comment]}).status_code == 200
-
-
-def test_options_follow_and_are_shown(make: Callable[..., Table]) -> None:
-    table = make("values")
-    options = table.alter().json()["schema"]["options"]
-    assert (options["fields.items.nested-key"], options["fields.m.ts-field"]) == ("code", "at")
 
 
 class Altering(PythonExecutor):

@@ -96,18 +96,11 @@ def test_its_examples_are_rows_keys_and_records_of_the_table(orders: TestClient)
 
 def test_bigint_is_typed_as_it_is_answered(orders: TestClient) -> None:
     number, text = {"type": "integer", "format": "int64"}, {"type": "string", "pattern": "^-?[0-9]+$"}
-    typed = [
-        _document(orders, table, **params)["components"]["schemas"]["Row"]["properties"]["id"]
-        for table, params in (
-            ("orders", {}),
-            ("orders", {"integers": "text"}),
-            ("by id", {}),
-            ("by id", {"integers": "number"}),
-        )
-    ]
-    assert [{**one, "description": ""} for one in typed] == [
-        {**one, "description": ""} for one in (number, text, text, number)
-    ]
+    asked: tuple[dict[str, str], ...] = ({}, {"integers": "text"}, {"integers": "number"})
+    for table, answers in (("orders", (number, text, number)), ("by id", (text, text, number))):
+        for params, expected in zip(asked, answers, strict=True):
+            typed = _document(orders, table, **params)["components"]["schemas"]["Row"]["properties"]["id"]
+            assert typed == {**expected, "description": typed["description"]}
 
 
 @pytest.mark.parametrize("asked", ["number", "text"])
