@@ -101,10 +101,10 @@ class Comparison:
             "daft": {"service": self._service.url, "token": self._token, "table": name},
             "clickhouse": {"folder": f"{folder}/iceberg/"},
         }
-        for engine, asked in of_engine.items():
+        for engine, place in of_engine.items():
             fields = [one for one in schema["fields"] if not re.search(_UNREAD[engine], one["type"])]
             names = [one["name"] for one in fields]
-            rows = self._reader.rows(engine, columns=names, **asked)
+            rows = self._reader.rows(engine, columns=names, **place)
             shown = _sorted({name: row[name] for name in names} for row in map(json.loads, wanted))
             self._check(f"{where}, {engine}", _answered({**schema, "fields": fields}, rows), shown)
         if self.lacks is None:

@@ -22,23 +22,23 @@ from pyiceberg.catalog import load_catalog
 Rows = list[dict[str, Any]]
 
 
-def of_trino(asked: Mapping[str, Any]) -> Rows:
-    cursor = trino.dbapi.connect(host="127.0.0.1", port=asked["port"], user="keyfold", timezone="UTC").cursor()
-    cursor.execute(asked["query"])
+def of_trino(wanted: Mapping[str, Any]) -> Rows:
+    cursor = trino.dbapi.connect(host="127.0.0.1", port=wanted["port"], user="keyfold", timezone="UTC").cursor()
+    cursor.execute(wanted["query"])
     names = [column.name for column in cursor.description or ()]
     return [dict(zip(names, map(plain, row), strict=True)) for row in cursor.fetchall()]
 
 
-def of_daft(asked: Mapping[str, Any]) -> Rows:
-    catalog = load_catalog("keyfold", type="rest", uri=f"{asked['service']}/iceberg", token=asked["token"])
-    read = daft.read_iceberg(catalog.load_table(("lake", asked["table"])))
-    rows: Rows = read.select(*asked["columns"]).to_arrow().to_pylist()
+def of_daft(wanted: Mapping[str, Any]) -> Rows:
+    catalog = load_catalog("keyfold", type="rest", uri=f"{wanted['service']}/iceberg", token=wanted["token"])
+    read = daft.read_iceberg(catalog.load_table(("lake", wanted["table"])))
+    rows: Rows = read.select(*wanted["columns"]).to_arrow().to_pylist()
     return rows
 
 
-def of_clickhouse(asked: Mapping[str, Any]) -> Rows:
-    names = ", ".join(f"`{name}`" for name in asked["columns"])
-    query = f"SELECT {names} FROM icebergLocal('{asked['folder']}')"  # noqa: S608  # our own
+def of_clickhouse(wanted: Mapping[str, Any]) -> Rows:
+    names = ", ".join(f"`{name}`" for name in wanted["columns"])
+    query = f"SELECT {names} FROM icebergLocal('{wanted['folder']}')"  # noqa: S608  # our own
     rows: Rows = clickhouse.query(query, "ArrowTable").to_pylist()
     return rows
 
@@ -62,9 +62,9 @@ clickhouse = session.Session()
 def main() -> None:
     to = Path(sys.argv[1])
     for line in sys.stdin:
-        asked = json.loads(line)
+        wanted = json.loads(line)
         try:
-            rows = ENGINES[asked["engine"]](asked)
+            rows = ENGINES[wanted["engine"]](wanted)
             to.write_bytes(pickle.dumps(rows))
             answer: dict[str, Any] = {"rows": len(rows)}
         except Exception as error:  # it is compared with what is expected

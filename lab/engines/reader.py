@@ -1,4 +1,4 @@
-"""The process in which the engines are asked, with its own virtual environment."""
+"""The process in which the engines are wanted, with its own virtual environment."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Reader:
         )
         exits.callback(self._process.terminate)
 
-    def rows(self, engine: str, **asked: object) -> Rows:
+    def rows(self, engine: str, **wanted: object) -> Rows:
         """Return what an engine reads. Raise ``EngineError``."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(json.dumps({"engine": engine, **asked}), file=self._process.stdin, flush=True)
+        print(json.dumps({"engine": engine, **wanted}), file=self._process.stdin, flush=True)
         line = next(line for line in self._process.stdout if line.startswith(_ANSWER))
         answer: dict[str, Any] = json.loads(line.removeprefix(_ANSWER))
         if "error" in answer:

@@ -325,6 +325,14 @@ def test_the_faster_one_wins(app: FastAPI, wide: TestClient, happens: Any, chang
     assert wide.get(f"{WIDE}/batches").json()["batches"] == []
 
 
+def test_rows_are_read_by_id_after_a_rename_and_a_column_of_the_old_name(wide: TestClient, merge: Merge) -> None:
+    stage(wide)
+    merge()
+    rename = {"action": "renameColumn", "fieldNames": ["n"], "newName": "total"}
+    alter(wide, rename, {"action": "addColumn", "fieldNames": ["n"], "dataType": "STRING"})
+    assert wide.get(f"{WIDE}/rows?key=1").json() == {"id": 1, "note": None, "total": 7, "n": None}
+
+
 def test_the_openapi_document_shows_every_action_with_its_members(client: TestClient) -> None:
     document = client.get("/openapi.json").json()
     route = document["paths"]["/v1/catalog/databases/{database}/tables/{table}"]["post"]
