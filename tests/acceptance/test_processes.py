@@ -19,6 +19,7 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.services.access.tokens import create_token
+from tests.acceptance.test_restart import until
 from tests.catalog.conftest import catalog_kind, catalog_url, empty_catalog_url
 from tests.service import Client, Service, TableClient
 
@@ -160,7 +161,7 @@ def test_a_process_that_is_killed_is_started_anew_and_the_others_go_on(service: 
         assert time.monotonic() < deadline
         time.sleep(0.02)
     assert {*others} < {*now}
-    assert any("ended by SIGKILL (Killed) after" in line for line in service.service.lines)
+    until(lambda: any("ended by SIGKILL (Killed) after" in line for line in service.service.lines), "a line of the log")
     assert {service.table().get_row("1").text for _ in range(8)} == {'{"id":1,"n":1}'}
 
 
