@@ -16,6 +16,8 @@ _TYPES: Final[Mapping[int, str]] = {
     406: "UnsupportedOperationException",
     503: "ServiceUnavailableException",
 }
+_NO_NAMESPACE: Final = "NoSuchNamespaceException"
+_MISSING: Final[Mapping[str, str]] = {"tables": "NoSuchTableException", "views": "NoSuchViewException"}
 
 
 def is_icebergs(path: str) -> bool:
@@ -42,5 +44,5 @@ def error_member(path: str, error: KeyfoldError, status: int) -> dict[str, Any]:
 
 
 def _missing(path: str) -> str:
-    inside = {"/tables/": "NoSuchTableException", "/views/": "NoSuchViewException"}
-    return next((kind for part, kind in inside.items() if part in path), "NoSuchNamespaceException")
+    of_namespace = path.removeprefix(f"{ICEBERG_PATH}/namespaces/").split("/")
+    return _MISSING.get(of_namespace[1], _NO_NAMESPACE) if len(of_namespace) > 2 else _NO_NAMESPACE

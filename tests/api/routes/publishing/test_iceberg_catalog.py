@@ -122,7 +122,8 @@ def test_what_is_missing_is_told_as_clients_expect_it(catalog: Catalog) -> None:
 def test_there_are_no_views_and_clients_go_on_to_the_table(catalog: Catalog) -> None:
     views = f"{NAMESPACES}/shop/views"
     assert catalog.get(f"{views}?pageToken=&pageSize=10") == {"identifiers": [], "next-page-token": None}
-    assert catalog.refused("GET", f"{NAMESPACES}/nope/views")[:2] == (404, "NoSuchNamespaceException")
+    for missing in ("nope", "views", "tables"):
+        assert catalog.refused("GET", f"{NAMESPACES}/{missing}/views")[:2] == (404, "NoSuchNamespaceException")
     assert catalog.refused("GET", f"{views}/orders")[:2] == (404, "NoSuchViewException")
     assert catalog.refused("POST", views, json={})[:2] == (403, "ForbiddenException")
 
