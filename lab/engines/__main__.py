@@ -23,7 +23,7 @@ from app.core.table.published import Format
 from app.core.table.schema import TableSchema
 from lab.engines.reader import EngineError, Reader
 from lab.engines.trino_server import Impossible, Trino
-from tests.acceptance.test_published import ASSEMBLED, KEYS, created, published, record
+from tests.acceptance.test_published import ASSEMBLED, KEYS, created, published, record, state_of
 from tests.acceptance.test_restart import until
 from tests.delta_readers import Rows, as_answered
 from tests.service import Client, Service, TableClient, serving
@@ -67,9 +67,10 @@ class Comparison:
         self._typed.post_batch([row, {"id": 2}], wait=60).raise_for_status()
         until(lambda: published(self._typed), "the publication")
         # The lines of a catalog's file, as the service says them.
-        said = _state(self._typed, Format.ICEBERG)["readBy"]["trino"]
+        said = state_of(self._typed, Format.ICEBERG)["readBy"]["trino"]
         lines = said.replace(", ", "\n").replace("KEYFOLD_TOKEN", self._token)
-        catalogs = {"keyfold": lines, "any_case": lines + _ANY_CASE, "delta": _DELTA.format(folder / "metastore")}
+        by_credential = lines.replace("oauth2.token=", "oauth2.credential=owner:") + _ANY_CASE
+        catalogs = {"keyfold": lines, "any_case": by_credential, "delta": _DELTA.format(folder / "metastore")}
         try:
             self._trino = Trino(folder, catalogs, exits)
         except Impossible as reason:
@@ -96,7 +97,7 @@ class Comparison:
     def _compare(self, where: str, table: TableClient, schema: Mapping[str, Any]) -> None:
         found = table.batch_get([{"id": key} for key in range(KEYS)], consistency="merged")
         wanted = _sorted(row for row in found if row is not None)
-        name, folder = table.name.removeprefix("lake."), unquote(urlsplit(_state(table, Format.DELTA)["path"]).path)
+        name, folder = table.name.removeprefix("lake."), unquote(urlsplit(state_of(table, Format.DELTA)["path"]).path)
         of_engine = {
             "daft": {"service": self._service.url, "token": self._token, "table": name},
             "clickhouse": {"folder": f"{folder}/iceberg/"},
@@ -118,8 +119,8 @@ class Comparison:
             earlier = self._sql(f"SELECT * FROM keyfold.lake.{name} FOR VERSION AS OF BIGINT '{snapshot}'")  # noqa: S608  # our own
             self._check(f"{where}, snapshot {snapshot}", _answered(schema, earlier), rows)
         if not snapshots:
-            self._sql(_state(table, Format.DELTA)["readBy"]["trino"])
-        snapshots[_state(table, Format.ICEBERG)["snapshotId"]] = wanted
+            self._sql(state_of(table, Format.DELTA)["readBy"]["trino"])
+        snapshots[state_of(table, Format.ICEBERG)["snapshotId"]] = wanted
         try:
             in_delta = self._sql(f"TABLE delta.lake.{name}")
         except EngineError as error:  # docs/delta.md says so
@@ -160,11 +161,6 @@ class Comparison:
         self.compared += 1
         if found != expected:
             self.faults.append(f"{where}: {found!r:.600}, not {expected!r:.600}")
-
-
-def _state(table: TableClient, form: Format) -> dict[str, Any]:
-    state: dict[str, Any] = table.client.get(f"{table.path}/{form}").raise_for_status().json()
-    return state
 
 
 def _answered(schema: Mapping[str, Any], rows: Rows) -> list[str]:

@@ -1,4 +1,4 @@
-"""The process in which the engines are wanted, with its own virtual environment."""
+"""The process that reads with the engines, in its own virtual environment."""
 
 from __future__ import annotations
 

@@ -71,13 +71,13 @@ def created(client: Client, name: str, schema: Mapping[str, Any]) -> TableClient
     return TableClient(client, "lake", name)
 
 
-def told(table: TableClient, form: str = "delta") -> dict[str, Any]:
+def state_of(table: TableClient, form: str = "delta") -> dict[str, Any]:
     answer: dict[str, Any] = table.client.get(f"{table.path}/{form}").raise_for_status().json()
     return answer
 
 
 def published(table: TableClient) -> bool:
-    return all(told(table, form)["waiting"] is None for form in Format)
+    return all(state_of(table, form)["waiting"] is None for form in Format)
 
 
 def check(table: TableClient, schema: Mapping[str, Any]) -> None:
@@ -85,7 +85,7 @@ def check(table: TableClient, schema: Mapping[str, Any]) -> None:
     found = table.batch_get([{"id": key} for key in range(KEYS)], consistency="merged")
     wanted = sorted(json.dumps(row, sort_keys=True) for row in found if row is not None)
     of_table = TableSchema.from_json(dict(schema))
-    folder = unquote(urlsplit(told(table)["path"]).path)
+    folder = unquote(urlsplit(state_of(table)["path"]).path)
     service = str(table.client.base_url).rstrip("/")
     found_by = {f"delta {name}": reader(folder) for name, reader in READERS.items()}
     found_by |= {f"iceberg {name}": reader(service, table.name) for name, reader in OVER_HTTP.items()}
@@ -115,7 +115,7 @@ def test_engines_read_what_lookups_answer_after_each_compaction(client: Client) 
         assert table.finished(client.post(f"{table.path}/compact").json())["state"] == "succeeded"
         until(lambda: published(table), "the publication")
         for form in Format:
-            assert (told(table, form)["behindBatches"], told(table, form)["version"] >= turn) == (0, True)
+            assert (state_of(table, form)["behindBatches"], state_of(table, form)["version"] >= turn) == (0, True)
         check(table, ASSEMBLED)
 
 
@@ -137,7 +137,7 @@ def test_the_lines_of_iceberg_can_be_pasted_whatever_the_table_is_called(client:
     table = created(client, name, schema)
     assert table.post_batch([{"id": 1, "n": 5}], wait=60).raise_for_status().json()["state"] == "merged"
     until(lambda: published(table), "the publication")
-    lines = told(table, "iceberg")["readBy"]
+    lines = state_of(table, "iceberg")["readBy"]
     known = {"load_catalog": load_catalog, "polars": polars}
     assert eval(lines["pyiceberg"], known).to_pylist() == [{"id": 1, "n": 5}]  # noqa: S307  # our own line
     assert eval(lines["polars"], known).rows() == [(1, 5)]  # noqa: S307  # the same
@@ -154,18 +154,18 @@ def test_what_a_process_had_committed_when_it_was_killed_is_published_by_the_nex
 ) -> None:
     with serving(tmp_path, **SETTINGS, spark_remote=spark_remote) as (service, client):
         table = created(client, "summed", SUM)
-        log = Path(unquote(urlsplit(told(table)["path"]).path), "_delta_log")
+        log = Path(unquote(urlsplit(state_of(table)["path"]).path), "_delta_log")
         log.parent.mkdir()
         log.write_text("a file where the folder should be: nothing can be written after the commit")
         assert table.post_batch([{"id": 1, "n": 5}], wait=60).json()["state"] == "merged"
-        state = told(table)
+        state = state_of(table)
         assert (state["version"], state["behindBatches"]) == (None, 1)
         assert "about to write version 0" in state["waiting"]
         service.kill()
     log.unlink()
     with api(tmp_path, spark_remote) as (_, client):
         table = TableClient(client, "lake", "summed")
-        until(lambda: told(table)["version"] == 0, "the publication")
+        until(lambda: state_of(table)["version"] == 0, "the publication")
         check(table, SUM)
 
 
@@ -183,9 +183,9 @@ def test_the_log_is_whole_whenever_processes_are_killed(tmp_path: Path, spark_re
         table = TableClient(client, "lake", "summed")
         until(lambda: published(table), "the publication")
         check(table, SUM)
-        folder = Path(unquote(urlsplit(told(table)["path"]).path), "_delta_log")
+        folder = Path(unquote(urlsplit(state_of(table)["path"]).path), "_delta_log")
         numbers = sorted(int(path.stem) for path in folder.glob("*.json"))
-        assert numbers == list(range(told(table)["version"] + 1))
+        assert numbers == list(range(state_of(table)["version"] + 1))
         assert len(numbers) > 3
 
 
@@ -194,7 +194,7 @@ def _published_anew(table: TableClient, random: Random, before: int | None) -> i
 
     def posted() -> bool:
         table.post_batch([{"id": random.randrange(KEYS), "n": 1} for _ in range(20)]).raise_for_status()
-        return bool(told(table)["version"] != before)
+        return bool(state_of(table)["version"] != before)
 
     until(posted, "a publication")
-    return int(told(table)["version"])
+    return int(state_of(table)["version"])

@@ -25,7 +25,7 @@ from bench.peers.spark_environment import (
     lacks_packages,
     variables,
 )
-from tests.acceptance.test_published import ASSEMBLED, KEYS, created, published, record, told
+from tests.acceptance.test_published import ASSEMBLED, KEYS, created, published, record, state_of
 from tests.acceptance.test_restart import until
 from tests.delta_readers import Rows, as_answered, plain
 from tests.environments import made_by_make
@@ -64,7 +64,7 @@ class SparkReader:
 
     def rows(self, form: Format, table: TableClient, as_of: int | None = None) -> Rows:
         assert self.process.stdin is not None
-        path = told(table)["path"]
+        path = state_of(table)["path"]
         to = self.folder / "rows.arrow"
         asked = {"format": form, "path": path, "table": table.name, "to": str(to)}
         print(json.dumps(asked | ({} if as_of is None else {"asOf": as_of})), file=self.process.stdin, flush=True)
@@ -123,7 +123,7 @@ def test_spark_reads_what_lookups_answer_of_deleted_rows_every_type_and_after_an
     wanted = lookups(table, KEYS, ASSEMBLED)
     for form in Format:
         assert read(spark, form, table, ASSEMBLED) == wanted, form
-    earlier = {form: told(table, form)[("version", "snapshotId")[form is Format.ICEBERG]] for form in Format}
+    earlier = {form: state_of(table, form)[("version", "snapshotId")[form is Format.ICEBERG]] for form in Format}
 
     added = {"action": "addColumn", "fieldNames": ["more"], "dataType": "DOUBLE"}
     client.post(table.path, json={"changes": [added]}).raise_for_status()

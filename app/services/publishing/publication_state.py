@@ -130,13 +130,8 @@ def _iceberg(warehouse: Warehouse, table: Table, newest: PublishedVersion, endpo
     access = "SECRET keyfold" if endpoint.with_token else "AUTHORIZATION_TYPE 'none'"
     attach = f"ATTACH 'keyfold' (TYPE iceberg, ENDPOINT {_text(uri)}, {access});"
     select = f"SELECT * FROM {in_sql};"  # noqa: S608  # the same
-    files = "fs.hadoop.enabled" if warehouse.local else "fs.native-s3.enabled"
-    trino = {
-        "connector.name": "iceberg",
-        files: "true",
-        "iceberg.catalog.type": "rest",
-        "iceberg.rest-catalog.uri": uri,
-    }
+    trino = {"connector.name": "iceberg", "iceberg.catalog.type": "rest", "iceberg.rest-catalog.uri": uri}
+    trino["fs.hadoop.enabled" if warehouse.local else "fs.native-s3.enabled"] = "true"
     trino |= {f"iceberg.rest-catalog.{key}": text for key, text in _TRINO_TOKEN.items()} if endpoint.with_token else {}
     return {
         "pyiceberg": f"{loaded}.scan().to_arrow()",
