@@ -1,5 +1,5 @@
-"""``python -m lab.engines``: Daft, ClickHouse and a real Trino read what the service publishes, Trino by the lines that
-the service says to paste; every row is compared with the lookups.
+"""``python -m lab.engines``: Daft, ClickHouse, DataFusion, Sail and a real Trino read and count what the service
+publishes, Trino by the lines that the service says to paste; every row is compared with the lookups.
 
 Ends with 77, and says why, where Trino cannot be had; the others are compared first.
 """
@@ -98,22 +98,30 @@ class Comparison:
         found = table.batch_get([{"id": key} for key in range(KEYS)], consistency="merged")
         wanted = _sorted(row for row in found if row is not None)
         name, folder = table.name.removeprefix("lake."), unquote(urlsplit(state_of(table, Format.DELTA)["path"]).path)
-        of_engine = {
-            "daft": {"service": self._service.url, "token": self._token, "table": name},
-            "clickhouse": {"folder": f"{folder}/iceberg/"},
-        }
-        for engine, place in of_engine.items():
-            fields = [one for one in schema["fields"] if not re.search(_UNREAD[engine], one["type"])]
+        in_catalog = {"service": self._service.url, "token": self._token, "table": name}
+        places: list[tuple[str, Mapping[str, str]]] = [
+            ("daft", in_catalog),
+            ("datafusion", in_catalog),
+            ("clickhouse", {"folder": f"{folder}/iceberg/"}),
+            ("sail", {"folder": f"{folder}/iceberg", "format": "iceberg"}),
+            ("sail", {"folder": folder, "format": "delta"}),
+        ]
+        for engine, place in places:
+            fields = [one for one in schema["fields"] if not re.search(_UNREAD.get(engine, "^$"), one["type"])]
             names = [one["name"] for one in fields]
             rows = self._reader.rows(engine, columns=names, **place)
             shown = _sorted({name: row[name] for name in names} for row in map(json.loads, wanted))
-            self._check(f"{where}, {engine}", _answered({**schema, "fields": fields}, rows), shown)
+            self._check(f"{where}, {engine} {place}", _answered({**schema, "fields": fields}, rows), shown)
+            counted = self._reader.rows(engine, columns=[], **place)
+            self._check(f"{where}, count of {engine} {place}", counted, [{"rows": len(wanted)}])
         if self.lacks is None:
             self._compare_in_trino(f"{where}, Trino", table, schema, wanted)
 
     def _compare_in_trino(self, where: str, table: TableClient, schema: Mapping[str, Any], wanted: list[str]) -> None:
         name = '"{}"'.format(table.name.removeprefix("lake.").replace('"', '""'))
         self._check(where, _answered(schema, self._sql(f"TABLE keyfold.lake.{name}")), wanted)
+        counted = self._sql(f"SELECT count(*) AS rows FROM keyfold.lake.{name}")  # noqa: S608  # our own
+        self._check(f"{where}, count", counted, [{"rows": len(wanted)}])
         snapshots = self._snapshots.setdefault(table.name, {})
         for snapshot, rows in snapshots.items():
             earlier = self._sql(f"SELECT * FROM keyfold.lake.{name} FOR VERSION AS OF BIGINT '{snapshot}'")  # noqa: S608  # our own

@@ -38,7 +38,7 @@ def test_a_new_catalog_is_empty_until_it_is_migrated(empty_catalog_url: str) -> 
         repository.databases.page(limit=1)
     database.migrate()
     database.migrate()
-    assert (database.revision(), database.is_current()) == ("0023", True)
+    assert (database.revision(), database.is_current()) == ("0024", True)
     database.ping()
     database.close()
 

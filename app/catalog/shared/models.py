@@ -251,6 +251,7 @@ published_versions = sa.Table(
     sa.Column("schema_id", sa.Integer, nullable=False),
     sa.Column("committed_at", UtcTime, nullable=False),
     sa.Column("written_at", UtcTime),  # null while its files are not there
+    sa.Column("counts", JsonText),  # what its files come to; null while not known
     # A snapshot may only be forgotten after the last version that names its files.
     sa.ForeignKeyConstraint(["table_id", "snapshot_id"], ["snapshots.table_id", "snapshots.id"]),
     sa.Index("ix_published_versions_table_id_snapshot_id", "table_id", "snapshot_id"),

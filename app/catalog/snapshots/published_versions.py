@@ -5,7 +5,7 @@ from the catalog (docs/decisions/0031). Each keeps a snapshot, and with it the f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from enum import Enum, auto
 from typing import Any
@@ -20,7 +20,7 @@ from app.core.errors import DamagedCatalog
 from app.core.plan.columns.published_schemas import SCHEMAS
 from app.core.plan.merging.published_runs import follows_merges, full_runs, readable_as, says_all_changes, whole_runs
 from app.core.table.history import BatchState, Run, Snapshot
-from app.core.table.published import Changes, Format, PublishedVersion, formats_of, named_snapshots
+from app.core.table.published import Changes, FileCounts, Format, PublishedVersion, formats_of, named_snapshots
 from app.core.table.schema import TableSchema
 
 _COLUMNS = (
@@ -33,6 +33,7 @@ _COLUMNS = (
     published_versions.c.schema_id,
     published_versions.c.committed_at,
     published_versions.c.written_at,
+    published_versions.c.counts,
 )
 _FORMATS = {one.value: one for one in Format}
 _PENDING = published_versions.c.written_at.is_(None)
@@ -60,8 +61,8 @@ class Behind:
 
 
 def _version(row: Sequence[Any]) -> PublishedVersion:
-    table_id, format_name, *rest = row
-    return PublishedVersion(table_id, _FORMATS[format_name], *rest)
+    table_id, format_name, *rest, counts = row
+    return PublishedVersion(table_id, _FORMATS[format_name], *(*rest, counts and FileCounts(**counts)))
 
 
 def runs_of(version: PublishedVersion, kept: Snapshot) -> tuple[Run, ...]:
@@ -172,7 +173,8 @@ class PublishedVersions:
         now = self.newest(newest.table_id, newest.format)
         if now is not None and now.version == newest.version and self.next_of(newest) is Next.VERSION:
             following = {"version": newest.version + 1, "as_of": row.snapshot_id, "schema_id": row.schema_id}
-            self._insert(replace(newest, **following, committed_at=self.transaction.now(), written_at=None))
+            at = self.transaction.now()
+            self._insert(replace(newest, **following, committed_at=at, written_at=None, counts=None))
 
     def changes_of(self, version: PublishedVersion) -> list[Changes]:
         """Return what a version shows on top of its runs, oldest first. Raise ``DamagedCatalog`` where it is gone, for
@@ -263,12 +265,11 @@ class PublishedVersions:
         )
         return [_version(row) for row in self.transaction.execute(ordered)]
 
-    def note_written(self, version: PublishedVersion) -> None:
-        """Note that the files of the version are written."""
+    def note_written(self, version: PublishedVersion, counts: FileCounts | None) -> None:
+        """Note that the files of the version are written, and what they come to."""
         mine = _of(version.table_id, version.format) & (published_versions.c.version == version.version)
-        self.transaction.execute(
-            published_versions.update().where(mine, _PENDING).values(written_at=self.transaction.now())
-        )
+        written = {"written_at": self.transaction.now(), "counts": counts and asdict(counts)}
+        self.transaction.execute(published_versions.update().where(mine, _PENDING).values(written))
 
     def mark_unwritten(self) -> None:
         """Note that no version has its files: the warehouse is another one, without them."""

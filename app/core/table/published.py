@@ -40,13 +40,25 @@ def formats_of(schema: TableSchema) -> list[Format]:
 
 
 @dataclass(frozen=True)
+class FileCounts:
+    """What the files of a version come to: rows with those that are deleted, and the places of these in files of
+    deletes.
+    """
+
+    data_files: int
+    rows: int
+    delete_files: int
+    deleted_rows: int
+
+
+@dataclass(frozen=True)
 class PublishedVersion:
     """One version: the rows of snapshot ``as_of`` under the columns of ``schema_id``.
 
     Runs hold the rows of snapshot ``base_id``; changelogs say what the merges after it changed. ``snapshot_id`` is the
     snapshot that keeps the runs: the base itself where that has one run of each partition, else one that holds what a
     full compaction of the base left, below newer runs. ``written_at`` is when its files were there, None while they
-    are not.
+    are not. ``counts`` are known then, where the format says them.
     """
 
     table_id: str
@@ -58,6 +70,7 @@ class PublishedVersion:
     schema_id: int
     committed_at: datetime
     written_at: datetime | None = None
+    counts: FileCounts | None = None
 
     @property
     def keeps(self) -> set[int]:

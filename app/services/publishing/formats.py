@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from app.catalog.repository import Repository
 from app.catalog.snapshots.published_versions import runs_of
-from app.core.table.published import Format, Published, PublishedVersion
+from app.core.table.published import FileCounts, Format, Published, PublishedVersion
 from app.core.table.schema import TableSchema
 from app.files.layout import Warehouse
 from app.storage.delta.checkpoints import forget_versions, name_checkpoint, write_checkpoint
@@ -55,11 +55,15 @@ Forget = Callable[[Repository, Sequence[PublishedVersion]], None]
 """Remove the files of forgotten versions; ``known`` are those that the catalog has now, under the table's lock."""
 
 
+Write = Callable[[], FileCounts | None]
+"""Write the files of a version. Return what they come to, where later versions say it again."""
+
+
 class VersionFiles(ABC):
     """The files of a format's versions."""
 
     @abstractmethod
-    def write(self, repository: Repository, warehouse: Warehouse, version: PublishedVersion) -> Callable[[], None]:
+    def write(self, repository: Repository, warehouse: Warehouse, version: PublishedVersion) -> Write:
         """Return what writes a version's files. Only the first part reads ``repository``."""
 
     @abstractmethod
@@ -72,7 +76,7 @@ class VersionFiles(ABC):
 class _DeltaFiles(VersionFiles):
     """A log; it begins with a checkpoint, unless it begins with version 0."""
 
-    def write(self, repository: Repository, warehouse: Warehouse, version: PublishedVersion) -> Callable[[], None]:
+    def write(self, repository: Repository, warehouse: Warehouse, version: PublishedVersion) -> Write:
         before = repository.published.get(version.table_id, version.format, version.version - 1)
         earlier = None if before is None else published_of(repository, before)
         return partial(write_version, warehouse, published_of(repository, version), earlier)
@@ -99,13 +103,15 @@ class _DeltaFiles(VersionFiles):
 class _IcebergFiles(VersionFiles):
     """A list of manifests for each version, and manifests of each run."""
 
-    def write(self, repository: Repository, warehouse: Warehouse, version: PublishedVersion) -> Callable[[], None]:
+    def write(self, repository: Repository, warehouse: Warehouse, version: PublishedVersion) -> Write:
         published = published_of(repository, version)
-        before, schemas = iceberg_versions(repository, version.table_id, up_to=version.version)
+        kept, schemas = iceberg_versions(repository, version.table_id, up_to=version.version)
+        before = kept[:-1]
 
-        def write() -> None:
-            write_snapshot(warehouse, published, before[-2] if len(before) > 1 else None)
-            write_metadata(warehouse, before, schemas)
+        def write() -> FileCounts:
+            counts = write_snapshot(warehouse, published, before[-1] if before else None)
+            write_metadata(warehouse, [*before, replace(version, counts=counts)], schemas)
+            return counts
 
         return write
 

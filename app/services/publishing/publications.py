@@ -137,9 +137,9 @@ def write_version(database: CatalogDatabase, warehouse: Warehouse, pending: Publ
             return
         begins = repository.published.get(table_id, form, number - 1) is None
         write = FILES[form].write(repository, warehouse, version)
-    write()
+    counts = write()
     with database.transaction() as repository:
-        repository.published.note_written(version)
+        repository.published.note_written(version, counts)
     if number and (begins or number % CHECKPOINT_EVERY == 0):
         keep_versions(database, warehouse, table_id, form)
 

@@ -28,11 +28,11 @@ from app.core.table.published import Published, PublishedVersion
 from app.core.table.schema import TableSchema
 from app.core.types.kinds import Kind
 from app.files.layout import Warehouse, changelog_file, data_file, iceberg_file
-from app.files.named_files import file_of_changelog
+from app.files.named_files import file_of_changelog, file_of_run
 from app.storage.iceberg.avro_schemas import MANIFEST
 from app.storage.published.facts import Bound, FileFacts, facts_of, facts_of_changes
 from app.storage.published.replaced import replace_file
-from app.storage.published.replaced_rows import hidden_rows
+from app.storage.published.replaced_rows import Hidden, hidden_rows
 
 _ADDED: Final = 1  # status of an entry
 _PATH_ID, _PLACE_ID = 2147483546, 2147483545  # Iceberg's reserved field ids
@@ -110,7 +110,7 @@ def write_change_manifests(
     same_base = before is not None and before.base_id == version.base_id
     earlier = _read_deletes(warehouse, before) if before is not None and same_base else {}
     deletes = []
-    for place, hidden in sorted(hidden_rows(warehouse, published).items()):
+    for place, hidden in sorted(_newly_hidden(warehouse, published).items()):
         segments = place.split("/")
         path = warehouse.uri(*segments)
         entry = earlier.get(path)
@@ -124,6 +124,17 @@ def write_change_manifests(
     return _write_all(
         warehouse, places, (version.schema_id, published.schema), {Content.DATA: data, Content.DELETES: deletes}
     )
+
+
+def _newly_hidden(warehouse: Warehouse, published: Published) -> Hidden:
+    """Return the rows that changes hide, without those that the manifests of runs name: each counts once."""
+    hidden = {**hidden_rows(warehouse, published)}
+    for run in published.runs:
+        for file in run.files:
+            place = file_of_run(published.version.table_id, run.id, file).path
+            if place in hidden:
+                hidden[place] -= facts_of(warehouse, published, run, file).dead
+    return {place: rows for place, rows in hidden.items() if rows}
 
 
 def change_manifest(version: PublishedVersion, content: Content) -> tuple[str, ...]:

@@ -90,8 +90,25 @@ def _snapshot(warehouse: Warehouse, version: PublishedVersion, parent: int | Non
         "timestamp-ms": _millis(version.committed_at),
         "manifest-list": warehouse.uri(*list_file(version)),
         "schema-id": version.schema_id,
-        "summary": {"operation": "overwrite"},
+        "summary": {"operation": "overwrite", **_totals(version)},
     }
+
+
+def _totals(version: PublishedVersion) -> dict[str, str]:
+    """Return what Iceberg's writers say of the files, which readers estimate and count rows by; nothing of versions
+    that an earlier release wrote.
+    """
+    counts = version.counts
+    if counts is None:
+        return {}
+    totals = {
+        "total-data-files": counts.data_files,
+        "total-records": counts.rows,
+        "total-delete-files": counts.delete_files,
+        "total-position-deletes": counts.deleted_rows,
+        "total-equality-deletes": 0,
+    }
+    return {name: str(count) for name, count in totals.items()}
 
 
 def _millis(moment: datetime) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.core.table.published import Published, PublishedVersion
+from app.core.table.published import FileCounts, Published, PublishedVersion
 from app.files.layout import Warehouse, iceberg_file
 from app.storage.iceberg.avro_schemas import MANIFEST_LIST
 from app.storage.iceberg.manifests import (
@@ -33,9 +33,9 @@ def sequence_number(version: PublishedVersion) -> int:
     return version.version + 1
 
 
-def write_snapshot(warehouse: Warehouse, published: Published, before: PublishedVersion | None) -> None:
+def write_snapshot(warehouse: Warehouse, published: Published, before: PublishedVersion | None) -> FileCounts:
     """Write what a version needs besides the data files: manifests of runs that ``before`` has not, those of
-    changes, and the list.
+    changes, and the list. Return what the files come to.
 
     Raise ``DamagedFile``, ``Unfoldable``, ``OSError``.
     """
@@ -53,6 +53,16 @@ def write_snapshot(warehouse: Warehouse, published: Published, before: Published
         "format-version": "2",
     }
     replace_file(warehouse, list_file(version), avro_bytes(MANIFEST_LIST, records, header))
+    return FileCounts(
+        data_files=_sum(records, Content.DATA, "added_files_count"),
+        rows=_sum(records, Content.DATA, "added_rows_count"),
+        delete_files=_sum(records, Content.DELETES, "added_files_count"),
+        deleted_rows=_sum(records, Content.DELETES, "added_rows_count"),
+    )
+
+
+def _sum(records: Sequence[Named], content: Content, counted: str) -> int:
+    return sum(record[counted] for record in records if record["content"] == content)
 
 
 def _named(version: PublishedVersion, manifest: Manifest) -> Named:
