@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import exc
 
 from app.catalog.connections.migrations import migration_of, newest_migration, upgrade
 from app.catalog.connections.notifications import Notifications, notify
+from app.catalog.connections.postgresql import CONNECTIONS, postgresql_engine
 from app.catalog.connections.sqlite import sqlite_engine
 from app.catalog.connections.writers import LOOK_SECONDS, Writers
 from app.catalog.repository import Repository
@@ -28,7 +28,6 @@ from app.telemetry.entries import Access, Counted
 from app.telemetry.metrics import Metrics
 
 BUSY_SECONDS = 30  # how long a transaction waits for another one's lock
-CONNECTIONS = 12  # to PostgreSQL at a time, for reading and as many for writing
 # Between two looks for commits of other processes, and the same once there were none for so long.
 _LOOK_SECONDS = 0.05
 _QUIET_LOOK_SECONDS, _QUIET_AFTER_SECONDS = 0.25, 10.0
@@ -60,9 +59,10 @@ class CatalogDatabase:
         self._clock = clock
         self._url = _parsed(url)
         self._sqlite = self._url.get_backend_name() == "sqlite"
-        self._engine = sqlite_engine(self._url, BUSY_SECONDS) if self._sqlite else _postgresql_engine(self._url)
+        connected = sqlite_engine if self._sqlite else postgresql_engine
+        self._engine = connected(self._url, BUSY_SECONDS)
         # Separate connections: writers that wait for each other's locks must not keep readers out.
-        self._writing_engine = self._engine if self._sqlite else _postgresql_engine(self._url)
+        self._writing_engine = self._engine if self._sqlite else connected(self._url, BUSY_SECONDS)
         self.marks = Marks(_marks_file(self._url, folder))
         # SQLite has one writer at a time and lets the others sleep and poll; taking turns here spares threads that.
         self._turns = threading.Semaphore(1 if self._sqlite else CONNECTIONS)
@@ -174,8 +174,8 @@ class CatalogDatabase:
         return self._sqlite
 
     def notifications(self) -> Notifications | None:
-        """Return what says of commits on other machines; None on SQLite, which has one machine. Raise
-        ``Unavailable``.
+        """Return what says of commits on other machines. None on SQLite, which has one machine, and behind a pooler,
+        which may pass no notifications on. Raise ``Unavailable``.
         """
         if self._sqlite:
             return None
@@ -277,18 +277,3 @@ def _marks_file(url: sa.URL, folder: Path | None) -> Path | None:
     if url.get_backend_name() == "sqlite":
         return Path(f"{url.database}-marks")
     return None if folder is None else folder / "catalog-marks"
-
-
-def _postgresql_engine(url: sa.URL) -> sa.Engine:
-    connect_args = {} if "connect_timeout" in url.query else {"connect_timeout": 10}
-    most = {"pool_size": 5, "max_overflow": CONNECTIONS - 5}
-    engine = sa.create_engine(url, **most, pool_pre_ping=True, connect_args=connect_args)
-
-    @sa.event.listens_for(engine, "connect")
-    def configure(connection: Any, _record: object) -> None:
-        connection.execute(f"SET lock_timeout = '{BUSY_SECONDS}s'")
-        # A machine that dies inside a transaction must not keep a table's lock until TCP notices, hours later.
-        connection.execute("SET idle_in_transaction_session_timeout = '60s'")
-        connection.commit()
-
-    return engine

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import sqlalchemy as sa
 
+from app.catalog.connections.postgresql import is_pooled
 from app.catalog.shared.transaction import Touched
 from app.core.errors import Unavailable
 
@@ -32,13 +33,23 @@ class Notifications:
     identity: int
 
     @classmethod
-    def listening(cls, engine: sa.Engine, identity: int) -> Notifications:
-        """Return a separate connection, outside the pool, that hears of every commit from now on."""
-        pooled = engine.raw_connection()
-        connection = cast("psycopg.Connection", pooled.driver_connection)
-        pooled.detach()
-        connection.autocommit = True
-        connection.execute(f"LISTEN {CHANNEL}")
+    def listening(cls, engine: sa.Engine, identity: int) -> Notifications | None:
+        """Return a separate connection, outside the pool, that hears of every commit from now on; None behind a pooler,
+        where another session of the server may listen. Raise ``Unavailable``.
+        """
+        import psycopg  # noqa: PLC0415  # only where the catalog is on PostgreSQL
+
+        try:
+            pooled = engine.raw_connection()
+            if is_pooled(pooled):
+                pooled.close()
+                return None
+            connection = cast("psycopg.Connection", pooled.driver_connection)
+            pooled.detach()
+            connection.autocommit = True
+            connection.execute(f"LISTEN {CHANNEL}")
+        except psycopg.Error as error:  # SQLAlchemy does not wrap what a raw connection raises
+            raise Unavailable("the catalog does not answer the connection that listens for commits") from error
         return cls(connection, identity)
 
     def within(self, seconds: float) -> Iterator[str]:

@@ -25,6 +25,13 @@ _POSTGRES_REASONS = {
     "53100": "its disk is full",
     "25006": "it takes no writes: it is read-only, or a standby",
 }
+# A pooler refuses with one SQLSTATE or with none: its texts say why. Only what another setting ends, not time.
+_POOLERS_TEXTS = {
+    "statement pooling mode": "the pooler before it runs in statement mode, which has no transactions: set its"
+    " pool_mode to transaction or session",
+    "query_wait_timeout": "the pooler before it had no free connection for too long: raise its pool size",
+    "max_client_conn": "the pooler before it takes no more clients: raise its max_client_conn",
+}
 _NOT_MIGRATED = re.compile(r"no such (table|column)|has no column named|(relation|column) .* does not exist")
 
 
@@ -61,6 +68,7 @@ def _reason(error: exc.DBAPIError) -> str:
     state = getattr(error.orig, "sqlstate", None) or ""
     known = [reason for begin, reason in _SQLITE_REASONS.items() if name.startswith(begin)]
     known += [reason for code, reason in _POSTGRES_REASONS.items() if code == state]
+    known += [reason for text, reason in _POOLERS_TEXTS.items() if text in str(error.orig)]
     return f" ({known[0]})" if known else ""
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from app.catalog.connections.notifications import EVERYTHING
+from app.catalog.connections.notifications import EVERYTHING, Notifications
 from app.catalog.database import CatalogDatabase
 from app.core.errors import DamagedCatalog, KeyfoldError, NotFound
 from app.core.table.history import Batch, Table
@@ -27,6 +27,9 @@ MOST_TABLES = 10_000
 MOST_COLUMNS = 200_000  # of all kept views together; a single view may have more
 MOST_BYTES = 256 * 2**20
 FAILED_SECONDS = 1.0  # how soon a staged batch that was damaged is read again
+BY_POLLING = (
+    "the catalog is behind a connection pooler: commits of other machines are looked for each second, not notified"
+)
 LISTEN_SECONDS = 1.0  # also how often the catalog is polled for changes that set no mark
 Name = tuple[str, str]  # of the database and of the table
 
@@ -250,15 +253,16 @@ class Views:
     def _listen(self) -> None:
         while not self._closed.is_set():
             try:
-                self._hear()
-            except KeyfoldError:
-                logger.warning("no notifications of commits; the connection is made again", exc_info=True)
+                notifications = self._database.notifications()
+                if notifications is None:
+                    logger.info(BY_POLLING)
+                    return
+                self._hear(notifications)
+            except KeyfoldError as error:
+                logger.warning("no notifications of commits; the connection is made again: %s", error)
                 self._closed.wait(LISTEN_SECONDS)
 
-    def _hear(self) -> None:
-        notifications = self._database.notifications()
-        if notifications is None:
-            return
+    def _hear(self, notifications: Notifications) -> None:
         try:
             self._database.marks.change_all()  # commits before it were not notified
             while not self._closed.is_set():

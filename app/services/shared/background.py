@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
+from typing import Final
 
 from app.core.errors import KeyfoldError
 
 logger = logging.getLogger(__name__)
+LOG_SECONDS: Final = 60.0  # before the log repeats the same reason
 
 
 class Repeated:
     """Calls ``step`` from ``start`` to ``close``, in a thread called ``name``, with ``pause_seconds()`` before each
     call. Where it is ``on_demand``, it then waits until somebody asks.
 
-    A step that fails is logged, and is no end: the next one is tried.
+    A step that fails is logged, the same reason once a minute, and is no end: the next one is tried.
     """
 
     def __init__(
@@ -49,11 +52,15 @@ class Repeated:
             self._thread.join(patience_seconds)
 
     def _run(self) -> None:
+        reason, logged_at = "", 0.0
         while self._goes_on():
             try:
                 self._step()
             except KeyfoldError as error:
-                logger.warning("%s failed and is tried again: %s", self._name, error)
+                now = time.monotonic()
+                if str(error) != reason or now - logged_at > LOG_SECONDS:
+                    reason, logged_at = str(error), now
+                    logger.warning("%s failed and is tried again: %s", self._name, error)
             except Exception:
                 logger.exception("%s failed and is tried again", self._name)
 

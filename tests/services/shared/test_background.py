@@ -40,6 +40,21 @@ def test_a_step_that_fails_is_told_and_is_no_end(error: Exception, caplog: pytes
     assert [str(error) in caplog.text, "sums failed and is tried again" in caplog.text] == [True, True]
 
 
+def test_a_reason_that_stays_is_logged_once_and_another_one_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    done: queue.Queue[int] = queue.Queue()
+    outcomes = iter(["it is away"] * 5 + ["it is full"])
+
+    def step() -> None:
+        done.put(1)
+        for one in outcomes:
+            raise Unavailable(one)
+
+    with running(Repeated("sums", step, lambda: 0.001)):
+        for _ in range(8):
+            done.get(timeout=PATIENCE_SECONDS)
+    assert [caplog.text.count(reason) for reason in ("it is away", "it is full")] == [1, 1]
+
+
 def test_it_waits_until_somebody_asks_and_several_share_a_step() -> None:
     begun, go, steps = queue.Queue[int](), threading.Event(), []
 
