@@ -17,6 +17,10 @@ from app.settings import is_loopback
 _AUTHORITY = r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>[0-9]{1,5}))?"
 _HOST = re.compile(_AUTHORITY)
 _ORIGIN = re.compile(f"(?P<scheme>[Hh][Tt][Tt][Pp][Ss]?)://{_AUTHORITY}")
+_ORIGIN_FIX: Final = (
+    "call it from your own program, which sends no Origin; if this is a page of the service, let the proxy before it"
+    " pass Host and X-Forwarded-Proto on, and name it in KEYFOLD_TRUSTED_PROXIES"
+)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 # https://www.w3.org/TR/fetch-metadata: a page of the service itself, and a person who typed the address.
 _OF_PAGES = (b"origin", b"sec-fetch-site")
@@ -72,10 +76,9 @@ def _foreign_origins(headers: Headers, scheme: str) -> Iterator[Violation]:
     host = _HOST.fullmatch(headers.get("host", ""))
     for origin in headers.getlist("origin"):
         if not _same_place(_ORIGIN.fullmatch(origin), host, scheme):
-            message = f"a page of {origin!r} may not call this service"
-            yield Violation(
-                "", FaultCode.FOREIGN_ORIGIN, message, "call it from your own program, which sends no Origin"
-            )
+            called = f"{scheme}://{headers.get('host', '')}"
+            message = f"a page of {origin!r} may not call this service, which the request calls {called!r}"
+            yield Violation("", FaultCode.FOREIGN_ORIGIN, message, _ORIGIN_FIX)
 
 
 def _same_place(origin: re.Match[str] | None, host: re.Match[str] | None, scheme: str) -> bool:
