@@ -4,6 +4,7 @@ and seconds of a request's line and headers, on connections, and on how long an 
 
 from __future__ import annotations
 
+import logging
 import resource
 from asyncio import BaseTransport, TimerHandle
 from collections import OrderedDict
@@ -18,6 +19,7 @@ from app.api.middleware.auth import OPEN_PATHS
 from app.api.shared.problems import refusal
 from app.core.errors import FaultCode, Invalid, KeyfoldError, TooSlow, Unavailable, Violation
 
+logger = logging.getLogger(__name__)
 MOST_HEAD_BYTES: Final = 64 * 1024
 MOST_FIELDS: Final = 100
 _RESERVED: Final = 64  # connections beyond the bound that are accepted: for health checks, and to refuse other requests
@@ -43,7 +45,17 @@ class Connections:
 
     def __init__(self, bounds: ConnectionBounds) -> None:
         self.bounds = bounds
-        self.most = min(bounds.connections, max(1, raised_open_files() - _FILES - _RESERVED))
+        files, needed = raised_open_files(), bounds.connections + _FILES + _RESERVED
+        self.most = min(bounds.connections, max(1, files - _FILES - _RESERVED))
+        self.scarce = self.most < bounds.connections  # in files, which a process has as its user lets it
+        if self.scarce:
+            logger.warning(
+                "this process may open %d files, so it takes %d connections at a time; let it open %d (ulimit -n, or"
+                " LimitNOFILE= of systemd)",
+                files,
+                self.most,
+                needed,
+            )
         self._admitted: set[StrictHttp] = set()
         self._waiting: OrderedDict[StrictHttp, None] = OrderedDict()  # of those that are admitted
         self._others: OrderedDict[StrictHttp, None] = OrderedDict()
@@ -197,7 +209,7 @@ class StrictHttp(HttpToolsProtocol):
         if hosts > 1 or (hosts == 0 and self.parser.get_http_version() == "1.1"):
             raise ValueError("a request names one host")
         if not self._admitted and self.url.partition(b"?")[0].decode("latin-1") not in OPEN_PATHS:
-            self._refusal = _full(self.of.most)
+            self._refusal = _full(self.of)
             raise _Refused
         super().on_headers_complete()
         if not self._admitted:
@@ -254,7 +266,8 @@ class StrictHttp(HttpToolsProtocol):
         self._timer = self._reader = None
 
 
-def _full(most: int) -> Unavailable:
-    message = f"the process has {most} connections, and all of them are busy; ask again in a moment"
-    fix = "keep fewer connections, or run more processes (KEYFOLD_PROCESSES)"
+def _full(of: Connections) -> Unavailable:
+    message = f"the process has {of.most} connections, and all of them are busy; ask again in a moment"
+    more = "let it open more files (ulimit -n)" if of.scarce else "run more processes (KEYFOLD_PROCESSES)"
+    fix = f"keep fewer connections, or {more}"
     return Unavailable(message, violations=[Violation("", FaultCode.TOO_MANY, message, fix)])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -251,6 +253,16 @@ def test_far_too_many_are_let_go_at_once(tmp_path: Path) -> None:
         for connection in served.sockets[:2]:
             assert answer(connection).startswith(b"HTTP/1.1 200")
         assert answer(served.connect(GET)).startswith(b"HTTP/1.1 200")
+
+
+def test_a_process_that_may_open_few_files_logs_what_it_takes_and_what_it_needs() -> None:
+    program = (
+        "import logging, resource; from app.server.connections import ConnectionBounds, Connections;"
+        " logging.basicConfig(); resource.setrlimit(resource.RLIMIT_NOFILE, (400, 400));"
+        " Connections(ConnectionBounds())"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "may open 400 files, so it takes 80 connections at a time; let it open 1320 (ulimit -n" in ended.stderr
 
 
 def test_requests_that_a_stop_cuts_off_are_told_to_come_again(tmp_path: Path) -> None:
