@@ -15,6 +15,7 @@ from app.storage.staging.spool import Content, Room, Spool
 _STEP = 1 << 20
 _SENT = 1 << 16
 _MOST_CODINGS = 4
+_FIX = "send a whole body in this encoding; a zstd window has at most 8 MiB (no --long, no --ultra)"
 _SIP = 256  # bytes of zstd: a block of four can become 128 KiB
 
 
@@ -47,8 +48,8 @@ def _bounded(parts: Iterator[bytes], coding: str, sent: int, bounds: Bounds, spo
             if spool.due:
                 spool.spill()
     except (zlib.error, zstandard.ZstdError, EOFError) as error:
-        message = f"the body is not {coding}: {error or 'it ends too soon'}"
-        fault = Violation("", FaultCode.UNREADABLE_BODY, message, "send a whole body in this encoding")
+        message = f"the body is not {coding}: {str(error) or 'it ends too soon'}"
+        fault = Violation("", FaultCode.UNREADABLE_BODY, message, _FIX)
         raise Invalid(message, violations=[fault]) from error
     return spool.content()
 

@@ -71,6 +71,15 @@ def test_half_a_stream_is_refused(encoding: str, cut: int) -> None:
     with pytest.raises(Invalid) as refusal:
         read(ENCODED[encoding](GOOD)[:cut], encoding=encoding)
     assert [fault.code for fault in refusal.value.violations] == ["unreadable_body"]
+    assert str(refusal.value) == f"the body is not {encoding}: it ends too soon"
+
+
+def test_a_zstd_window_that_is_too_large_is_refused_with_what_to_do_instead() -> None:
+    wide = zstandard.ZstdCompressionParameters(window_log=27, write_content_size=False)
+    body = zstandard.ZstdCompressor(compression_params=wide).compressobj()
+    with pytest.raises(Invalid) as refusal:
+        read(body.compress(GOOD) + body.flush(), encoding="zstd")
+    assert "8 MiB" in refusal.value.violations[0].fix
 
 
 @pytest.mark.slow(reason="sends what becomes large")
