@@ -41,11 +41,13 @@ RowKind = TypeAliasType(
 )
 Treatment = TypeAliasType("Treatment", Literal["accepted", "ignored", "refused"])
 
-# What no body of pydantic's names: routes read records themselves.
+# What no body of pydantic's names: routes read records themselves. No member has a name: some generators rename
+# `_kind` where it has one, and leave out the one of the caller, so that a delete becomes an insert.
 RECORD: Final[Mapping[str, Any]] = {
     "type": "object",
-    "description": "a row's columns, and `_kind` if it is not an insert",
-    "properties": {"_kind": {"type": "string", "description": "`+I` (default), `-U`, `+U`, `-D`, or their words"}},
+    "description": (
+        "a row's columns; and `_kind`, a text, if it is not an insert: `+I` (default), `-U`, `+U`, `-D`, or their words"
+    ),
     "additionalProperties": True,
 }
 _RECORDS: Final = {"type": "array", "items": {"$ref": "#/components/schemas/Record"}}

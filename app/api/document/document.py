@@ -58,6 +58,7 @@ _OF_ALL: Final = (401, 403, 429, 503)
 _OF_INPUT: Final = (400,)
 _OF_PATH: Final = (404,)
 _OF_BODY: Final = (408, 413, 415)
+_EXCLUSIVE: Final = frozenset({"string", "integer", "object", "array", "boolean"})
 
 
 def install_document(app: FastAPI) -> None:
@@ -183,11 +184,16 @@ def _revalidate(operation: Json | None) -> None:
 
 
 def _tidy(one: Json) -> None:
-    """No title of pydantic's making, which generators take for a name, and whole numbers of 64 bits."""
+    """No title of pydantic's making, which generators take for a name, whole numbers of 64 bits, and oneOf where
+    alternatives exclude each other: of anyOf some generators make a type without a member.
+    """
     if isinstance(one.get("title"), str):
         del one["title"]
     if one.get("type") == "integer":
         one.setdefault("format", "int64")
+    types = [choice.get("type") for choice in one.get("anyOf", [])]
+    if types and _EXCLUSIVE.issuperset(types) and len({*types}) == len(types):
+        one["oneOf"] = one.pop("anyOf")
 
 
 def _schemas() -> Json:
