@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from tests.api.conftest import DATABASES, TABLES, Create, fields_of
 
 PAGE = (Path(__file__).parents[4] / "docs" / "senders.md").read_text()
-URLS: Final = [urlsplit(url) for url in re.findall(r"http://127\.0\.0\.1:8080(/v1\S+[^\s\"])", PAGE)]
+URLS: Final = [urlsplit(url) for url in re.findall(r"http://127\.0\.0\.1:8080(/v1\S+/batches\?[^\s\"]+)", PAGE)]
 
 
 def event(table: str, key: int, v: object, lsn: int) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def event(table: str, key: int, v: object, lsn: int) -> dict[str, Any]:
 EVENTS: Final = [event("t", 1, 5, 10), event("t", 2, 1_000, 11), event("elsewhere", 1, 1, 12), event("t", 1, 4, 9)]
 BODY: Final = json.dumps(EVENTS, separators=(",", ":")).encode()
 JSON: Final = {"Content-Type": "application/json"}
-# What each adds to the list of events: Benthos 4.60 was watched, the others are as their sources say.
+# What each adds to the list of events: Kafka Connect and Benthos were watched, Vector is as its source says.
 SENDERS: Final[Mapping[str, tuple[dict[str, str], bytes]]] = {
     "Kafka Connect": ({"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAEA"}, BODY),
     "Redpanda Connect": ({"User-Agent": "Go-http-client/1.1", "Idempotency-Key": "9f2c" * 16}, BODY),
@@ -56,3 +56,13 @@ def test_what_senders_send_is_stored_or_set_aside(create: Create, shop: TestClie
 def test_each_sender_posts_to_the_url_of_the_database() -> None:
     assert [url.path for url in URLS] == [f"{DATABASES}/shop/batches"] * (1 + len(SENDERS))
     assert all(f"\n## {sender}\n" in PAGE for sender in SENDERS)
+
+
+def test_plain_records_are_a_batch_as_the_page_wraps_them(create: Create, shop: TestClient) -> None:
+    create("t", fields=fields_of(id="INT NOT NULL", v="INT"), primaryKeys=["id"])
+    records = [json.dumps({"id": key, "v": 1}) for key in (1, 2)]
+    [prefix], [suffix] = (re.findall(rf"`batch\.{end}=([^`\[]*\[|\]}})`", PAGE) for end in ("prefix", "suffix"))
+    lines = {"Content-Type": re.findall(r"`Content-Type: (application/\S+)`", PAGE)[0]}
+    for body, headers in ((prefix + ",".join(records) + suffix, JSON), ("\n".join(records), lines)):
+        assert shop.post(f"{TABLES}/t/batches", content=body, headers=headers).json()["records"] == 2
+    assert shop.post(f"{TABLES}/t/batches", content=f"[{','.join(records)}]", headers=JSON).status_code == 400
