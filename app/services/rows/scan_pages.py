@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import threading
 from collections.abc import Iterator, Sequence
@@ -223,7 +224,9 @@ class ScanPage:
     def body(self, media_type: str) -> bytes:
         """Return the rows as that type has them."""
         batches = [part.batch for _, part in self.parts]
-        return b"".join(WRITERS[media_type].write(self.scan.columns, batches, self.scan.integers))
+        body = io.BytesIO()  # unlike a list, it does not hold all pieces beside the whole
+        body.writelines(WRITERS[media_type].write(self.scan.columns, batches, self.scan.integers))
+        return body.getvalue()
 
 
 def read_page(

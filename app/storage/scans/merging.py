@@ -33,6 +33,7 @@ from app.storage.scans.shown import needed_columns, passing, rows_batch, shown_b
 from app.storage.scans.staged import StagedKeys, StagedStates
 from app.storage.scans.writers import text_bytes
 
+_BYTES_OF_ONE = 4 * 2**20  # of one run alone: nothing is combined, so that a window costs next to nothing
 _NAN = float("nan")
 _NO_TOKENS = np.empty(0, dtype=np.int64)
 
@@ -126,7 +127,7 @@ def _behind(walked: _Walked, first: int, skip: int) -> _Walked:
 
 def _partition(source: Source, runs: Sequence[Run], staged: StagedKeys, tokens: TokenRange) -> _Walked:
     alone = _alone(source, runs, staged)
-    share = WINDOW_BYTES // max(1, len(runs))
+    share = WINDOW_BYTES // len(runs) if len(runs) > 1 else _BYTES_OF_ONE
     read = [RunRows(batches_of(source.warehouse, source.table_id, run, tokens, *alone, share)) for run in runs]
     for bound, rows in windows(read):
         now, staged = staged.split(bound)
