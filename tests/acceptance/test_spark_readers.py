@@ -1,4 +1,5 @@
-"""What Spark reads of published tables with Delta's and Iceberg's packages: a Spark beside the service's.
+"""What Spark reads of published tables with Delta's and Iceberg's packages, and through the client's data source: a
+Spark beside the service's.
 
 The packages come from Maven Central. Where they cannot be had, the tests are skipped and say so.
 """
@@ -6,6 +7,7 @@ The packages come from Maven Central. Where they cannot be had, the tests are sk
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -45,9 +47,13 @@ class SparkReader:
         self.log = folder / "spark.log"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                [python, READ, f"{service}/iceberg"],
+                [python, READ, service],
                 cwd=folder,
-                env={**variables(), "PYTHONPATH": str(ROOT)},
+                env={
+                    **variables(),
+                    "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "clients" / "python"))),
+                    "PYSPARK_PYTHON": str(python),
+                },
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -63,11 +69,13 @@ class SparkReader:
         return {"error": self.log.read_text()}
 
     def rows(self, form: Format, table: TableClient, as_of: int | None = None) -> Rows:
+        earlier = {} if as_of is None else {"asOf": as_of}
+        return self.read({"format": form, "path": state_of(table)["path"], "table": table.name, **earlier})
+
+    def read(self, asked: Mapping[str, Any]) -> Rows:
         assert self.process.stdin is not None
-        path = state_of(table)["path"]
         to = self.folder / "rows.arrow"
-        asked = {"format": form, "path": path, "table": table.name, "to": str(to)}
-        print(json.dumps(asked | ({} if as_of is None else {"asOf": as_of})), file=self.process.stdin, flush=True)
+        print(json.dumps({**asked, "to": str(to)}), file=self.process.stdin, flush=True)
         answer = self.answer()
         assert "error" not in answer, answer["error"]
         with pa.OSFile(str(to)) as source, pa.ipc.open_stream(source) as stream:
@@ -170,3 +178,17 @@ def test_spark_reads_every_merge_of_a_table_whose_changes_are_looked_up(spark: S
         assert read(spark, form, table, altered) == lookups(table, KEYS, altered), form
     kinds = [one["kind"] for one in client.get(f"{table.path}/snapshots").json()["snapshots"]]
     assert set(kinds) == {"merge"}
+
+
+def test_the_data_source_reads_and_writes_in_the_oldest_spark_that_it_takes(spark: SparkReader, client: Client) -> None:
+    fields = [{"name": "id", "type": "BIGINT"}, *({"name": f"c{n}", "type": kind} for n, kind in enumerate(TYPES))]
+    schema = {"fields": fields, "primaryKeys": ["id"], "options": {}}
+    table, copy = created(client, "read_by_source", schema), created(client, "written_by_source", schema)
+    row = {"id": 1, **{f"c{n}": value for n, value in enumerate(TYPES.values())}}
+    table.post_batch([row, {"id": 2}], wait=60).raise_for_status()
+    asked = {"format": "keyfold", "table": table.name, "into": copy.name}
+    found = as_answered(TableSchema.from_json(schema), spark.read(asked))
+    wanted = lookups(table, 3, schema)
+    assert in_order(json.loads(row) for row in found) == wanted
+    rows = copy.batch_get([{"id": key} for key in range(3)])
+    assert in_order(row for row in rows if row is not None) == wanted

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from inspect import signature
 from typing import Any, Final, cast
 
 import pandas as pd
@@ -142,7 +143,7 @@ class _Reader(DataSourceReader):
         settings = self._settings
         if not isinstance(partition, _Share):  # what Spark makes of none
             return
-        columns = to_arrow_schema(self._schema, timezone="UTC")
+        columns = _arrow_schema(self._schema)
         with settings.client() as client:
             table = client.table(settings.table)
             tokens = (partition.first, partition.last)
@@ -192,6 +193,12 @@ def _text_of(condition: Filter, kinds: Mapping[str, str]) -> str | None:
     if operator is None or (kind == _TEXT and operator != "eq"):
         return None
     return f"{path[0]}.{operator}.{to_text(getattr(condition, 'value', None))}"
+
+
+def _arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the columns as Spark expects them, which are in UTC: Spark 4.1 always says so, later ones where asked."""
+    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(schema, **zone)
 
 
 def _cast(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
@@ -321,7 +328,7 @@ class _Changes(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the changes, page after page. Raise ``Refused`` where they are not kept any more."""
-        snapshots, columns = cast("_Snapshots", partition), to_arrow_schema(self._schema, timezone="UTC")
+        snapshots, columns = cast("_Snapshots", partition), _arrow_schema(self._schema)
         params = {"fromSnapshot": str(snapshots.first), "toSnapshot": str(snapshots.last), "maxResults": _PAGE_CHANGES}
         with self._settings.client() as client:
             table = client.table(self._settings.table)
