@@ -224,7 +224,7 @@ class ScanPage:
     def body(self, media_type: str) -> bytes:
         """Return the rows as that type has them."""
         batches = [part.batch for _, part in self.parts]
-        body = io.BytesIO()  # unlike a list, it does not hold all pieces beside the whole
+        body = io.BytesIO()  # unlike a list, it does not hold all pieces and the whole at once
         body.writelines(WRITERS[media_type].write(self.scan.columns, batches, self.scan.integers))
         return body.getvalue()
 
