@@ -55,7 +55,7 @@ SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
     "Record": RECORD,
     "RecordList": {
         "type": "object",
-        "description": "records of one table, in their order",
+        "description": "records of one table, in their order; a body may be the list alone",
         "required": ["records"],
         "properties": {"records": _RECORDS},
     },

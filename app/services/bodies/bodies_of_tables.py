@@ -13,10 +13,18 @@ import msgspec
 from app.core.errors import ErrorCode, FaultCode, Invalid, Violation, escape_pointer
 from app.core.plan.records.bounds import Bounds
 from app.core.plan.records.record_decoder import REPORTED_VIOLATIONS, RecordDecoder
-from app.services.bodies.change_events import EventFormat, Events, chosen_event_pieces, is_list
+from app.services.bodies.change_events import EventFormat, Events, chosen_event_pieces
 from app.services.bodies.event_changes import Unusable, object_of
 from app.services.bodies.event_origins import Origin
-from app.services.bodies.json_bodies import Numbered, ndjson_lines, parsed_each, raw_list, raw_record_pieces, unreadable
+from app.services.bodies.json_bodies import (
+    Numbered,
+    is_list,
+    ndjson_lines,
+    parsed_each,
+    raw_list,
+    raw_record_pieces,
+    unreadable,
+)
 from app.storage.ingest.pieces import Piece
 from app.storage.staging.spool import Content
 

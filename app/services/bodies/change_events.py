@@ -32,6 +32,7 @@ from app.services.bodies.event_origins import Origin, Origins
 from app.services.bodies.json_bodies import (
     Numbered,
     groups_of,
+    is_list,
     json_text,
     ndjson_lines,
     parse_json,
@@ -202,14 +203,6 @@ def json_event_pieces(events: Events, decoder: RecordDecoder, content: Content, 
         return
     raws = raw_list(content, bounds)
     yield from _grouped(reading, [*enumerate(raws)], range(len(raws)), "event")
-
-
-_SPACE = 1000  # before a list; anyone who sends more has a body of one event
-
-
-def is_list(content: Content) -> bool:
-    """Return whether a body of JSON is a list."""
-    return content[:_SPACE].lstrip()[:1] == b"["
 
 
 def ndjson_event_pieces(events: Events, decoder: RecordDecoder, content: Content, bounds: Bounds) -> Iterator[Piece]:

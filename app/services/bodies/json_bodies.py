@@ -83,8 +83,16 @@ Numbered = tuple[int, bytes | msgspec.Raw]
 """The text of a record with the number that a message names it by."""
 
 
+_SPACE: Final = 1000  # before a list; anyone who sends more has a body of another shape
+
+
+def is_list(content: Content) -> bool:
+    """Return whether a body of JSON is a list."""
+    return content[:_SPACE].lstrip()[:1] == b"["
+
+
 def json_records(body: bytes) -> Sequence[object]:
-    """Return the records of ``{"records": […]}``. Raise ``Invalid``."""
+    """Return the records of ``{"records": […]}``, or of the list alone. Raise ``Invalid``."""
     try:
         # One by one, so that other threads have their turns while a large body is parsed.
         return [_value_decoder.decode(raw) for raw in _records_decoder.decode(body).records]
@@ -94,6 +102,8 @@ def json_records(body: bytes) -> Sequence[object]:
 
 def _json_records(body: bytes) -> Sequence[object]:
     parsed = parse_json(body)
+    if isinstance(parsed, list):
+        return parsed
     records = parsed.get("records") if isinstance(parsed, dict) else None
     if not isinstance(parsed, dict) or not isinstance(records, list):
         raise _no_records()
@@ -117,10 +127,13 @@ def _check_members(body: Collection[str]) -> None:
 
 
 def json_pieces(decoder: RecordDecoder, content: Content, bounds: Bounds) -> Iterator[Piece]:
-    """Yield the records of ``{"records": […]}``. Raise ``Invalid`` for another body, and ``TooLarge``."""
+    """Yield the records of ``{"records": […]}``, or of the list alone, as many senders have it. Raise ``Invalid`` for
+    another body, and ``TooLarge``.
+    """
     bounds.check_whole(len(content))
     small = len(content) <= bounds.piece_bytes
-    raws = _small_records(bytes(content)) if small else _raw_records(content, bounds)
+    large = raw_list if is_list(content) else _raw_records
+    raws = _small_records(bytes(content)) if small else large(content, bounds)
     bounds.check_records(len(raws))
     if small and len(raws) <= bounds.piece_records:
         yield partial(_decode_small, decoder, bytes(content), bounds)
@@ -146,7 +159,7 @@ def _small_records(body: bytes) -> Sequence[msgspec.Raw]:
     why.
     """
     try:
-        return _records_decoder.decode(body).records
+        return _list_decoder.decode(body) if is_list(body) else _records_decoder.decode(body).records
     except (ValueError, RecursionError):
         return ()
 

@@ -59,6 +59,7 @@ def csv(rows: list[Row]) -> bytes:
 
 BODIES: dict[str, tuple[str, Callable[[list[Row]], bytes]]] = {
     "JSON": (JSON, lambda rows: json.dumps({"records": rows}).encode()),
+    "JSON, the list alone": (JSON, lambda rows: f" \n{json.dumps(rows)}".encode()),
     "NDJSON": (NDJSON, ndjson),
     "CSV": (CSV, csv),
     "Arrow": (ARROW, lambda rows: arrow_body(pa.Table.from_pylist(rows))),

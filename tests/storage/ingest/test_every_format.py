@@ -182,6 +182,7 @@ def test_json_and_ndjson_are_read_as_the_decoder_reads_each_record(data: st.Data
     records = data.draw(json_records(schema))
     wanted = expected(schema, records)
     assert through(schema, JSON, as_json({"records": records}).encode()) == wanted
+    assert through(schema, JSON, as_json(records).encode()) == wanted
     assert through(schema, NDJSON, "\n".join(map(as_json, records)).encode()) == wanted
 
 

@@ -178,6 +178,7 @@ def test_batches_without_rows_are_not_gathered() -> None:
 
 OBJECTS: dict[str, tuple[bytes, str]] = {
     "records": (b'{"records": [%b{}]}' % (b"{}," * 100_000), ""),
+    "records, the list alone": (b"[%b{}]" % (b"{}," * 100_000), ""),
     "events": (b"[%b{}]" % (b"{}," * 100_000), "debezium-json"),
 }
 

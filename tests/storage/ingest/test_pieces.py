@@ -64,6 +64,7 @@ def in_batches(rows: list[dict[str, Any]]) -> bytes:
 
 BODIES = {
     "JSON": (JSON, lambda rows: json.dumps({"records": rows}).encode()),
+    "JSON, the list alone": (JSON, lambda rows: f" \n{json.dumps(rows)}".encode()),
     "NDJSON": (NDJSON, ndjson),
     "CSV": (CSV, csv),
     "Arrow, one batch": (ARROW, lambda rows: arrow_body(table(rows))),
@@ -138,7 +139,10 @@ def test_what_is_no_csv_is_named_by_its_place_in_the_body(tail: bytes, told: str
     ("body", "pointers"),
     [
         (b'{"records": {}}' + b" " * 80, ["/records"]),
-        (b"[1]" + b" " * 80, ["/records"]),
+        (b"1" + b" " * 80, ["/records"]),
+        (b"[1]" + b" " * 80, ["/records/0"]),
+        (b"[01]" + b" " * 80, [""]),
+        (b'[{"id": 1}] {}' + b" " * 80, [""]),
         (b'{"other": 1}' + b" " * 80, ["/records"]),
         (b'{"records": [], "a/b": 1, "c": 2}' + b" " * 80, ["/a~1b", "/c"]),
         (b'{"records": [01]}' + b" " * 80, [""]),
