@@ -53,7 +53,7 @@ def test_an_accepted_batch_has_its_file_and_its_number(database: CatalogDatabase
         b'{"records": [{"id": 1}, 5]}',
         b'{"records": [{"id": 1}], "more": 1}',
         b'{"records": {}}',
-        b'[{"id": 1}]',
+        b'[{"id": 1}, 5]',
         b"",
         b"\xff\xfe",
         b'{"records": [' + b"[" * 100_000,
