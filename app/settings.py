@@ -138,7 +138,7 @@ class Settings(BaseSettings):
     staged_table_mib: int = Field(4096, gt=0, description="staged bytes of a table that keep further batches out")
     staged_mib: int = Field(16_384, gt=0, description="staged bytes of all tables that keep further batches out")
     least_free_mib: int = Field(
-        256, ge=0, description="room on the disks of warehouse and data folder below which batches are kept out"
+        256, ge=0, description="room on the disks of warehouse and data folder below which batches are refused"
     )
     one_machine: bool | None = Field(
         None,

@@ -138,7 +138,7 @@ class Counted(Enum):
     REFUSED_BATCHES = Entry(
         "keyfold_refused_batches",
         Kind.COUNTER,
-        "How often a batch was kept out before it was read, by what had reached its bound; it is tried for seconds.",
+        "How often a batch was refused before it was read, by what had reached its bound; it is tried for seconds.",
         {"bound": tuple(Bound)},
     )
     TASK_SECONDS = Entry(
