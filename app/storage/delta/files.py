@@ -16,7 +16,7 @@ from app.core.table.schema import TableSchema
 from app.files.layout import Warehouse, changelog_file, data_file
 from app.files.named_files import file_of_changelog
 from app.storage.delta.vectors import deletion_vector
-from app.storage.published.facts import FileFacts, facts_of, facts_of_changes
+from app.storage.published.facts import FileFacts, facts_of, facts_of_changes, read_facts
 from app.storage.published.replaced_rows import hidden_rows
 
 
@@ -27,6 +27,7 @@ def added_files(warehouse: Warehouse, published: Published) -> dict[str, dict[st
     Equal versions give equal actions, by any worker and at any time. Raise ``DamagedFile``, and ``Unfoldable`` where a
     row has a total that its column cannot hold, which no commit lets through (decision 5).
     """
+    read_facts(warehouse, published, published.runs)
     hidden = hidden_rows(warehouse, published)
     actions = {}
     for file in (*_of_runs(warehouse, published), *_of_changes(warehouse, published)):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from app.core.table.history import Run
 from app.core.table.published import FileCounts, Published, PublishedVersion
+from app.files.folders import at_once
 from app.files.layout import Warehouse, iceberg_file
 from app.storage.iceberg.avro_schemas import MANIFEST_LIST
 from app.storage.iceberg.manifests import (
@@ -17,6 +20,7 @@ from app.storage.iceberg.manifests import (
     write_change_manifests,
     write_manifests,
 )
+from app.storage.published.facts import read_facts
 from app.storage.published.replaced import replace_file
 
 Named = Mapping[str, Any]
@@ -41,11 +45,12 @@ def write_snapshot(warehouse: Warehouse, published: Published, before: Published
     """
     version = published.version
     earlier = {} if before is None else _read(warehouse, before)
-    records: list[Named] = []
-    for run in published.runs:
-        names = [warehouse.uri(*run_manifest(version.table_id, run.id, content)) for content in Content]
-        known = [earlier[name] for name in names if name in earlier]
-        records += known or (_named(version, manifest) for manifest in write_manifests(warehouse, published, run))
+    named = {run.id: [*_known(warehouse, version, run, earlier)] for run in published.runs}
+    new = [run for run in published.runs if not named[run.id]]
+    read_facts(warehouse, published, new)
+    written = at_once(warehouse, partial(write_manifests, warehouse, published), new)
+    named |= {run.id: [_named(version, one) for one in manifests] for run, manifests in zip(new, written, strict=True)}
+    records = [one for run in published.runs for one in named[run.id]]
     records += (_named(version, manifest) for manifest in write_change_manifests(warehouse, published, before))
     header = {
         "snapshot-id": str(version.as_of),
@@ -59,6 +64,14 @@ def write_snapshot(warehouse: Warehouse, published: Published, before: Published
         delete_files=_sum(records, Content.DELETES, "added_files_count"),
         deleted_rows=_sum(records, Content.DELETES, "added_rows_count"),
     )
+
+
+def _known(warehouse: Warehouse, version: PublishedVersion, run: Run, earlier: Mapping[str, Named]) -> Iterator[Named]:
+    """Yield what the list of an earlier version says of a run's manifests."""
+    for content in Content:
+        name = warehouse.uri(*run_manifest(version.table_id, run.id, content))
+        if name in earlier:
+            yield earlier[name]
 
 
 def _sum(records: Sequence[Named], content: Content, counted: str) -> int:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import pyarrow.compute as pc
@@ -21,8 +21,9 @@ from app.core.table.published import Changes, Published
 from app.core.table.schema import TableSchema
 from app.core.table.upkeep.damage import NamedFile
 from app.core.types.kinds import Family
+from app.files.folders import at_once
 from app.files.layout import Warehouse
-from app.files.named_files import file_of_run, opened_parquet
+from app.files.named_files import file_of_changelog, file_of_run, opened_parquet
 
 Bound = int | str | date
 _BOUNDED = (Family.INTEGER, Family.DATE, Family.TEXT)  # whose bounds every format holds exactly
@@ -70,6 +71,19 @@ class FileFacts:
     dead: FrozenBitMap
     null_counts: tuple[tuple[str, int], ...]
     bounds: tuple[tuple[str, Bound, Bound], ...]
+
+
+def read_facts(warehouse: Warehouse, published: Published, runs: Sequence[Run]) -> None:
+    """Read the facts of these of a version's runs and of its changes, of several files at a time where the warehouse is
+    a store: ``facts_of`` and ``facts_of_changes`` need no request then. Raise as they do.
+    """
+    table_id = published.version.table_id
+    asks: list[Callable[[], FileFacts]] = []
+    asks += (partial(facts_of, warehouse, published, run, file) for run in runs for file in run.files)
+    for changes in published.changes:
+        files = (file_of_changelog(table_id, changes.snapshot_id, file) for file in changes.files)
+        asks += (partial(facts_of_changes, warehouse, published, changes, file) for file in files)
+    at_once(warehouse, lambda ask: ask(), asks)
 
 
 def facts_of(warehouse: Warehouse, published: Published, run: Run, file: DataFile) -> FileFacts:

@@ -19,7 +19,7 @@ from app.services.tables.drops import drop_table
 from app.services.upkeep.sweeps import sweep
 from app.storage.iceberg.metadata import metadata_file
 from tests.delta_readers import plain
-from tests.object_store import objects_in
+from tests.object_store import Fault, FaultyLine, objects_in
 from tests.services.builders import compact, create_table, later, merge
 from tests.services.publishing.delta_logs import BOTH, publish, versions
 
@@ -55,6 +55,18 @@ def test_what_is_published_in_a_bucket_is_written_kept_and_removed(site: MergeSi
     drop_table(site.database, site.warehouse, ("shop", "wide"))
     sweep(site.database, site.warehouse, timedelta(seconds=-10))
     assert not [name for name in objects_in(site.warehouse) if "_delta_log" in name or "iceberg" in name]
+
+
+def test_files_are_asked_for_before_one_is_answered(site: MergeSite, line: FaultyLine) -> None:
+    table = create_table(site.database, {**BOTH, "sequence.field": "n"}, partitions=("id",))
+    merge(site, table, *({"id": number, "n": 1} for number in range(5)))
+    asked = len(line.requests)
+    line.fail(Fault.SILENCE)
+    assert publish(site.database, site.warehouse) == 0
+    line.heal()
+    files = {one.split()[1] for one in line.requests[asked:] if one.split()[1].endswith(".parquet")}
+    assert len(files) == 5
+    assert publish(site.database, site.warehouse) == 2
 
 
 def read(warehouse: Warehouse, table: Table, store: str) -> list[dict[str, object]]:
