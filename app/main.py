@@ -79,7 +79,7 @@ SERVICE = "service"  # the process that does everything
 CONDITION_SECONDS = 2.0  # how often readiness is looked at
 SCRAPE_SECONDS = 1.0  # how old what a scrape says of catalog and disk may be
 PATIENCE_SECONDS = 2.0  # how long the caller waits for either
-MEMORY_SECONDS = 10.0  # how long a process keeps what it has freed; to look for it takes 10 ms at most, idle 0.3
+MEMORY_SECONDS = 10.0  # how long a process keeps what it has freed; to return it takes 40 ms for each GiB, 0.3 for none
 _MIB = 2**20
 
 ROUTERS = tuple(
