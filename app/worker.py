@@ -38,6 +38,7 @@ from app.services.upkeep.sweeps import KEYS_KNOWN, mark_run, sweep
 logger = logging.getLogger(__name__)
 SWEEP_SECONDS = 300.0
 FILE_SECONDS = 60.0  # what is in no history file yet is read batch by batch by anyone who has a row explained
+FILE_BATCHES = 16  # of a table are worth a file before a sweep makes it: to make one takes 10 ms
 HAND_BACK_SHARE = 0.3  # of the time that a worker has to end
 IDLE_SECONDS = 1.0  # how soon an idle worker sees what was committed on another machine
 ALONE_SECONDS = 10.0  # the same where no other machine commits and no batch waits: a failed compaction's next try
@@ -304,7 +305,7 @@ class Worker:
         while not self._stopped.wait(FILE_SECONDS):
             try:
                 if time.monotonic() - swept < SWEEP_SECONDS - FILE_SECONDS / 2:
-                    file_histories(self.site.database, self.site.warehouse)
+                    file_histories(self.site.database, self.site.warehouse, FILE_BATCHES)
                     continue
                 swept = time.monotonic()
                 sweep(self.site.database, self.site.warehouse, keys_known=self.upkeep.keys_known)

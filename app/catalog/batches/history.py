@@ -75,11 +75,15 @@ class History:
         row = self.transaction.execute(query).first()
         return HistoryExtent() if row is None else HistoryExtent(row.since, row.filed)
 
-    def behind(self) -> list[str]:
-        """Return the ids of the tables that have later snapshots than those whose records are in history files."""
+    def behind(self, least: int) -> list[str]:
+        """Return the ids of the tables that have later snapshots than those whose records are in history files, and in
+        these at least ``least`` batches.
+        """
         of = tables.outerjoin(histories, histories.c.table_id == tables.c.id)
         later = tables.c.snapshot_id > sa.func.coalesce(histories.c.filed, 0)
-        return list(self.transaction.execute(sa.select(tables.c.id).select_from(of).where(later)).scalars())
+        waiting = sa.select(sa.func.count()).where(batches.c.table_id == tables.c.id, unfiled()).scalar_subquery()
+        query = sa.select(tables.c.id).select_from(of).where(later, waiting >= least)
+        return list(self.transaction.execute(query).scalars())
 
     def unfiled(self, table_id: str, after: int = 0, most: int | None = None) -> list[Batch]:
         """Return the batches whose records are kept in their staging files alone, in merge order, those of later

@@ -199,10 +199,12 @@ def file_history(database: CatalogDatabase, warehouse: Warehouse, table: Table, 
         _give_up(database, table, error)
 
 
-def file_histories(database: CatalogDatabase, warehouse: Warehouse) -> None:
-    """File the history of all tables of which something was merged since. A failure is logged, and retried later."""
+def file_histories(database: CatalogDatabase, warehouse: Warehouse, least_batches: int = 0) -> None:
+    """File the history of all tables of which at least ``least_batches`` were merged since. A failure is logged, and
+    retried later.
+    """
     with database.reading() as repository:
-        late_tables = [repository.tables.find(table_id) for table_id in repository.history.behind()]
+        late_tables = [repository.tables.find(table_id) for table_id in repository.history.behind(least_batches)]
     for table in filter(None, late_tables):
         with faults_kept(database.metrics, Upkeep.HISTORY, table.full_name):
             file_history(database, warehouse, table)

@@ -104,13 +104,21 @@ def test_a_table_whose_history_cannot_be_filed_keeps_no_other_from_it(
     assert [len(files(site, table)) for table in (broken, other)] == [0, 1]
 
 
+def test_a_table_of_few_merged_batches_waits_for_others(site: MergeSite) -> None:
+    table = create(site)
+    for number in range(2):
+        merge(site, table, {"id": number})
+        file_histories(site.database, site.warehouse, least_batches=2)
+        assert len(files(site, table)) == number
+
+
 def test_a_table_without_records_to_be_filed_is_not_looked_at_again(site: MergeSite) -> None:
     table = create(site)
 
     def behind() -> list[str]:
         file_histories(site.database, site.warehouse)
         with site.database.reading() as repository:
-            return repository.history.behind()
+            return repository.history.behind(0)
 
     for number in range(2):
         merge(site, table, {"id": number})
