@@ -92,7 +92,7 @@ class Worker:
         self.refused: tuple[str, ...] = ()
         self._untried = ""  # why, as the log has it already
         self._publisher = Publisher(site.database, site.warehouse)
-        self._forgetter = Forgetter(site.database, site.warehouse, partial(mark_run, site.warehouse))
+        self._forgetter = Forgetter(site, partial(mark_run, site.warehouse))
         self._late = LateCounting(site.database, site.warehouse)
         loops = {"merge": self.run, "compact": self._compact, "publish": self._publish, "sweep": self._sweep}
         loops["forget"] = self._forget
@@ -138,8 +138,8 @@ class Worker:
         return True if self._trusted.is_set() else False if self.refused else None
 
     def _tried_well(self) -> bool:
-        """Return whether Spark does what merges need, if that is to be tried. Until it is known nothing is merged or
-        compacted.
+        """Return whether Spark does what merges need, if that is to be tried. Until it is known nothing is merged,
+        compacted or forgotten.
         """
         faults: tuple[str, ...] = ()
         if self.upkeep.tries_spark:
@@ -250,7 +250,12 @@ class Worker:
         return 0.0 if self._publisher.publish() else min(self._idle_seconds, PUBLISH_SECONDS)
 
     def _forget(self) -> None:
-        self._repeat(lambda: 0.0 if self._forgetter.forget() else FORGET_SECONDS, UPKEEP_SECONDS)
+        self._repeat(self._forget_next, UPKEEP_SECONDS)
+
+    def _forget_next(self) -> float:
+        if not self._trusted.is_set():
+            return IDLE_SECONDS
+        return 0.0 if self._forgetter.forget() else FORGET_SECONDS
 
     def _owner(self) -> str:
         """Of one claim only, see ``claim_one``."""
@@ -309,7 +314,8 @@ class Worker:
                     continue
                 swept = time.monotonic()
                 sweep(self.site.database, self.site.warehouse, keys_known=self.upkeep.keys_known)
-                end_forgettings(self.site.database, self.site.warehouse)
+                if self._trusted.is_set():
+                    end_forgettings(self.site)
                 look_again(self.site.database, self.site.warehouse)
                 request_failed_compactions(self.site.database)
             except Exception:

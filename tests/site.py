@@ -20,8 +20,8 @@ from app.core.table.history import Batch, BatchState, ChangelogFile, Run
 from app.core.table.named_columns import named_words, words_naming
 from app.core.table.records import KIND_COLUMN, KINDS_BY_TEXT, TOKEN_COLUMN, RowKind
 from app.files.layout import Warehouse, changelog_file, data_file
-from app.kernel.local import LocalExecutor
 from app.kernel.plan_tasks import runs_written
+from app.kernel.run import LocalExecutor
 from app.kernel.tasks import LEAST_TOKEN, MOST_TOKEN, Job, Overflow, Progress, Result, Task, Work, schema_text
 from app.storage.staging.staging import write_pieces
 from tests import oracle

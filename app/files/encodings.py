@@ -8,7 +8,7 @@ with it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +16,12 @@ import pyarrow.parquet as pq
 
 from app.core.table.records import TOKEN_COLUMN
 
+# How staging files of many records are written. Of other columns statistics would cost more than they are worth.
+STAGED: Final[Mapping[str, Any]] = {
+    "compression": "zstd",
+    "write_statistics": [TOKEN_COLUMN],
+    "write_page_checksum": True,
+}
 _SORTED_TOKENS: Final[Mapping[str, str]] = {TOKEN_COLUMN: "DELTA_BINARY_PACKED"}
 _LEAST_BITS: Final = 32  # smaller ones are stored in as many
 _LOOKED_AT: Final = 16_384  # rows: about a millisecond a column

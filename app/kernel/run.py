@@ -21,8 +21,9 @@ from app.kernel.changes import changes_of, input_changes
 from app.kernel.fold import compacted, fold_of, folded
 from app.kernel.keys import grouped
 from app.kernel.records import record_pieces
+from app.kernel.rewrite import rewritten
 from app.kernel.runs import combined_window, tokens_in_runs, windows_of
-from app.kernel.tasks import Failure, FailureKind, Overflow, Result, Task, Work
+from app.kernel.tasks import Failure, FailureKind, Job, Overflow, Progress, Result, Task, Work, from_text, to_text
 from app.kernel.values import UnfoldableValue
 from app.kernel.write import Output, run_of, sync_files
 
@@ -43,7 +44,9 @@ def run_tasks(warehouse: Warehouse, tasks: Sequence[Task]) -> list[Result]:
 
 def _paths(task: Task, result: Result) -> list[tuple[str, ...]]:
     files = [data_file(task.table_id, run_of(task.output, one.partition), one.file.name) for one in result.files]
-    return [*files, *(changelog_file(task.table_id, one.name) for one in result.changes)]
+    changes = [changelog_file(task.table_id, one.name) for one in result.changes]
+    pairs = zip(task.rewrites, result.rewritten, strict=False)
+    return [*files, *changes, *((*one.folder, new.name) for one, new in pairs if new is not None)]
 
 
 def run_task(warehouse: Warehouse, task: Task) -> Result:
@@ -125,6 +128,10 @@ def _overflow(warehouse: Warehouse, task: Task, _: Output) -> Result:
     return Result()
 
 
+def _rewrite(warehouse: Warehouse, task: Task, _: Output) -> Result:
+    return Result(rewritten=rewritten(warehouse, task))
+
+
 def _overflow_in(task: Task, rows: pa.Table, carry: str, column: str, endless: object) -> Overflow:
     [state] = rows.drop_columns([TOKEN_COLUMN]).slice(0, 1).to_pylist()
     schema = task.schema
@@ -137,4 +144,18 @@ _WORK: Mapping[Work, Callable[[Warehouse, Task, Output], Result]] = {
     Work.COMPACT: _compact,
     Work.CHANGES: _changes,
     Work.OVERFLOW: _overflow,
+    Work.REWRITE: _rewrite,
 }
+
+
+class LocalExecutor:
+    """Runs tasks in this process, for tests, simulations and benchmarks. Each travels as text, as with Spark."""
+
+    def run(self, tag: str, job: Job, report: Progress) -> list[Result]:  # noqa: ARG002  # of the protocol
+        """Return a result for each task of the job, in order."""
+        warehouse, results = Warehouse(job.warehouse), []
+        for number, task in enumerate(job.tasks, 1):
+            [result] = run_tasks(warehouse, [from_text(Task, to_text(task))])
+            results.append(from_text(Result, to_text(result)))
+            report(number / len(job.tasks), {"tasks": len(job.tasks), "tasksDone": number})
+        return results

@@ -16,9 +16,11 @@ from app.core.table.history import Batch, ChangelogFile, DataFile, Run
 from app.core.table.schema import TableSchema
 from app.core.table.total_ranges import TotalRanges
 from app.core.table.upkeep.damage import DamageReason, NamedFile
+from app.core.table.upkeep.forgetting import Sought
 
 LEAST_TOKEN: Final = -(2**63)
 MOST_TOKEN: Final = 2**63 - 1
+NO_KEYS: Final = Sought()
 _REMOVALS = "remembersRemovals"
 T = TypeVar("T")
 Progress = Callable[[float, Mapping[str, int]], None]
@@ -34,16 +36,26 @@ class Work(StrEnum):
     COMPACT = "compact"  # combines neighbouring runs into files of a new run
     CHANGES = "changes"  # writes the changes of rows that newer runs bring
     OVERFLOW = "overflow"  # looks for a total outside its column's type
+    REWRITE = "rewrite"  # writes files once more without some keys
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A file that may have rows of forgotten keys, and the folder in the warehouse for the file without them."""
+
+    file: NamedFile
+    folder: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Task:
-    """One part of a merge or compaction: what is read, which tokens (both ends included), what is written.
+    """One part of a merge, compaction or forgetting: what is read, which tokens (both ends included), what is written.
 
     ``schemas`` are JSON texts by number; ``schema_id`` is the one to write under. ``runs`` are oldest first; the last
     ``newer`` of them are those that changes and overflow checks are about. ``output`` is the folder of new runs,
     ``changelog`` that of changes. ``now`` is the time of the work in epoch seconds. ``oldest``: nothing older lies
-    below ``runs``. ``place`` is the number of the task among those that write to ``output``.
+    below ``runs``. ``place`` is the number of the task among those that write to ``output``. ``rewrites`` are the files
+    in which the keys of ``sought`` are looked for; ``schema_id`` is that of all of them.
     """
 
     work: Work
@@ -63,6 +75,8 @@ class Task:
     row_deduplicate: bool = False
     ignored_fields: tuple[str, ...] = ()
     place: int = 0
+    rewrites: tuple[Rewrite, ...] = ()
+    sought: Sought = NO_KEYS
 
     @property
     def schema(self) -> TableSchema:
@@ -76,7 +90,8 @@ class Task:
     @property
     def size_bytes(self) -> int:
         """How many bytes of files it reads, at most."""
-        return sum(batch.size_bytes for batch in self.batches) + sum(run.size_bytes for run in self.runs)
+        batches, runs = sum(one.size_bytes for one in self.batches), sum(one.size_bytes for one in self.runs)
+        return batches + runs + sum(one.file.size_bytes for one in self.rewrites)
 
 
 @dataclass(frozen=True)
@@ -96,6 +111,22 @@ class WrittenFile:
     live_rows: int
     totals: TotalRanges
     partition: str | None = None
+
+
+@dataclass(frozen=True)
+class RewrittenFile:
+    """A file without the keys that it had: ``rows`` are left and ``removed`` are not, ``live`` ones among them.
+    ``tokens`` are the first and the last, where the file has any.
+    """
+
+    name: str
+    rows: int
+    removed: int
+    live: int
+    size_bytes: int
+    digest: str
+    block_digests: bytes
+    tokens: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -133,11 +164,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class Result:
-    """What a task wrote or found. ``rows`` are the records or state rows that it read."""
+    """What a task wrote or found. ``rows`` are the records or state rows that it read. ``rewritten`` has a place for
+    each of the task's ``rewrites``, None where the file has none of the keys.
+    """
 
     files: tuple[WrittenFile, ...] = ()
     changes: tuple[ChangelogFile, ...] = ()
     rows: int = 0
+    rewritten: tuple[RewrittenFile | None, ...] = ()
     overflow: Overflow | None = None
     failure: Failure | None = None
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from app.core.table.history import Table, TaskTrigger
-from app.kernel.local import LocalExecutor
+from app.kernel.run import LocalExecutor
 from app.services.merging.merge_choice import ROUND_MERGES, choose
 from app.services.merging.merge_rounds import claim_round, run_round
 from app.services.shared.executor import MergeExecutor

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from app.core.table.history import Batch, Table
 from app.files.layout import run_folder
-from app.kernel.local import LocalExecutor
+from app.kernel.run import LocalExecutor
 from app.kernel.tasks import LEAST_TOKEN, MOST_TOKEN, Job, Result, Task
 from app.services.merging.task_results import plan_of, raise_failures
 from bench.merging.costs import Cost, Meter

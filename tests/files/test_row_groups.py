@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
@@ -17,15 +16,18 @@ from hypothesis import strategies as st
 
 from app.core.plan.merging.merge_plan import compile_plan
 from app.core.plan.records.record_decoder import DecodedRecords, RecordDecoder
+from app.core.table.history import Batch
 from app.core.table.keys import token_of
 from app.core.table.records import POSITION_COLUMN, TOKEN_COLUMN, Record
 from app.core.table.schema import TableSchema
-from app.core.table.upkeep.forgetting import Forgetting, Sought, prints_of
+from app.core.table.upkeep.forgetting import SaltedPrints, Sought, prints_of
 from app.files.layout import Warehouse, staging_file
+from app.files.named_files import file_of_batch
 from app.files.reading import LEAST_TOKEN, MOST_TOKEN, TokenRange
 from app.files.row_groups import GATHERED_BYTES
 from app.files.tokens import order_of, tokens_of
-from app.storage.history.forgetting import batch_without
+from app.kernel.run import run_tasks
+from app.kernel.tasks import Rewrite, Task, Work, schema_text
 from app.storage.history.history import Room, key_records, staged_key_records, write_history
 from app.storage.staging.staged_index import StagedIndex, load_batch, load_bounded_batch
 from app.storage.staging.staging import read_batch, read_key_records, staged_groups, write_pieces
@@ -50,10 +52,17 @@ def write(warehouse: Warehouse, of: TableSchema, *pieces: DecodedRecords) -> pq.
     return pq.ParquetFile(warehouse.path(*staging_file("t1", staged.file)))
 
 
-def sought(of: TableSchema, *ids: Any) -> Sought:
-    """Keys that are to be forgotten."""
-    prints = prints_of(of, [(one,) for one in ids], "00")
-    return Sought([Forgetting("f", "t1", "00", prints, len(ids), 99, datetime(2026, 1, 1, tzinfo=UTC))])
+def without_keys(warehouse: Warehouse, batch: Batch, of: TableSchema, *ids: Any) -> Batch | None:
+    """The batch without the keys ``ids``; None where it has none of them."""
+    sought = Sought((SaltedPrints("00", tuple(prints_of(of, [(one,) for one in ids], "00"))),))
+    rewrites = (Rewrite(file_of_batch(batch), staging_file("t1", "")[:-1]),)
+    texts = {"0": schema_text(of)}
+    task = Task(Work.REWRITE, "t1", texts, 0, output="", now=0, rewrites=rewrites, sought=sought)
+    [result] = run_tasks(warehouse, [task])
+    [new] = result.rewritten
+    if new is None:
+        return None
+    return replace(batch, file=new.name, records=new.rows, size_bytes=new.size_bytes, digest=new.digest)
 
 
 def check_groups(parquet: pq.ParquetFile, of: TableSchema) -> None:
@@ -159,7 +168,7 @@ def reading(warehouse: Warehouse, batch: Any) -> tuple[dict[str, list[Record]], 
     assert bounded is not None
     others = StagedIndex().extended(bounded)
     filed = write_history(warehouse, "t1", [batch], TEXTS)
-    left = batch_without(warehouse, batch, TEXTS, sought(TEXTS, "a"))
+    left = without_keys(warehouse, batch, TEXTS, "a")
     ways = {
         "a file": lambda key: [*read_key_records(warehouse, batch, TEXTS, key)],
         "an index": lambda key: [one for _, one in index.records(token_of(TEXTS, key), key)],
@@ -181,7 +190,7 @@ def reading(warehouse: Warehouse, batch: Any) -> tuple[dict[str, list[Record]], 
 def test_a_file_without_forgotten_keys_has_its_row_groups_still(warehouse: Warehouse) -> None:
     write(warehouse, PLAIN, *(columns(range(first, first + 5000), first) for first in range(0, 40_000, 5000)))
     batch = batch_in(warehouse, "b1.parquet", 1, 40_000)
-    left = batch_without(warehouse, batch, PLAIN, sought(PLAIN, 17, 39_999))
+    left = without_keys(warehouse, batch, PLAIN, 17, 39_999)
     assert left.records == 39_998
     parquet = pq.ParquetFile(warehouse.path(*staging_file("t1", left.file)))
     check_groups(parquet, PLAIN)

@@ -16,8 +16,7 @@ from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.history import Batch, Run
 from app.core.table.upkeep.damage import DamageReason, FileKind
 from app.files.layout import data_file, staging_file
-from app.kernel.local import LocalExecutor
-from app.kernel.run import run_tasks
+from app.kernel.run import LocalExecutor, run_tasks
 from app.kernel.tasks import Failure, FailureKind, Job, Result, Task, Work, from_text, schema_text, to_text
 from tests.builders import schema_of
 from tests.oracle import Change, TableCase

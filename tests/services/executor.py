@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from app.core.errors import Cancelled
-from app.kernel.local import LocalExecutor
+from app.kernel.run import LocalExecutor
 from app.kernel.tasks import Job, Progress, Result, Work
 
 

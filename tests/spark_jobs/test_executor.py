@@ -15,7 +15,7 @@ import pytest
 
 from app.core.plan.merging.merge_plan import compile_plan
 from app.files.layout import staging_file
-from app.kernel.local import LocalExecutor
+from app.kernel.run import LocalExecutor
 from app.kernel.tasks import FailureKind, Job, Result, Task, Work, schema_text
 from spark_jobs.executor import SparkJobs
 from spark_jobs.parcels import LEAST_PARCELS, PARCEL_BYTES, parcels_of

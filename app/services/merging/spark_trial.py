@@ -21,8 +21,8 @@ from app.core.table.schema import TableSchema
 from app.core.types.kinds import Kind
 from app.files.folders import remove
 from app.files.layout import TRIAL_PREFIX, Warehouse, table_folder
-from app.kernel.local import LocalExecutor
 from app.kernel.plan_tasks import Plan, runs_written
+from app.kernel.run import LocalExecutor
 from app.kernel.tasks import Job, Result, Task, schema_text
 from app.services.merging.task_results import error_of
 from app.services.shared.executor import MergeExecutor

@@ -24,6 +24,7 @@ from app.files.layout import Warehouse, table_folder
 from app.services.publishing.publications import request_version
 from app.services.shared.damage import noted
 from app.services.shared.each_table import faults_kept
+from app.services.shared.executor import MergeSite
 from app.services.shared.pages import Page, PageRequest, page_of
 from app.services.upkeep.forgotten_keys import release
 from app.services.upkeep.sweeps import CLOCK_SKEW, GRACE, NamedOfTable, is_garbage_run, mark_run, named_of_table
@@ -71,26 +72,26 @@ logger = logging.getLogger(__name__)
 _VERSIONS = {Format.DELTA: RemnantKind.DELTA_VERSION, Format.ICEBERG: RemnantKind.ICEBERG_VERSION}
 
 
-def end_forgettings(database: CatalogDatabase, warehouse: Warehouse, grace: timedelta = GRACE) -> int:
+def end_forgettings(site: MergeSite, grace: timedelta = GRACE) -> int:
     """Look what may still hold keys that are forgotten, after a sweep that left files younger than ``grace``; how many
     forgettings are over. What cannot be looked at now is looked at after the next sweep.
     """
-    with database.reading() as repository:
+    with site.database.reading() as repository:
         waiting = repository.forgettings.unended()
     ended = 0
     for forgetting in waiting:
-        with faults_kept(database.metrics, Upkeep.FORGETTING, forgetting.table_id):
-            ended += _end(database, warehouse, forgetting, grace)
+        with faults_kept(site.database.metrics, Upkeep.FORGETTING, forgetting.table_id):
+            ended += _end(site, forgetting, grace)
     return ended
 
 
-def _end(database: CatalogDatabase, warehouse: Warehouse, forgetting: Forgetting, grace: timedelta) -> bool:
+def _end(site: MergeSite, forgetting: Forgetting, grace: timedelta) -> bool:
     remnants = [
-        *_set_aside(database, forgetting),
-        *_held(database, warehouse, forgetting),
-        *_files(database, warehouse, forgetting, grace),
+        *_set_aside(site.database, forgetting),
+        *_held(site, forgetting),
+        *_files(site.database, site.warehouse, forgetting, grace),
     ]
-    with database.transaction(wakes=False) as repository:
+    with site.database.transaction(wakes=False) as repository:
         now = repository.now()
         # Every machine has let go of the images of its runs by then, and every reader of its files.
         over = forgetting.forgotten_at is not None and now >= forgetting.forgotten_at + grace
@@ -112,16 +113,16 @@ def _set_aside(database: CatalogDatabase, forgetting: Forgetting) -> Iterator[Re
         yield Remnant(RemnantKind.SET_ASIDE_EVENT, count, first)
 
 
-def _held(database: CatalogDatabase, warehouse: Warehouse, forgetting: Forgetting) -> Iterator[Remnant]:
+def _held(site: MergeSite, forgetting: Forgetting) -> Iterator[Remnant]:
     """Yield the older published versions that keep files with the keys."""
     try:
-        held = release(database, warehouse, forgetting, partial(mark_run, warehouse)) if forgetting.held else ()
+        held = release(site, forgetting, partial(mark_run, site.warehouse)) if forgetting.held else ()
     except DamagedFile as error:
-        noted(database, error)
+        noted(site.database, error)
         yield Remnant(RemnantKind.DAMAGED_FILE, 1, error.file.path)
         return
     if held:
-        with database.transaction() as repository:
+        with site.database.transaction() as repository:
             versions = [_versions(repository, forgetting.table_id, form, held) for form in Format]
             yield from [one for one in versions if one.count] or versions[:1]
 

@@ -1,6 +1,6 @@
-"""Keys are taken out of all that a table keeps, by a worker, without Spark (docs/decisions/0036).
+"""Keys are taken out of all that a table keeps (docs/decisions/0036).
 
-What holds a key is written once more without it, and one commit has the catalog name what was written in the place of
+Tasks write what holds a key once more without it, and one commit has the catalog name what was written in the place of
 what was there: in the current snapshot, which is a new one, and in all that came before.
 """
 
@@ -20,9 +20,10 @@ from app.core.table.published import Format
 from app.core.table.schema import TableSchema
 from app.core.table.upkeep.damage import DamagedFile
 from app.core.table.upkeep.forgetting import Forgetting, Remnant, RemnantKind, Sought
-from app.files.layout import Warehouse
+from app.services.merging.task_results import TaskFailed
 from app.services.shared.damage import noted
-from app.storage.history.forgetting import Rewritten, batch_without, changes_without, history_without, run_without
+from app.services.shared.executor import MergeSite
+from app.services.upkeep.rewriting import Rewriting, RewrittenRun
 from app.telemetry.entries import Counted, Upkeep
 
 logger = logging.getLogger(__name__)
@@ -37,14 +38,13 @@ class Forgetter:
 
     def __init__(
         self,
-        database: CatalogDatabase,
-        warehouse: Warehouse,
+        site: MergeSite,
         mark: Callable[[str, str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``mark`` makes the folder of a run (of a table, both by id) young that nothing will name any more."""
-        self._database = database
-        self._warehouse = warehouse
+        self._site = site
+        self._database = site.database
         self._mark = mark
         self._clock = clock
         self._not_before: dict[str, float] = {}
@@ -59,7 +59,7 @@ class Forgetter:
         if self._clock() < self._not_before.get(table_id, float("-inf")):
             return False
         try:
-            done = _Pass(self._database, self._warehouse, table_id, self._mark).run()
+            done = _Pass(self._site, table_id, self._mark).run()
         except NotFound:
             done = False  # dropped meanwhile
         except DamagedFile as error:
@@ -74,7 +74,7 @@ class Forgetter:
         return done
 
     def _put_off(self, table_id: str, error: Exception) -> None:
-        known = isinstance(error, (KeyfoldError, OSError))
+        known = isinstance(error, (KeyfoldError, OSError, TaskFailed))
         self._database.metrics.count(Counted.UPKEEP_FAULTS, Upkeep.FORGETTING)
         logger.warning("keys of table %s are forgotten later: %s", table_id, error, exc_info=not known)
         self._not_before[table_id] = self._clock() + RETRY_SECONDS
@@ -136,7 +136,7 @@ def _named(repository: Repository, table_id: str) -> _Named:
 class _Rewrites:
     """What takes the place of the files that the catalog names, by name; None where a file holds no key."""
 
-    runs: dict[str, Rewritten | None] = field(default_factory=dict)
+    runs: dict[str, RewrittenRun | None] = field(default_factory=dict)
     batches: dict[str, Batch | None] = field(default_factory=dict)
     history: dict[str, HistoryFile | None] = field(default_factory=dict)
     changelogs: dict[tuple[int, tuple[str, ...]], list[ChangelogFile] | None] = field(default_factory=dict)
@@ -154,10 +154,8 @@ def _place_of(number: int, files: Sequence[ChangelogFile]) -> tuple[int, tuple[s
 class _Pass:
     """One way through the files of a table."""
 
-    def __init__(
-        self, database: CatalogDatabase, warehouse: Warehouse, table_id: str, mark: Callable[[str, str], None]
-    ) -> None:
-        self.database, self.warehouse, self.table_id, self.mark = database, warehouse, table_id, mark
+    def __init__(self, site: MergeSite, table_id: str, mark: Callable[[str, str], None]) -> None:
+        self.site, self.database, self.table_id, self.mark = site, site.database, table_id, mark
         self.rewrites = _Rewrites()
         self.ids: tuple[str, ...] = ()
 
@@ -184,27 +182,25 @@ class _Pass:
 
     def _look(self, named: _Named) -> None:
         """Look into what was not looked into before."""
-        every, rewrites = Sought(named.pending), self.rewrites
-        for run in named.runs:
-            if run.id not in rewrites.runs:
-                schema = named.schemas[run.schema_id]
-                rewrites.runs[run.id] = run_without(self.warehouse, self.table_id, run, schema, every)
-        for file in named.history:
-            if file.name not in rewrites.history:
-                schema = named.schemas[file.schema_id]
-                rewrites.history[file.name] = history_without(self.warehouse, self.table_id, file, schema, every)
-        for number, files in named.changelogs.items():
-            place = _place_of(number, files)
-            if place not in rewrites.changelogs:
-                schema = named.schemas[named.changed_under[number]]
-                rewrites.changelogs[place] = changes_without(
-                    self.warehouse, self.table_id, number, files, schema, every
-                )
-        for batch in named.batches:
-            if batch.file not in rewrites.batches:
-                sought = Sought([one for one in named.pending if batch.number <= one.until_batch])
-                schema = named.schemas[batch.schema_id]
-                rewrites.batches[batch.file] = batch_without(self.warehouse, batch, schema, sought)
+        every, done = Sought.of(named.pending), self.rewrites
+        rewriting = Rewriting(self.site, named.table, named.schemas)
+        runs = [run for run in named.runs if run.id not in done.runs]
+        history = [file for file in named.history if file.name not in done.history]
+        batches = [batch for batch in named.batches if batch.file not in done.batches]
+        changelogs = {n: files for n, files in named.changelogs.items() if _place_of(n, files) not in done.changelogs}
+        for run in runs:
+            rewriting.add_run(run, every)
+        for file in history:
+            rewriting.add_history(file, every)
+        for number, files in changelogs.items():
+            rewriting.add_changes(number, files, named.changed_under[number], every)
+        for batch in batches:
+            rewriting.add_batch(batch, Sought.of(one for one in named.pending if batch.number <= one.until_batch))
+        rewriting.run()
+        done.runs |= {run.id: rewriting.run_without(run) for run in runs}
+        done.history |= {file.name: rewriting.history_without(file) for file in history}
+        done.changelogs |= {_place_of(n, files): rewriting.changes_without(n, files) for n, files in changelogs.items()}
+        done.batches |= {batch.file: rewriting.batch_without(batch) for batch in batches}
 
     def _commit(self, repository: Repository) -> bool:
         """Return whether all that the catalog names was looked into; then what was found takes its place."""
@@ -265,14 +261,13 @@ def _log(named: _Named, made: Snapshot | None) -> None:
     logger.info("%d keys of %s are forgotten, %s", keys, named.table.full_name, where)
 
 
-def release(
-    database: CatalogDatabase, warehouse: Warehouse, forgetting: Forgetting, mark: Callable[[str, str], None]
-) -> Sequence[int]:
+def release(site: MergeSite, forgetting: Forgetting, mark: Callable[[str, str], None]) -> Sequence[int]:
     """Take the keys out of the older snapshots that held them for other engines, as soon as no published version names
     their files; the numbers of those that still do. Raise ``DamagedFile``, and ``NotFound`` when the table is gone.
     """
-    table_id, sought = forgetting.table_id, Sought([forgetting])
-    with database.reading() as repository:
+    table_id, sought = forgetting.table_id, Sought.of([forgetting])
+    with site.database.reading() as repository:
+        table = repository.tables.existing(table_id)
         published = repository.published.keeps(table_id)
         held_commits = {
             one.snapshot_id: one for one in repository.commits.every(table_id) if one.snapshot_id in forgetting.held
@@ -282,30 +277,25 @@ def release(
         written = {run.schema_id for run in runs.values()} | {held_commits[one.id].schema_id for one in free}
         schemas = {number: repository.tables.schema_at(table_id, number) for number in written}
         changelogs = {one.id: repository.changelogs.of(table_id, one.id) for one in free}
-    rewritten = {
-        run.id: new.run
-        for run in runs.values()
-        if (new := run_without(warehouse, table_id, run, schemas[run.schema_id], sought)) is not None
-    }
-    changes = {
-        number: left
-        for number, files in changelogs.items()
-        if (
-            left := changes_without(warehouse, table_id, number, files, schemas[held_commits[number].schema_id], sought)
-        )
-        is not None
-    }
+    rewriting = Rewriting(site, table, schemas)
+    for run in runs.values():
+        rewriting.add_run(run, sought)
+    for number, files in changelogs.items():
+        rewriting.add_changes(number, files, held_commits[number].schema_id, sought)
+    rewriting.run()
+    rewritten = {run.id: new.run for run in runs.values() if (new := rewriting.run_without(run)) is not None}
+    lefts = {number: rewriting.changes_without(number, files) for number, files in changelogs.items()}
     for run_id in rewritten:
         mark(table_id, run_id)
     held = sorted(held_commits.keys() & published)
     if held == list(forgetting.held) and not free:
         return held
-    with database.transaction() as repository:
+    with site.database.transaction() as repository:
         repository.tables.lock(table_id)
         let_go = {one.id for one in free} - repository.published.keeps(table_id)
         if rewritten:
             repository.forgettings.replace_runs(table_id, rewritten, let_go)
-        by_number = {number: files for number, files in changes.items() if number in let_go}
+        by_number = {number: left for number, left in lefts.items() if left is not None and number in let_go}
         repository.forgettings.replace_files(table_id, Replacements({}, by_number, {}, []))
         repository.forgettings.note_held(forgetting, held)
     return held

@@ -25,7 +25,7 @@ from app.core.table.records import KIND_COLUMN, POSITION_COLUMN, TOKEN_COLUMN, R
 from app.core.table.schema import TableSchema
 from app.files.arrow import staged_file_schema, staging_schema
 from app.files.checksums import BLOCK_BYTES, SummedSink
-from app.files.encodings import encodings_of_own
+from app.files.encodings import STAGED, encodings_of_own
 from app.files.folders import at_once
 from app.files.layout import Warehouse, staging_file, sync_file_system, sync_folder
 from app.files.named_files import decoding, file_of_batch, read_whole
@@ -37,12 +37,6 @@ logger = logging.getLogger(__name__)
 _PIECE_ROWS = 1024  # that are decoded before their memory is counted
 _ONE_THREADS_BYTES = 2**18
 _FEW_RECORDS = 1000  # to have a context of zstd for each column takes longer than to write them
-# How the files of many records are written. Of other columns statistics would cost more than they are worth.
-STAGED: Final[Mapping[str, Any]] = {
-    "compression": "zstd",
-    "write_statistics": [TOKEN_COLUMN],
-    "write_page_checksum": True,
-}
 _FEW_STAGED: Final = {**STAGED, "compression": "snappy"}
 
 

@@ -82,6 +82,6 @@ def test_objects_are_written_anew_copied_and_removed(site: MergeSite, images: Im
     for _ in range(2):
         sweep(site.database, site.warehouse, NO_GRACE)
     assert holding(site.warehouse, table) == []
-    end_forgettings(site.database, site.warehouse, NO_GRACE)
+    end_forgettings(site, NO_GRACE)
     assert known(site, one).state is ForgettingState.GONE
     assert row(site, images, table, BOB, latest=False) == person(BOB, 2)

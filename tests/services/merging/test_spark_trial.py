@@ -17,6 +17,7 @@ from app.kernel.tasks import Job, Progress, Result, Task, Work
 from app.services.merging.merges import request_merge
 from app.services.merging.spark_trial import try_spark
 from app.services.shared.executor import MergeSite
+from app.services.upkeep.forgettings import ask_to_forget
 from app.worker import Upkeep, Worker
 from tests.services.builders import QUIET, SUM, create_table, post
 from tests.services.executor import BrokenExecutor, PythonExecutor
@@ -133,20 +134,30 @@ def test_a_server_that_is_away_or_writes_elsewhere_is_not_judged(tmp_path: Path)
 
 
 @pytest.mark.slow(reason="a worker looks for work in its own time")
-def test_nothing_is_merged_or_compacted_until_the_server_is_well(site: MergeSite) -> None:
+def test_nothing_is_merged_compacted_or_forgotten_until_the_server_is_well(site: MergeSite) -> None:
     executor = OtherServer(reversed_rows)
     site = MergeSite(site.database, site.warehouse, executor, site.lease_seconds)
-    table = create_table(site.database, SUM | QUIET)
-    post(site.database, site.warehouse, {"id": 1, "n": 1})
+    table, other = create_table(site.database, SUM | QUIET), create_table(site.database, SUM | QUIET, "other")
+    for name in ("wide", "other"):
+        post(site.database, site.warehouse, {"id": 1, "n": 1}, name=name)
     request_merge(site.database, table.id)
+    with site.database.transaction() as repository:
+        ask_to_forget(repository, other, [{"id": 1}], "officer")
+
+    def waiting() -> list[str]:
+        with site.database.reading() as repository:
+            return list(repository.forgettings.tables_pending())
+
     worker = Worker(site, upkeep=Upkeep(tries_spark=True, try_again_seconds=0.05))
     worker.start()
     try:
         assert until(lambda: executor.merges >= 4)  # two trials
         assert worker.trusts is False
         assert succeeded(site, table, TaskKind.MERGE) == 0
+        assert waiting() == [other.id]
         executor.spoil = None
         assert until(lambda: succeeded(site, table, TaskKind.MERGE) == 1)
         assert worker.trusts is True
+        assert until(lambda: waiting() == [])
     finally:
         worker.stop()

@@ -70,7 +70,7 @@ def asked(site: MergeSite, table: Table, *mails: str, reference: str | None = No
 
 def forget(site: MergeSite) -> int:
     """What a worker does."""
-    return Forgetter(site.database, site.warehouse, partial(mark_run, site.warehouse)).forget()
+    return Forgetter(site, partial(mark_run, site.warehouse)).forget()
 
 
 def forgotten(site: MergeSite, table: Table, *mails: str) -> Forgetting:
@@ -97,7 +97,7 @@ def gone(site: MergeSite, one: Forgetting, images: Images | None = None) -> Forg
         for path in Path(site.warehouse.path()).rglob("*"):
             os.utime(path, (time.time() - 7200,) * 2)
         sweep(site.database, site.warehouse, grace=timedelta(0))
-    end_forgettings(site.database, site.warehouse, timedelta(0))
+    end_forgettings(site, timedelta(0))
     return known(site, one)
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -15,11 +16,12 @@ from typing import Any
 
 import pytest
 
-from app.core.errors import Conflict
+from app.core.errors import Conflict, Unavailable
 from app.core.plan.records.faulty_events import FaultyEvent
 from app.core.table.history import Table
 from app.core.table.published import Format
 from app.core.table.upkeep.forgetting import ForgettingState, RemnantKind
+from app.kernel.tasks import Job, Progress, Result
 from app.services.explaining.history import file_history
 from app.services.publishing.publications import keep_versions
 from app.services.rows.kept_views import Views
@@ -34,6 +36,7 @@ from app.services.upkeep.sweeps import mark_run
 from app.storage.history.history import write_history
 from tests import delta_readers, iceberg_readers
 from tests.services.builders import back_to, compact, create_table, snapshot_of
+from tests.services.executor import PythonExecutor
 from tests.services.publishing.delta_logs import folder_of, metadata, publish, publish_merges
 from tests.services.upkeep.forgetting import (
     ADA,
@@ -264,7 +267,7 @@ def test_a_table_that_is_dropped_takes_its_forgettings_along(site: MergeSite, tm
         if (Path(site.warehouse.path()) / table.id).exists():
             drop_table(site.database, site.warehouse, ("shop", "people"))
 
-    assert Forgetter(site.database, site.warehouse, drop).forget() == 0
+    assert Forgetter(site, drop).forget() == 0
     assert forget(site) == 0
 
 
@@ -278,7 +281,7 @@ def test_a_damaged_file_is_named_and_others_are_not_kept_waiting(site: MergeSite
     data.write_bytes(whole[:-1])
     waits, done = asked(site, table), asked(site, other)
     clock = [0.0]
-    worker = Forgetter(site.database, site.warehouse, partial(mark_run, site.warehouse), lambda: clock[0])
+    worker = Forgetter(site, partial(mark_run, site.warehouse), lambda: clock[0])
     assert worker.forget() == 1
     [remnant] = known(site, waits).remnants
     assert (remnant.kind, remnant.example) == (RemnantKind.DAMAGED_FILE, str(data.relative_to(site.warehouse.path())))
@@ -290,14 +293,41 @@ def test_a_damaged_file_is_named_and_others_are_not_kept_waiting(site: MergeSite
     assert row(site, images, table, ADA) is None
 
 
+class Away(PythonExecutor):
+    """Spark that answers from the second job on."""
+
+    jobs = 0
+
+    def run(self, tag: str, job: Job, report: Progress) -> list[Result]:
+        self.jobs += 1
+        if self.jobs == 1:
+            raise Unavailable("Spark does not answer")
+        return super().run(tag, job, report)
+
+
+def test_keys_are_forgotten_once_spark_answers(site: MergeSite, caplog: pytest.LogCaptureFixture) -> None:
+    table = people(site, DEDUPLICATE)
+    merged(site, table, person(ADA, 1, STREET))
+    one, clock = asked(site, table), [0.0]
+    worker = Forgetter(replace(site, executor=Away()), partial(mark_run, site.warehouse), lambda: clock[0])
+    assert worker.forget() == 0
+    assert "Spark does not answer" in caplog.text
+    assert known(site, one).state is ForgettingState.PENDING
+    clock[0] = 60.0
+    assert worker.forget() == 1
+    assert known(site, one).rows == 1
+
+
 KILLED = """
 import os, signal, sys
 from app.catalog.database import CatalogDatabase
 from app.services.upkeep.forgettings import ask_to_forget
 from app.services.upkeep.forgotten_keys import Forgetter
 from app.files.layout import Warehouse
+from app.kernel.run import LocalExecutor
+from app.services.shared.executor import MergeSite
 die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-Forgetter(CatalogDatabase(sys.argv[1]), Warehouse(sys.argv[2]), die).forget()
+Forgetter(MergeSite(CatalogDatabase(sys.argv[1]), Warehouse(sys.argv[2]), LocalExecutor(), 60.0), die).forget()
 """
 
 

@@ -6,7 +6,7 @@ The keys themselves are stored nowhere: a key is known again by its token and a 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -109,16 +109,37 @@ def _digest(schema: TableSchema, key: Key, salt: str) -> str:
 
 
 @dataclass(frozen=True)
+class SaltedPrints:
+    """What some keys are known by: prints that were made with ``salt``."""
+
+    salt: str
+    prints: tuple[KeyPrint, ...]
+
+
+@dataclass(frozen=True)
 class Sought:
     """The keys of some forgettings, as they are looked for in files."""
 
-    forgettings: Sequence[Forgetting]
+    keys: tuple[SaltedPrints, ...] = ()
+
+    @classmethod
+    def of(cls, forgettings: Iterable[Forgetting]) -> Sought:
+        """Return the keys of ``forgettings``."""
+        return cls(tuple(SaltedPrints(one.salt, tuple(one.prints)) for one in forgettings))
 
     @property
     def tokens(self) -> Collection[int]:
         """Their tokens."""
-        return {one.token for forgetting in self.forgettings for one in forgetting.prints}
+        return {one.token for salted in self.keys for one in salted.prints}
+
+    def between(self, first: int, last: int) -> Sought:
+        """Return those whose tokens are ``first``, ``last`` or between them."""
+        near = (
+            SaltedPrints(salted.salt, tuple(one for one in salted.prints if first <= one.token <= last))
+            for salted in self.keys
+        )
+        return Sought(tuple(salted for salted in near if salted.prints))
 
     def has(self, schema: TableSchema, key: Key) -> bool:
         """Return whether ``key``, whose token is one of ``tokens``, is one of them."""
-        return any(prints_of(schema, [key], forgetting.salt)[0] in forgetting.prints for forgetting in self.forgettings)
+        return any(prints_of(schema, [key], salted.salt)[0] in salted.prints for salted in self.keys)

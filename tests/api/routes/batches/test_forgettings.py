@@ -14,16 +14,19 @@ from fastapi.testclient import TestClient
 from app.api.shared.deps import Parts
 from app.core.access import Role
 from app.services.access.tokens import create_token
+from app.services.shared.executor import MergeSite
 from app.services.upkeep.forgotten_keys import Forgetter
 from app.services.upkeep.sweeps import mark_run
 from tests.api.conftest import TABLES, Create, Merge, Opened, fields_of, new_table, parts_of
+from tests.services.executor import PythonExecutor
 
 T = f"{TABLES}/wide"
 
 
 def forget(app: FastAPI) -> int:
     parts: Parts = app.state.parts
-    return Forgetter(parts.database, parts.warehouse, partial(mark_run, parts.warehouse)).forget()
+    site = MergeSite(parts.database, parts.warehouse, PythonExecutor(), lease_seconds=60.0)
+    return Forgetter(site, partial(mark_run, parts.warehouse)).forget()
 
 
 def faults(answer: Any) -> tuple[int, str, list[tuple[str, str]]]:
