@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -112,16 +112,17 @@ class _Entries(Fold):
 class _TimedEntries(_Entries):
     """As ``_Entries``, but the latest time counts; a null row removes its key."""
 
-    def __init__(self, key: Key, time_field: str) -> None:
+    def __init__(self, key: Key, time_field: str, rank: Callable[[Any], Any]) -> None:
         super().__init__(key)
         self._time = time_field
+        self._rank = rank
 
     def put(self, entries: dict[Hashable, tuple[Any, Any]], place: Hashable, k: Any, v: Any) -> None:
         if v is None:
             entries.pop(place, None)
         elif v[self._time] is not None:
             _, stored = entries.get(place, (k, None))
-            if stored is None or v[self._time] > stored[self._time]:  # a stored row has a time
+            if stored is None or self._rank(v[self._time]) > self._rank(stored[self._time]):  # a stored row has a time
                 super().put(entries, place, k, v)
 
 
@@ -134,8 +135,10 @@ def merge_map(column: DataType) -> StepFunction:
 def merge_map_with_keytime(column: DataType, time_field: str) -> StepFunction:
     """Return a fold that keeps per map key the row with the latest time, the first of equal times (Q16).
 
-    A null row removes its key.
+    A null row removes its key. Times are ordered as those of a sequence field are: NaN is the latest.
     """
     key = key_of(column.key_type)
+    times = {field.name: field.type for field in column.element_type.fields}
+    rank = times[time_field].entry.rank
     removes = column.element_type.nullable
-    return StepFunction(lambda: _TimedEntries(key, time_field), associative=not removes)
+    return StepFunction(lambda: _TimedEntries(key, time_field, rank), associative=not removes)
