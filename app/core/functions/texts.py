@@ -27,7 +27,7 @@ def listagg(delimiter: str, distinct: bool) -> StepFunction:
         return StepFunction(lambda: _Joined(delimiter))
     split = _splitting(delimiter)
     if not _tokens_stay(delimiter):
-        return StepFunction(_splitting_again(delimiter, split))
+        return StepFunction(_splitting_again(delimiter, split), associative=False)
     return StepFunction(lambda: _DistinctTokens(delimiter, split))
 
 
@@ -77,7 +77,10 @@ def _tokens_stay(delimiter: str) -> bool:
 
 
 def _splitting_again(delimiter: str, split: Split) -> Callable[[], Fold]:
-    """Return a fold that splits what it has again before each text."""
+    """Return a fold that splits what it has again before each text.
+
+    Texts joined before would be split into other tokens than those that they came with: it is not associative.
+    """
 
     def add(accumulated: str | None, value: str) -> str | None:
         if is_blank(value) or accumulated is None:

@@ -69,3 +69,24 @@ def test_any_cut_and_any_tree_of_combines_gives_the_row_of_the_one_by_one_fold(e
             states = [combine_anyhow(random, plan, [lift(plan, record) for record in piece]) for piece in pieces]
             combined = combine_anyhow(random, plan, states, oldest=random.random() < 0.7)
             assert oracle.meant(table, finish(plan, combined)) == expected
+
+
+@pytest.mark.parametrize("delimiter", ["", "--", "-+-"])
+@pytest.mark.parametrize("texts", [["x", "a", "a"], ["x", "a b", "a"], ["a-", "-b", "b"], ["a-", "+-b", "b"]])
+@pytest.mark.parametrize("function", [{}, {"fields.v.ignore-retract": "true"}])
+def test_distinct_texts_whose_delimiter_overlaps_itself_are_split_alike_in_any_cut(
+    delimiter: str, texts: list[str], function: dict[str, str]
+) -> None:
+    """Joined, such texts may split into other tokens than those that they were joined of."""
+    options = {
+        "merge-engine": "aggregation",
+        "fields.v.aggregate-function": "listagg",
+        "fields.v.distinct": "true",
+        "fields.v.list-agg-delimiter": delimiter,
+    }
+    plan = compile_plan(schema_of(oracle.TableCase((("k", "INT"), ("v", "STRING")), ("k",), options | function)))
+    records = [Record(KINDS_BY_TEXT["+I"], {"k": 1, "v": text}, i) for i, text in enumerate(texts)]
+    first, *others = [lift(plan, record) for record in records]
+    one_by_one = combine_all(plan, [combine_all(plan, [first, others[0]]), others[1]])
+    newest_first = combine_all(plan, [first, combine_all(plan, others)])
+    assert finish(plan, one_by_one) == finish(plan, newest_first) == finish(plan, fold(plan, records))
