@@ -208,6 +208,11 @@ def test_a_group_of_two_fields_of_which_one_is_null_outlives_a_change_of_meaning
     ("options", "cleared", "late"),
     [
         ({"fields.s.sequence-group": "a"}, {"s": 10, "a": None}, {"s": 7, "a": 1}),
+        (
+            {"fields.s.sequence-group": "a", "partial-update.remove-record-on-sequence-group": "s"},
+            {"s": 10, "a": None},
+            {"s": 7, "a": 1},
+        ),
         ({}, {"a": None, "z": 9}, {"a": 4, "z": 2}),
     ],
 )

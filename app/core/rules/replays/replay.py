@@ -196,15 +196,8 @@ class Replay(Rule):
         return self._replayed(None, [{**removal, **dict.fromkeys(self.words, ALL_NAMED)}])
 
     def said(self, state: Mapping[str, Any]) -> frozenset[str]:
-        return frozenset(
-            column.name
-            for column, witnesses in self._witnesses
-            if not witnesses or any(state[name] is not None for name in witnesses)
-        )
-
-    @cached_property
-    def _witnesses(self) -> tuple[tuple[Column, tuple[str, ...]], ...]:
-        return tuple((column, _witnesses_of(rule, column)) for rule in self.rules for column in rule.columns)
+        inner = self.inner_state(state)
+        return frozenset().union(*(rule.said(inner) for rule in self.rules))
 
     def closed_groups(self, state: Mapping[str, Any], record: Record) -> set[tuple[str, ...]]:
         """Return the groups that a removal closed to a record that is older."""
@@ -231,16 +224,6 @@ class Replay(Rule):
 
     def finish(self, state: Mapping[str, Any]) -> State:
         return {name: value for rule in self.rules for name, value in rule.finish(state).items()}
-
-
-def _witnesses_of(rule: Rule, column: Column) -> tuple[str, ...]:
-    """Return the columns of which one that is not null shows that records said something of ``column``; none where they
-    always did. All else that the rules inside hold is in the log alone.
-    """
-    within = set(rule.part.group) <= {own.name for own in rule.columns}
-    if rule.part.group and (within or not rule.may_be_unsaid):
-        return rule.part.group
-    return (column.name,) if rule.may_be_unsaid else ()
 
 
 def _id_of(name: str) -> int:
