@@ -10,8 +10,14 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from app.core.plan.merging.evolution import RunSteps, carried_over, combined_runs, converted, sources_of
-from app.core.plan.merging.evolution import same_types as same_types_in
+from app.core.plan.merging.evolution import (
+    RunSteps,
+    carried_over,
+    combined_runs,
+    converted,
+    read_by_columns,
+    sources_of,
+)
 from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.table.history import Run
 from app.core.table.records import TOKEN_COLUMN
@@ -94,7 +100,7 @@ class _WindowSteps(RunSteps[Rows, pa.Table]):
 
     def read(self, written: MergePlan, run: Rows, plan: MergePlan) -> pa.Table:
         rows = pa.Table.from_batches([run.batch])
-        if written.schema is not plan.schema and not same_types_in(written.schema, plan.schema):
+        if written.schema is not plan.schema and not read_by_columns(written, plan):
             states = [converted(state, written, plan) for state in _padded(written, rows).to_pylist()]
             return states_table(plan, run.tokens, states)
         sources = {name: source for name, (source, _) in sources_of(written, plan).items()}

@@ -97,6 +97,56 @@ def test_rows_stay_when_a_column_comes_or_goes_that_refuses_deletes(tmp_path: Pa
     assert (site.rows()[1,] or {})["n"] == 11
 
 
+GROUPED = {"merge-engine": "partial-update", "fields.g.sequence-group": "n"}
+
+
+@pytest.mark.parametrize("merged", [True, False], ids=["merged", "staged"])
+@pytest.mark.parametrize("compacted", [True, False])
+@pytest.mark.parametrize("ignored", [{}, {"fields.m.ignore-retract": "true"}])
+@pytest.mark.parametrize(
+    ("function", "options", "late"),
+    [("last_value", SUMMED, 3), ("last_value", GROUPED, 3), ("first_value", SUMMED, 7), ("first_value", GROUPED, 7)],
+)
+def test_records_read_null_in_a_column_that_came_after_them(
+    tmp_path: Path,
+    function: str,
+    options: dict[str, str],
+    late: int,
+    ignored: dict[str, str],
+    compacted: bool,
+    merged: bool,
+) -> None:
+    """Null is their value wherever null counts, whether they were merged before the column came or after."""
+    old = plan_of(options, (2, "n", "INT"))
+    with_it = {**options, "fields.m.aggregate-function": function, **ignored}
+    if options is GROUPED:
+        with_it["fields.g.sequence-group"] = "n,m"
+    new = plan_of(with_it, (2, "n", "INT"), (3, "m", "INT"))
+    site = Site(tmp_path, old)
+    staged = [site.stage([change("+I", g=5, n=1)])]
+    if merged:
+        site.merge_staged(staged)
+        staged = []
+    site.plan = new
+    site.merge_staged([*staged, site.stage([change("+I", g=late, n=1, m=4)])])
+    if compacted:
+        site.compact(0, 2)
+    assert (site.rows()[1,] or {})["m"] is None
+
+
+@pytest.mark.parametrize("since", [True, False])
+def test_a_record_that_retracted_does_not_read_null_in_a_later_column_that_ignores_retracts(
+    tmp_path: Path, since: bool
+) -> None:
+    arrived = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
+    first = arrived | {"fields.m.aggregate-function": "first_value", "fields.m.ignore-retract": "true"}
+    site = Site(tmp_path, plan_of(arrived, (2, "n", "INT")))
+    site.merge([[change("+I" if since else "-U", g=1, n=1)]])
+    site.plan = plan_of(first, (2, "n", "INT"), (3, "m", "INT"))
+    site.merge([[change("+I", g=1, n=5, m=4)]])
+    assert (site.rows()[1,] or {})["m"] == (None if since else 4)
+
+
 def test_bitmaps_of_replayed_rows_are_united(tmp_path: Path) -> None:
     site = Site(
         tmp_path,

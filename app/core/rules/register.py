@@ -122,6 +122,28 @@ class Register(Rule):
             state[LIVE_COLUMN] = record.kind.add
         return state
 
+    @property
+    def counts_null(self) -> bool:
+        """Whether a record that says nothing of the columns is kept like any other, as one that sets them to null."""
+        return not (self.part.skips_null or self.part.skips_unnamed)
+
+    def read_null(self, row: Mapping[str, Any], latest: Register | None) -> State:
+        """Return the state of records that came before the columns did and read null there.
+
+        ``row`` is the state of their row. ``latest`` is a register of the same order that holds its latest record; None
+        where arrival alone decides. No register holds the place of the first one: it is before all that has a sequence.
+        """
+        state = self.empty
+        if self._seen_column:
+            state[self._seen_column] = True
+        if self._order_column and latest is not None and latest.said(row):
+            first = self.pick is Pick.FIRST
+            values = {} if first else latest.order_values(row)
+            order = {member: values.get(name) for member, name, _ in self._stored_order}
+            add = not first and self.order.flag and bool(latest.rank(row)[-1])
+            state[self._order_column] = {**order, "add": add} if self._stores_flag else order
+        return state
+
     def _seen(self, state: Mapping[str, Any]) -> bool:
         if self._order_column:
             return state[self._order_column] is not None

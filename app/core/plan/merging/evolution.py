@@ -18,6 +18,7 @@ from app.core.rules.accumulators import Sum
 from app.core.rules.lateness import Lateness
 from app.core.rules.order import Order, OrderField
 from app.core.rules.participation import Condition, Participation
+from app.core.rules.register import Pick, Register
 from app.core.rules.replays.replay import Replay
 from app.core.rules.rule import Rule, State
 from app.core.rules.step_function import StepFunction
@@ -234,9 +235,41 @@ def converted(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> State
     }
     for before, after in _retotalled(old, new):
         values.update(after.retotalled(before, state))
+    for register, latest in _null_in(old, new):
+        if not register.part.adds_only or new.row.is_live(values):
+            values.update(register.read_null(values, latest))
     if not same_types(old.schema, new.schema):
         values.update((name, value) for rule in new.rules for name, value in rule.refolded(values).items())
     return values
+
+
+def read_by_columns(old: MergePlan, new: MergePlan) -> bool:
+    """Return whether each state column of ``new`` is one of ``old`` as it is, or null (``sources_of``)."""
+    return same_types(old.schema, new.schema) and not _null_in(old, new)
+
+
+def _null_in(old: MergePlan, new: MergePlan) -> list[tuple[Register, Register | None]]:
+    """Return the registers of columns that ``old`` lacks in which its records count as null, for their state says more
+    than null; each with the register that holds the latest record of the same order.
+    """
+    known = {column.id for column in old.schema.columns}
+    registers = [rule for rule in new.rules if isinstance(rule, Register)]
+    added = [
+        one
+        for one in registers
+        if one.hidden and one.columns and one.counts_null and not known & {c.id for c in one.columns}
+    ]
+    kept = [one for one in registers if known & {c.id for c in one.columns} and one.pick is Pick.LATEST]
+    return [(one, next((other for other in kept if _of_latest(other, one)), None)) for one in added]
+
+
+def _of_latest(register: Register, other: Register) -> bool:
+    """Return whether ``register`` holds the latest record, add or retract, that is in the order and group of the
+    other.
+    """
+    part = register.part
+    alike = register.order == other.order and part.group == other.part.group
+    return alike and register.counts_null and not part.adds_only
 
 
 def sources_of(old: MergePlan, new: MergePlan) -> dict[str, tuple[str, DataType]]:
