@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from app.core.functions.roaring import write_roaring32
-from app.core.plan.merging.evolution import same_fold
+from app.core.plan.merging.evolution import remembering, same_fold
 from app.core.plan.merging.fold import shown_row
 from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.table.schema import TableSchema
@@ -95,6 +95,38 @@ def test_rows_stay_when_a_column_comes_or_goes_that_refuses_deletes(tmp_path: Pa
     site.merge([[change("+I", g=2, n=6, m=2)]])
     site.compact(0, 2)
     assert (site.rows()[1,] or {})["n"] == 11
+
+
+@pytest.mark.parametrize("compacted", [True, False])
+def test_what_was_retracted_outlives_a_column_that_refuses_retracts(tmp_path: Path, compacted: bool) -> None:
+    without = plan_of(SUMMED, (2, "n", "INT"))
+    with_it = plan_of(SUMMED | {"fields.m.aggregate-function": "max"}, (2, "n", "INT"), (3, "m", "INT"))
+    site = Site(tmp_path, without)
+    site.merge([[change("-U", g=1, n=5)]])
+    site.plan = compile_plan(remembering(without.schema, with_it.schema))
+    if compacted:
+        site.compact(0, 1)
+    assert site.rows() == {(1,): None}
+    site.merge([[change("+I", g=1, n=20, m=1)]])
+    site.compact(0, 2)
+    assert (site.rows()[1,] or {})["n"] == 15
+
+
+@pytest.mark.parametrize("compacted", [True, False])
+def test_a_log_outlives_the_column_that_refused_retracts(tmp_path: Path, compacted: bool) -> None:
+    listed = {**SUMMED, "fields.n.aggregate-function": "collect"}
+    with_it = plan_of(listed | {"fields.m.aggregate-function": "max"}, (2, "n", "ARRAY<INT>"), (3, "m", "INT"))
+    site = Site(tmp_path, with_it)
+    site.merge([[change("+I", g=1, n=[1], m=1), change("+I", g=3, n=[3], m=1)]])
+    site.plan = plan_of(listed, (2, "n", "ARRAY<INT>"))
+    if compacted:
+        site.compact(0, 1)
+    assert (site.rows()[1,] or {})["n"] == [1, 3]
+    site.merge([[change("+I", g=2, n=[2])]])
+    assert (site.rows()[1,] or {})["n"] == [1, 2, 3]
+    site.merge([[change("-U", g=4, n=[1])]])
+    site.compact(0, 2)
+    assert (site.rows()[1,] or {})["n"] == [2, 3]
 
 
 GROUPED = {"merge-engine": "partial-update", "fields.g.sequence-group": "n"}

@@ -45,10 +45,17 @@ class RowRule:
     forgets_hidden: bool = False
     retained: timedelta | None = None
 
-    @property
-    def meaning(self) -> tuple[Any, ...]:
-        """What of the rule decides what stored state means; how long it is remembered does not."""
-        return self.liveness, self.removes_on_delete
+    def goes_on_as(self, later: RowRule) -> bool:
+        """Return whether stored state means the same under ``later``; how long it is remembered does not count.
+
+        Rows of a table that took no retracts were all shown by adds.
+        """
+        alike = self.liveness is later.liveness or self.shown_by_adds(later)
+        return alike and self.removes_on_delete == later.removes_on_delete
+
+    def shown_by_adds(self, later: RowRule) -> bool:
+        """Return whether every stored row is live under ``later``, which keeps that in a hidden column."""
+        return self.liveness is Liveness.ALWAYS and later.liveness is Liveness.ADD
 
     @cached_property
     def hidden(self) -> tuple[HiddenColumn, ...]:

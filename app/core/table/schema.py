@@ -59,8 +59,9 @@ class Column:
 class TableSchema:
     """Columns in declared order, key columns by name, options as given (Paimon's keys, values always text).
 
-    ``remembers_removals`` is no part of what is declared: runs of earlier schemas may hold removals that late records
-    must still meet, although the options let none in any more (``app.core.plan.merging.evolution.remembering``).
+    ``remembers_removals`` is no part of what is declared: runs of earlier schemas may hold removals and retracts that
+    later records must still meet, although the options let none in any more
+    (``app.core.plan.merging.evolution.remembering``).
     """
 
     columns: tuple[Column, ...]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from app.catalog.repository import Repository
 from app.core.plan.columns.column_functions import stored_otherwise
-from app.core.plan.merging.evolution import same_fold
+from app.core.plan.merging.evolution import same_state
 from app.core.plan.merging.merge_plan import compile_plan
 from app.core.rules.row import LIVE_COLUMN
 from app.core.table.history import DataFile, Run, Table
@@ -74,7 +74,7 @@ def list_files(
     incomplete = []
     if len({run.partition for run in runs}) < len(runs):
         incomplete.append("a partition has several runs, whose rows must be combined: POST …/compact leaves one")
-    if any(not same_fold(schemas[run.schema_id].schema, table.schema) for run in runs):
+    if any(not same_state(schemas[run.schema_id].schema, table.schema) for run in runs):
         incomplete.append("a run was written under other rules than the table has now: POST …/compact rewrites it")
     own = table.schema
     names = [column.name for column in own.value_columns if stored_otherwise(own, own.parsed, column.name)]

@@ -20,6 +20,7 @@ from app.core.rules.order import Order, OrderField
 from app.core.rules.participation import Condition, Participation
 from app.core.rules.register import Pick, Register
 from app.core.rules.replays.replay import Replay
+from app.core.rules.row import LIVE_COLUMN
 from app.core.rules.rule import Rule, State
 from app.core.rules.step_function import StepFunction
 from app.core.rules.widening import same_type, widened
@@ -43,7 +44,7 @@ def same_fold(old: TableSchema, new: TableSchema) -> bool:
     if old is new:
         return True
     before, after = compile_plan(old), compile_plan(new)
-    if _row_meaning(before) != _row_meaning(after):
+    if not before.row.goes_on_as(after.row) or _row_meaning(before) != _row_meaning(after):
         return False
     rules, new_rules = _column_meanings(before), _column_meanings(after)
     same_columns = all(rules[column] == new_rules[column] for column in rules.keys() & new_rules.keys())
@@ -54,16 +55,24 @@ def shows_alike(old: TableSchema, new: TableSchema) -> bool:
     """Return whether a state row of ``old`` shows its values under ``new`` by itself: it means the same, and no sum has
     another type, which may hold more of its total.
     """
-    return same_fold(old, new) and not _retotalled(compile_plan(old), compile_plan(new))
+    return same_state(old, new) and not _retotalled(compile_plan(old), compile_plan(new))
+
+
+def same_state(old: TableSchema, new: TableSchema) -> bool:
+    """Return whether what runs hold under ``old`` means the same under ``new`` as it is, without a hidden column more
+    that says which rows are live.
+    """
+    return same_fold(old, new) and not compile_plan(old).row.shown_by_adds(compile_plan(new).row)
 
 
 def remembering(old: TableSchema, new: TableSchema) -> TableSchema:
     """Return ``new``, which follows ``old`` in a table with rows.
 
-    It remembers removals if rows may hold some that late records must still meet, and its options do not say so.
+    It remembers removals and retracts if rows may hold some that later records must still meet, and its options do not
+    say so.
     """
     remembers = replace(new, remembers_removals=True)
-    if same_fold(new, remembers):
+    if same_fold(old, new) or same_fold(remembers, new):
         return new
     return remembers if same_fold(old, remembers) else new
 
@@ -94,7 +103,6 @@ def _row_meaning(plan: MergePlan) -> tuple[Any, ...]:
     replays = [rule for rule in plan.rules if isinstance(rule, Replay)]
     return (
         _meaning(plan.order),
-        *plan.row.meaning,
         tuple(_meaning(register.order) for rule in replays for register in rule.listed),
         len(replays),
         tuple(_meaning(rule.late) for rule in replays),
@@ -233,6 +241,8 @@ def converted(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> State
         name: widened(state.get(sources[name][0]), sources[name][1], data_type) if name in sources else None
         for name, data_type in new.state_columns
     }
+    if old.row.shown_by_adds(new.row):
+        values[LIVE_COLUMN] = True
     for before, after in _retotalled(old, new):
         values.update(after.retotalled(before, state))
     for register, latest in _null_in(old, new):
@@ -245,7 +255,7 @@ def converted(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> State
 
 def read_by_columns(old: MergePlan, new: MergePlan) -> bool:
     """Return whether each state column of ``new`` is one of ``old`` as it is, or null (``sources_of``)."""
-    return same_types(old.schema, new.schema) and not _null_in(old, new)
+    return same_types(old.schema, new.schema) and not (_null_in(old, new) or old.row.shown_by_adds(new.row))
 
 
 def _null_in(old: MergePlan, new: MergePlan) -> list[tuple[Register, Register | None]]:

@@ -183,7 +183,9 @@ def _folding_plan(schema: TableSchema, options: FoldingOptions) -> MergePlan:
     may_hide = accepts_retracts or holds_removals
     plan = ENGINES[options.engine](schema, options, order, may_hide)
     refused = {refusal.kind for refusal in plan.refusals if refusal.of_every_record}
-    never_retracts = not may_hide or (plan.liveness is Liveness.ADD and dropped | refused == RETRACTS)
+    by_adds = plan.liveness is Liveness.ADD
+    holds_retracts = schema.remembers_removals and by_adds
+    never_retracts = not holds_retracts and (not may_hide or (by_adds and dropped | refused == RETRACTS))
     return MergePlan(
         schema,
         with_horizon(plan.rules, options["sequence.late-horizon"]),

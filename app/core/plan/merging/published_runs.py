@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.core.plan.merging.evolution import same_fold
+from app.core.plan.merging.evolution import same_state
 from app.core.rules.widening import same_type
 from app.core.table.history import Run
 from app.core.table.options.entries import ChangelogProducer
@@ -18,7 +18,7 @@ def readable_as(written: TableSchema, now: TableSchema) -> bool:
     Columns are found by name: one that was added is null where its name is new, one that was dropped is not asked for;
     one that was renamed or widened, or took the name of another, must be written again.
     """
-    return same_fold(written, now) and all(_is_readable(written, column) for column in now.columns)
+    return same_state(written, now) and all(_is_readable(written, column) for column in now.columns)
 
 
 def _is_readable(written: TableSchema, column: Column) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.plan.merging.evolution import carried_over, combined_row, remembering, same_fold
+from app.core.plan.merging.evolution import carried_over, combined_row, remembering, same_fold, same_state
 from app.core.plan.merging.fold import combine, finish, fold
 from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.records import KINDS_BY_TEXT, Record
@@ -119,12 +119,22 @@ def test_a_column_that_decides_whether_rows_can_be_deleted_changes_the_meaning(o
     with_it = schema(SUMMED | {"fields.b.aggregate-function": "max"})
     without = schema(SUMMED, ((0, "k", "INT"), (1, "a", "INT")))
     old, new = (with_it, without)[::order]
-    assert not same_fold(old, new)
+    assert not same_state(old, new)
     state = fold(compile_plan(old), [Record(KINDS_BY_TEXT["+I"], {"k": 1, "a": 5, "b": "x"})])
     assert state is not None
     carried = carried_over(state, compile_plan(old), compile_plan(new))
     assert carried is not None
     assert (finish(compile_plan(new), carried) or {})["a"] == 5
+
+
+def test_a_table_remembers_its_retracts_when_a_column_comes_that_takes_none() -> None:
+    old = schema(SUMMED, ((0, "k", "INT"), (1, "a", "INT")))
+    largest = schema(SUMMED | {"fields.b.aggregate-function": "max"})
+    new = remembering(old, largest)
+    assert new.remembers_removals
+    assert same_state(old, new)
+    assert not same_fold(old, largest)
+    assert remembering(largest, largest) == largest
 
 
 def test_the_log_of_a_replayed_row_outlives_new_names_and_columns() -> None:
