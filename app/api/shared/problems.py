@@ -12,6 +12,7 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
 
+import httpx
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -139,19 +140,20 @@ class ProblemResponse(JSONResponse):
         return _JSON.encode(content).encode("utf-8", "backslashreplace")
 
 
-def _reference(status: HTTPStatus | str) -> dict[str, Any]:
-    text = status.phrase if isinstance(status, HTTPStatus) else "Any other failure"
+def _reference(text: str) -> dict[str, Any]:
     return {"description": text, "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 
 
 # For ``responses=`` of a router. A ``model=`` would describe the body as application/json, which it is not.
 # What any operation may answer by its parameters and its body, ``app.api.document.document`` adds.
-PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {"default": _reference("default")}
+PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {"default": _reference("Any other failure")}
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return ``responses=`` of a route: what it may refuse."""
-    return {status: _reference(HTTPStatus(status)) for status in statuses}
+    """Return ``responses=`` of a route: what it may refuse. The words are httpx's: those of ``http.HTTPStatus`` changed
+    in Python 3.13, and the document is the same for every Python.
+    """
+    return {status: _reference(httpx.codes.get_reason_phrase(status)) for status in statuses}
 
 
 def problem(request: Request, error: KeyfoldError, status: int, *, instance: str | None = None) -> ProblemResponse:
