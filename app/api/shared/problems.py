@@ -37,7 +37,7 @@ from app.http.iceberg_clients import error_member, is_icebergs, read_only
 from app.http.kinds import status_of
 from app.http.members import REFUSAL
 from app.services.bodies.encodings import ENCODINGS
-from app.services.bodies.formats import FORMATS
+from app.services.bodies.formats import FORMATS, JSON
 from app.services.bodies.json_bodies import NESTED_BOUND
 from app.services.shared.damage import failure_of
 from app.telemetry.logs import request_id
@@ -175,12 +175,13 @@ def problem(request: Request, error: KeyfoldError, status: int, *, instance: str
         "errors": [_fault(violation) for violation in error.violations[:MOST_FAULTS]],
         "errorCount": error.total_violations,
     }
-    if is_icebergs(request.scope["path"]):
-        content["error"] = error_member(request.scope["path"], error, status)
+    media_type = MEDIA_TYPE
+    if is_icebergs(request.scope["path"]):  # its clients read the member in ``application/json`` alone
+        content["error"], media_type = error_member(request.scope["path"], error, status), JSON
     headers = {"Cache-Control": "no-store", **_HEADERS.get(status, {}), **_HEADERS_OF.get(error.code, {})}
     if error.retry_seconds is not None:
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_seconds)))
-    return ProblemResponse(content, status, headers=headers)
+    return ProblemResponse(content, status, headers=headers, media_type=media_type)
 
 
 def _fault(violation: Violation) -> dict[str, Any]:

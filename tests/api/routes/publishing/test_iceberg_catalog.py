@@ -45,6 +45,7 @@ class Catalog:
     def refused(self, method: str, path: str, **sent: Any) -> tuple[int, str, str]:
         """The status, and what Iceberg's clients are told: the type and the message."""
         answer = self.client.request(method, path, **sent)
+        assert answer.headers["content-type"] == "application/json"  # iceberg-js reads no other
         error = answer.json()["error"]
         assert error["code"] == answer.status_code
         return answer.status_code, error["type"], error["message"]
