@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from email.message import Message
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Query, Request, Response
@@ -29,7 +30,7 @@ from app.api.shared.problems import PROBLEM_RESPONSES, problems
 from app.api.shared.slashes import register_convertors
 from app.api.shared.transactions import Reading, TableDep
 from app.core.access import Role
-from app.core.errors import DamagedCatalog, Unavailable
+from app.core.errors import DamagedCatalog, Unavailable, UnsupportedMediaType
 from app.core.plan.records.faulty_events import OnFault
 from app.core.plan.records.record_decoder import Note
 from app.core.plan.records.unknown_columns import UnknownColumns
@@ -47,7 +48,7 @@ from app.services.batches.batches import (
 )
 from app.services.batches.staged_uploads import MAX_KEY_LENGTH
 from app.services.bodies.change_events import EVENT_FORMATS
-from app.services.bodies.formats import FORMATS, JSON, NDJSON, EmptyFields
+from app.services.bodies.formats import CSV, FORMATS, JSON, NDJSON, EmptyFields
 from app.services.merging.merges import request_merge
 from app.services.shared.unavailable import UNAVAILABLE
 
@@ -58,6 +59,7 @@ MAX_WAIT_SECONDS = 60.0
 LOOK_AGAIN_SECONDS = "1"  # what a 202 says in Retry-After: when to ask what became of it
 REPLAYED_HEADER = "Idempotency-Replayed"
 _WAIT_STEP_SECONDS = 0.05
+_UTF_8 = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})  # as charsets of a Content-Type
 
 
 class BatchWarning(Payload):
@@ -209,6 +211,20 @@ async def _merged(parts: Parts, batches: Sequence[history.Batch], seconds: float
     return now
 
 
+def _media_type(content_type: str) -> str:
+    """Return the media type alone. Raise ``UnsupportedMediaType`` for CSV in another charset: its bytes may be UTF-8
+    for another text.
+    """
+    media_type = content_type.split(";")[0].strip().lower()
+    if media_type == CSV:
+        parsed = Message()
+        parsed["content-type"] = content_type
+        charset = parsed.get_content_charset("utf-8")
+        if charset not in _UTF_8:
+            raise UnsupportedMediaType(f"cannot read CSV in the charset {charset[:100]!r}; send it in UTF-8")
+    return media_type
+
+
 async def _sent(
     request: Request,
     idempotency_key: IdempotencyKey = None,
@@ -222,7 +238,7 @@ async def _sent(
 ) -> Upload:
     return Upload(
         request.scope[SPOOLED],
-        request.headers.get("content-type", JSON).split(";")[0].strip().lower(),
+        _media_type(request.headers.get("content-type", JSON)),
         request.scope.get(SIGNED_ID) if idempotency_key is None else idempotency_key,
         content_encoding,
         events,

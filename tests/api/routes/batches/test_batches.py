@@ -86,6 +86,23 @@ def test_a_refused_format_is_told_what_else_to_send(wide: TestClient) -> None:
         assert "zstd" in answer.headers["accept-encoding"]
 
 
+@pytest.mark.parametrize("charset", ["utf-8", "UTF8", '"utf-8"', "us-ascii", "utf-8; header=present"])
+def test_csv_says_that_it_is_utf_8(wide: TestClient, charset: str) -> None:
+    answer = wide.post(BATCHES, content="id,note\n1,é\n", headers={"Content-Type": f"text/csv; charset={charset}"})
+    assert answer.status_code == 202, answer.text
+
+
+@pytest.mark.parametrize(("charset", "shown"), [("ISO-2022-JP", "iso-2022-jp"), ("gbk", "gbk"), ("no\0pe", "no\\x00pe")])
+def test_csv_in_another_charset_is_refused_though_its_bytes_are_utf_8(
+    wide: TestClient, charset: str, shown: str
+) -> None:
+    body = "id,note\n1,日\n".encode("iso-2022-jp")
+    assert body.decode("utf-8") != "id,note\n1,日\n"
+    answer = wide.post(BATCHES, content=body, headers={"Content-Type": f"text/csv; charset={charset}"})
+    assert answer.status_code == 415
+    assert answer.json()["detail"] == f"cannot read CSV in the charset '{shown}'; send it in UTF-8"
+
+
 def test_columns_and_change_events_are_posted_as_records_are(wide: TestClient) -> None:
     body = gzip.compress(b"id,note,_kind\r\n1,a,\r\n2,,delete\r\n")
     headers = {"Content-Type": "text/csv; charset=utf-8", "Content-Encoding": "gzip"}
