@@ -28,7 +28,7 @@ class SparkJobs:
         self._run(f"warm-up-{uuid.uuid4()}", Job("", "warm-up", ()), None)
 
     def missing(self) -> tuple[str, ...]:
-        """Return what the Python workers of the server lack, a sentence each."""
+        """Return the missing requirements of the server's Python workers, one sentence each."""
         with self.connection.job(f"probe-{uuid.uuid4()}") as spark:
             return missing_on(spark)
 

@@ -13,7 +13,7 @@ PACKAGES: Final = ("pyarrow", "numpy", "xxhash", "pyroaring", "datasketches", "c
 
 
 def missing_on(spark: SparkSession) -> tuple[str, ...]:
-    """Return what the server's Python workers lack to run tasks, a sentence each."""
+    """Return the missing requirements of the server's Python workers for tasks, one sentence each."""
     relation = spark.createDataFrame([("probe",)], "parcel string")
     [row] = relation.mapInArrow(_probe(PACKAGES), "result string").collect()
     versions: dict[str, Any] = json.loads(row[0])

@@ -149,7 +149,7 @@ class CatalogDatabase:
             yield Repository.over(Transaction(connection, loaded, self._clock))
 
     def check_integrity(self) -> list[str]:
-        """Return what SQLite's own check finds wrong with the file, the first few faults; PostgreSQL has none."""
+        """Return the first few faults that SQLite's integrity check finds in the file; PostgreSQL has no such check."""
         if not self._sqlite:
             return []
         with translated(), self._reading() as connection:
@@ -174,8 +174,8 @@ class CatalogDatabase:
         return self._sqlite
 
     def notifications(self) -> Notifications | None:
-        """Return what says of commits on other machines. None on SQLite, which has one machine, and behind a pooler,
-        which may pass no notifications on. Raise ``Unavailable``.
+        """Return the notifications of commits on other machines. None on SQLite, which has one machine, and behind a
+        pooler, which may not pass notifications on. Raise ``Unavailable``.
         """
         if self._sqlite:
             return None

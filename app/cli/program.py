@@ -27,7 +27,7 @@ def program_for(words: Sequence[str]) -> typer.Typer:
 
 
 def command_of(words: Sequence[str]) -> Callable[[], None]:
-    """Return what carries out a command line that names a command, with all loaded that it needs."""
+    """Return the function that runs a command line which names a command; all modules that it needs are loaded."""
     if COMMANDS[words[0]].module.startswith(_CLIENT):
         carry_out = import_module("app.cli.client.failures").carry_out
     else:

@@ -80,7 +80,7 @@ class TokenScope:
         return None if self.everything else self.databases | {database for database, _ in self.tables}
 
     def within(self, database: str) -> TokenScope:
-        """Return what it holds of one database."""
+        """Return the scope's part for one database."""
         if self.covers(database):
             return TokenScope(databases=frozenset([database]))
         return TokenScope(tables=frozenset(one for one in self.tables if one[0] == database))

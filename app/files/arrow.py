@@ -54,15 +54,15 @@ def hidden_field(name: str, data_type: DataType) -> pa.Field:
 
 
 def staging_schema(schema: TableSchema) -> pa.Schema:
-    """Return what staged records have: the columns, the row kind, the position in the batch; which columns a record
-    names, where the table's records say.
+    """Return the schema of staged records: the columns, the row kind, the position in the batch, and, if the table
+    keeps them, the names of the columns that a record has.
     """
     known: pa.Schema | None = schema.worked_out.get("staging schema")
     return known or schema.worked_out.setdefault("staging schema", _staging_schema(schema))
 
 
 def staged_file_schema(schema: TableSchema) -> pa.Schema:
-    """Return what a staging file holds: the token, and what records have. Those of older releases have no token."""
+    """Return the schema of a staging file: the token, then the staged records. Older releases had no token."""
     known: pa.Schema | None = schema.worked_out.get("staged file schema")
     if known is None:
         token = hidden_field(TOKEN_COLUMN, DataType(Kind.BIGINT))

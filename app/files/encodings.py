@@ -83,7 +83,7 @@ def _pays(values: pa.ChunkedArray) -> bool:
 
 
 def _bytes(values: pa.ChunkedArray, count: int) -> int:
-    """Return what the values take in a file as they are."""
+    """Return the size of the values in a file without encoding, in bytes."""
     if pa.types.is_binary(values.type) or pa.types.is_string(values.type):
         return int(pc.sum(pc.binary_length(values)).as_py()) + 4 * count
     return int(count * values.type.bit_width // 8)

@@ -32,7 +32,7 @@ class Entry:
 
 
 def entries(warehouse: Warehouse, path: str, *, recursive: bool = False) -> list[Entry]:
-    """Return what is in the folder at ``path``; nothing where there is no such folder."""
+    """Return the entries of the folder at ``path``; empty if there is no such folder."""
     selector = fs.FileSelector(path, allow_not_found=True, recursive=recursive)
     listing = warehouse.filesystem.get_file_info(selector)
     return [Entry(one.path, one.type is fs.FileType.Directory, one.mtime) for one in listing]
@@ -59,8 +59,8 @@ def remove_file(warehouse: Warehouse, path: str) -> bool:
 
 
 def at_once(warehouse: Warehouse, ask: Callable[[_Item], _Answer], items: Sequence[_Item]) -> Sequence[_Answer]:
-    """Return what ``ask`` answers to each; several at a time where the warehouse is a store. Raise what ``ask``
-    raises.
+    """Return the result of ``ask`` for each item; several run at a time if the warehouse is an object store. Raise
+    what ``ask`` raises.
     """
     if not warehouse.is_store or len(items) < 2:
         return [ask(one) for one in items]

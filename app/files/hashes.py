@@ -87,7 +87,7 @@ def _unaligned(data: npt.NDArray[np.uint8], of: Any) -> npt.NDArray[Any]:
 
 
 def _of_stripes(words: Words, starts: npt.NDArray[np.intp], length: int, seeds: Words) -> tuple[Words, int]:
-    """Return what the stripes of 32 bytes come to, and how many bytes those are."""
+    """Return the hashes of the stripes of 32 bytes, and the number of bytes in those stripes."""
     if length < 32:
         return seeds + _P5, 0
     lanes = [seeds + _P1 + _P2, seeds + _P2, seeds, seeds - _P1]

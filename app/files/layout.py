@@ -163,7 +163,7 @@ def sync_new_folders(warehouse: Warehouse, *segments: str) -> None:
 
 
 def _kind_of(folder: str) -> int:
-    """Return what statfs(2) calls the type of the file system; 0 where that is unknown."""
+    """Return the file system's type, as statfs(2) reports it; 0 if it is unknown."""
     status = ctypes.create_string_buffer(1024)
     known = _C.statfs(os.fsencode(folder), status) == 0
     return int.from_bytes(status.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder) if known else 0

@@ -96,7 +96,7 @@ def check_file(warehouse: Warehouse, file: NamedFile, read: Callable[[int], None
 
 
 def damaged_files(warehouse: Warehouse, files: Sequence[NamedFile]) -> list[DamagedFile]:
-    """Return what is wrong with which of ``files``, in their order, a few at a time."""
+    """Return an error for each damaged file of ``files``, in their order; a few are read at a time."""
 
     def look(file: NamedFile) -> DamagedFile | None:
         try:
@@ -164,8 +164,8 @@ def _check_size(file: NamedFile, size: int) -> None:
 
 
 def _checked_source(warehouse: Warehouse, source: pa.NativeFile, file: NamedFile) -> _CheckedSource | None:
-    """Return what checks the bytes of ``source`` as they are read; None where all are checked, or there is nothing to
-    check them by.
+    """Return a source that checks the bytes of ``source`` as they are read; None if all are checked, or there is no
+    digest to compare them with.
     """
     if warehouse.is_store:
         return _FetchedSource(source, file) if file.block_digests else None
@@ -174,9 +174,7 @@ def _checked_source(warehouse: Warehouse, source: pa.NativeFile, file: NamedFile
 
 
 def _identity(warehouse: Warehouse, file: NamedFile) -> tuple[int, ...]:
-    """Return what distinguishes a file that was written to, or put back, from the one that was checked, where the file
-    system says.
-    """
+    """Return values that change when the checked file is written to or replaced, if the file system has such values."""
     if not warehouse.local:
         return ()
     status = os.stat(warehouse.path(file.path))

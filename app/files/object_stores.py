@@ -95,8 +95,8 @@ def is_object_store(root: str) -> bool:
 
 
 def read_uri(root: str) -> Bucket:
-    """Return what an ``s3://`` URI says. Raise ``ValueError``, whose text holds nothing of the URI that may be
-    secret.
+    """Return the bucket that an ``s3://`` URI names. Raise ``ValueError``, whose text contains no secret part of the
+    URI.
     """
     parts = urlsplit(root)
     if "@" in parts.netloc:
@@ -151,7 +151,7 @@ _KIND: Final = re.compile(r"AWS Error (\w+)(?: (\(HTTP status \d+\)))?")
 
 
 def reason_of_store(error: OSError) -> str | None:
-    """Return what an object store's error means, in words without names of objects, hosts or keys; None for other
+    """Return the meaning of an object store's error, in words without names of objects, hosts or keys; None for other
     errors.
     """
     match = _KIND.search(str(error))

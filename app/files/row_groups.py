@@ -63,7 +63,7 @@ def _by_rows(rows: Iterable[Sequence[Any]], of: pa.Schema) -> pa.Table:
 
 
 def _sorted_groups(gathered: list[pa.Table]) -> Iterator[pa.Table]:
-    """Return what was gathered, which is given away: what is not needed any more leaves the memory."""
+    """Yield the gathered records as sorted row groups. The list is emptied, so that memory is freed early."""
     rows = pa.concat_tables(gathered).combine_chunks() if len(gathered) > 1 else gathered[0]
     gathered.clear()
     tokens = rows.column(TOKEN_COLUMN).to_numpy()

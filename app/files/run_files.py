@@ -25,7 +25,7 @@ ROW_GROUP_BYTES: Final = 24 * 2**20  # in memory; encoded they are some 16
 
 
 def run_schema(plan: MergePlan) -> pa.Schema:
-    """Return what a run's files hold: the columns, the hidden columns, the token, each with its field ids."""
+    """Return the schema of a run's files: the columns, the hidden columns, the token, each with its field ids."""
     name = f"run schema {[column.name for column in plan.hidden]}"
     known: pa.Schema | None = plan.schema.worked_out.get(name)
     if known is None:

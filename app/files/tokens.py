@@ -66,7 +66,7 @@ def tokens_of_keys(schema: TableSchema, keys: Sequence[Key]) -> Tokens:
 
 
 def order_of(tokens: Tokens) -> Places:
-    """Return what sorts ``tokens``; equal ones stay in their order."""
+    """Return the places that sort ``tokens``; equal ones stay in their order."""
     order = np.argsort(tokens)  # three times as fast as a stable one
     ordered = tokens[order]
     again = ordered[1:] == ordered[:-1]

@@ -20,9 +20,9 @@ CREDENTIAL_PATHS: Final = frozenset({"/auth/authenticate", "/auth/refreshToken",
 
 
 async def granted(gate: TokenGate, authorization: str | None, turns: anyio.CapacityLimiter | None = None) -> Grant:
-    """Return what ``authorization`` grants. Read it from the catalog in a thread of ``turns`` where it is not known.
+    """Return the grant of ``authorization``. If it is not cached, read it from the catalog in a thread of ``turns``.
 
-    Raise ``Unauthorized``, or ``Unavailable`` where the catalog does not say who may call.
+    Raise ``Unauthorized``, or ``Unavailable`` if the catalog does not answer.
     """
     recalled = gate.recall(authorization)
     if recalled is not None:

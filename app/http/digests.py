@@ -74,7 +74,7 @@ def written(digest: bytes) -> str:
 
 
 def _members(name: str, header: str) -> dict[str, Any]:
-    """Return what a header says by known algorithms."""
+    """Return the digests of a header, by known algorithms."""
     members = Dictionary()
     try:
         members.parse(header.encode("latin-1"))

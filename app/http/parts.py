@@ -65,9 +65,10 @@ class Parts:
 
 
 async def in_writers_thread(parts: Parts, work: Callable[P, T], *args: P.args, **given: P.kwargs) -> T:
-    """Return what ``work``, which writes to the catalog, returns, in a thread of the writers': readers have others.
+    """Return the result of ``work``, which writes to the catalog, in a thread of the writers; readers have other
+    threads.
 
-    Raise ``NotStored`` when it would wait behind others for a catalog that stands still.
+    Raise ``NotStored`` if it would queue behind others for a catalog that does not answer.
     """
 
     def hurry() -> T:

@@ -91,7 +91,7 @@ def _with_shared(schema: TableSchema, tokens: Tokens, rows: pa.Table, shared: To
 
 
 def _rank(schema: TableSchema, key: Sequence[Any]) -> tuple[Any, ...]:
-    """Return what sorts keys, null first; equal for equal keys."""
+    """Return the sort key of a primary key, null first; equal for equal keys."""
     return tuple(
         (0,) if value is None else (1, column.type.entry.rank(normalised(column, value)))
         for column, value in zip(schema.key_columns, key, strict=True)

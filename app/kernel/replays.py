@@ -44,10 +44,10 @@ class Inner(Protocol):
         """The plan of these rules alone."""
 
     def folded(self, groups: Groups, records: pa.Table) -> pa.Table:
-        """Return what is held of each key of records, which are in merge order."""
+        """Return one state row for each key of the records, which are in merge order."""
 
     def combined(self, groups: Groups, rows: pa.Table) -> pa.Table:
-        """Return what is held of each key of rows, oldest first."""
+        """Return one state row for each key of the rows, which are in order, oldest first."""
 
 
 def inner_plan(plan: MergePlan, rule: Replay) -> MergePlan:

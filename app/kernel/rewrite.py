@@ -42,7 +42,7 @@ _HOW: Final[Mapping[FileKind, Mapping[str, Any]]] = {
 
 
 def rewritten(warehouse: Warehouse, task: Task) -> tuple[RewrittenFile | None, ...]:
-    """Return what each of the task's ``rewrites`` is without the keys, None where it has none of them.
+    """Return each file of the task's ``rewrites`` without the keys, None where it has none of them.
 
     Raise ``DamagedFile``.
     """
@@ -117,9 +117,7 @@ def _matches(parquet: pq.ParquetFile, group: int, schema: TableSchema, sought: S
 
 
 def _key_names(parquet: pq.ParquetFile, schema: TableSchema) -> list[str]:
-    """Return what the key columns are called in the file: a job that began before an ALTER wrote them as they were
-    then.
-    """
+    """Return the names of the key columns in the file: a job that began before an ALTER wrote the old names."""
     by_id = {field_id(field): field.name for field in parquet.schema_arrow}
     return [by_id.get(column.id, column.name) for column in schema.key_columns]
 

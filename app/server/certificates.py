@@ -66,7 +66,7 @@ class Certificate:
         return context
 
     def _seen(self) -> _Stamp:
-        """Return what changes with the files; empty while one of them is not there."""
+        """Return a stamp that changes with the files; empty if one of them is missing."""
         try:
             statuses = [os.stat(path) for path in (self._chain, self._key)]
         except OSError:

@@ -99,7 +99,7 @@ class StoppingServer(uvicorn.Server):
                 await asyncio.wait_for(self._signalled.wait(), 1.0)
 
     async def on_tick(self, counter: int) -> bool:
-        """Return what uvicorn does, and show a new certificate: two calls of stat."""
+        """Return uvicorn's own result, and load a new certificate if its files changed: two calls of stat."""
         if self._certificate is not None:
             self._certificate.renew()
         return await super().on_tick(counter)

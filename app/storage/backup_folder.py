@@ -94,7 +94,7 @@ class BackupFolder:
             path.unlink(missing_ok=True)
 
     def head(self, name: str) -> BackupHead:
-        """Return what the backup says of itself. Raise ``Invalid`` where there is none of the name."""
+        """Return the head of the backup. Raise ``Invalid`` if there is no backup of that name."""
         return BackupHead(**next(self._lines(name))["backup"])
 
     def files_of(self, name: str) -> Iterator[BackedUpFile]:

@@ -112,8 +112,8 @@ class Hour:
         return sorted((Sample(one[0], one[1:]) for one in rows if oldest < one[0] <= now), key=lambda one: one.at)
 
     def steps(self, now: float) -> list[Step]:
-        """Return what happened in each ``STEP_SECONDS`` of the hour before ``now``, by the last sample of each. Where
-        the service stood still, a step is longer.
+        """Return the steps of the hour before ``now``, each of ``STEP_SECONDS`` and measured by its last sample. A
+        step is longer if the service took no sample in time.
         """
         last = {int(one.at // STEP_SECONDS): one for one in self.samples(now)}
         return [Step(before, after, self.places) for before, after in pairwise(last.values())]

@@ -70,7 +70,7 @@ class _Foreseen(logging.Filter):
 
 
 def _foreseen(error: BaseException) -> str | None:
-    """Return what to say of an error that is no fault of the program."""
+    """Return the message for an expected error, which is not a bug of the program."""
     cause: BaseException | None = error
     while cause is not None:
         if any(words in str(cause) for words in _NO_ROOM):

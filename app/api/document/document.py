@@ -197,7 +197,7 @@ def _tidy(one: Json) -> None:
 
 
 def _schemas() -> Json:
-    """Return what the routes read or answer without pydantic."""
+    """Return the schemas of bodies that routes read or answer without pydantic."""
     problem = Problem.model_json_schema(by_alias=True, ref_template="#/components/schemas/{model}")
     made: Json = problem.pop("$defs")
     return {name: dict(one) for name, one in SCHEMAS.items()} | made | {"Problem": problem}

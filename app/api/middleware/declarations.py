@@ -18,7 +18,7 @@ class Declared(Generic[Read]):
         self._known: dict[Callable[..., Any], Read] = {}
 
     def of(self, route: APIRoute) -> Read:
-        """Return what was found, now or before."""
+        """Return the declarations of ``route``; they are read once."""
         if route.endpoint not in self._known:
             self._known[route.endpoint] = self._read(route)
         return self._known[route.endpoint]

@@ -23,7 +23,7 @@ def page_size(wanted: int | None, default: int = DEFAULT_PAGE, largest: int = LA
 
 
 def size_words(default: int = DEFAULT_PAGE, largest: int = LARGEST_PAGE) -> str:
-    """Return what the OpenAPI document says of ``maxResults``."""
+    """Return the description of ``maxResults`` for the OpenAPI document."""
     return f"Page size; {default} without it and for 0 or less, at most {largest}."
 
 

@@ -41,7 +41,9 @@ USUAL: Final = Spelling()
 
 
 def spelling(integers: Integers | None, prefer: str | None) -> Spelling:
-    """Return what the parameter or else the preference says; a preference that is not understood says nothing."""
+    """Return the spelling that the parameter, or else the preference, requests; a preference that is not understood is
+    ignored.
+    """
     if integers is not None or not prefer:
         return USUAL if integers is None else Spelling(integers)
     preferred = INTEGERS.get((preference(prefer, "integers") or "").lower())

@@ -224,7 +224,9 @@ def problem_text(request: Request, error: KeyfoldError) -> str:
 
 
 def _validation_error(request: Request, error: Exception) -> ProblemResponse:
-    """Return what FastAPI could not read: the JSON, the body's members, query parameters."""
+    """Return the problem for a request that FastAPI could not read: invalid JSON, members of the body or query
+    parameters.
+    """
     assert isinstance(error, RequestValidationError)
     if isinstance(error.body, bytes):  # FastAPI leaves the body unread only for its media type
         return _not_json(request)

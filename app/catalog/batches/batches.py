@@ -64,8 +64,8 @@ class Batches:
     tables: Tables
 
     def add(self, table: AnyRow, news: Sequence[NewBatch]) -> list[Batch | KeyfoldError]:
-        """Return what became of each of ``news``: a batch, staged under the next number of the table, whose row
-        ``Tables.lock`` has answered in this transaction.
+        """Return for each of ``news`` its batch, staged under the next number of the table, or the error. ``table`` is
+        the row that ``Tables.lock`` returned in this transaction.
 
         Where its idempotency key was used for the same request before, that earlier batch (another id, any state) is
         the answer and nothing is added. It is ``KeyReused`` where the key was used for another request, ``Conflict``

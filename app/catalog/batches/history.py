@@ -70,7 +70,7 @@ class History:
     tables: Tables
 
     def of(self, table_id: str) -> HistoryExtent:
-        """Return what is kept of the table's."""
+        """Return the extent of the table's kept history."""
         query = sa.select(histories.c.since, histories.c.filed).where(histories.c.table_id == table_id)
         row = self.transaction.execute(query).first()
         return HistoryExtent() if row is None else HistoryExtent(row.since, row.filed)
@@ -125,7 +125,7 @@ class History:
         return sum(int(self.transaction.execute(query).scalar_one()) for query in (filed, staged))
 
     def totals(self, table_id: str) -> HistoryTotals:
-        """Return what is kept of the table's."""
+        """Return the totals of the table's kept history."""
         since = self.of(table_id).since
         count = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(batches.c.records), 0))
         merged, records = self.transaction.execute(count.where(batches.c.table_id == table_id, kept())).one()

@@ -33,8 +33,8 @@ class SetAside:
     tables: Tables
 
     def narrow(self, table_id: str, claimed: Sequence[Batch], blame: Blame) -> bool:
-        """Return what a merge of ``claimed`` that failed by its records says of them; whether the next one will do
-        without waiting, because it takes fewer batches, or not the one that was found.
+        """Record the failure of a merge of ``claimed`` that is due to its records. Return whether the next merge can
+        start without a pause, because it takes fewer batches or leaves out the faulty one.
         """
         suspects = [batch for batch in claimed if batch.records and blame.batch_id in (None, batch.id)]
         if len(suspects) > 1:

@@ -13,9 +13,9 @@ _POOLED: Final = "pooled"  # of a connection's ``info``
 
 
 def postgresql_engine(url: sa.URL, busy_seconds: float) -> sa.Engine:
-    """Return what connects to ``url``; a statement waits ``busy_seconds`` for another transaction's lock.
+    """Return the engine for ``url``. A statement waits ``busy_seconds`` for another transaction's lock.
 
-    Behind a pooler each transaction may run in another session of the server: nothing is kept in one.
+    Behind a pooler each transaction may run in another session of the server: no state is kept in a session.
     """
     connect_args = {} if "connect_timeout" in url.query else {"connect_timeout": 10}
     most = {"pool_size": 5, "max_overflow": CONNECTIONS - 5}
@@ -23,7 +23,7 @@ def postgresql_engine(url: sa.URL, busy_seconds: float) -> sa.Engine:
     bounds = {"lock_timeout": f"{busy_seconds}s", "idle_in_transaction_session_timeout": f"{_IDLE_SECONDS}s"}
 
     def limit(*, in_transaction: bool) -> str:
-        """Return what sets the bounds; ``in_transaction``: until the end of the transaction."""
+        """Return the statement that sets the timeouts; with ``in_transaction`` only for the transaction."""
         local = str(in_transaction).lower()
         return "SELECT " + ", ".join(f"set_config('{name}', '{value}', {local})" for name, value in bounds.items())
 

@@ -46,8 +46,9 @@ class _OneFile:
 
 
 def sqlite_engine(url: sa.URL, busy_seconds: float) -> sa.Engine:
-    """Return what connects to the file of ``url``, which the first connection makes if it is not there; a transaction
-    waits ``busy_seconds`` for another one's lock. It raises ``Unavailable`` once the file is not the same any more.
+    """Return the engine for the file of ``url``, which the first connection creates if it is missing. A transaction
+    waits ``busy_seconds`` for another one's lock. A connection raises ``Unavailable`` after the file was replaced or
+    removed.
     """
     engine = sa.create_engine(url, pool_size=20, max_overflow=-1, connect_args={"timeout": busy_seconds})
     file = _OneFile(Path(url.database or ""))

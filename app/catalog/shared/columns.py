@@ -37,7 +37,7 @@ def checksum() -> sa.Column[str]:
 
 
 def digests() -> tuple[sa.Column[str], sa.Column[bytes]]:
-    """Return what the bytes of a file come to; null in files that were written before anybody computed it."""
+    """Return the columns for the digests of a file; null for files that were written before digests were computed."""
     return sa.Column("digest", sa.String), sa.Column("block_digests", sa.LargeBinary)
 
 

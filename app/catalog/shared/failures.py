@@ -63,7 +63,7 @@ def translated() -> Iterator[None]:
 
 
 def _reason(error: exc.DBAPIError) -> str:
-    """Return what an operator must know of a failure, where that is known."""
+    """Return the operator's explanation of a database error, if it is a known one."""
     name = getattr(error.orig, "sqlite_errorname", "")
     state = getattr(error.orig, "sqlstate", None) or ""
     known = [reason for begin, reason in _SQLITE_REASONS.items() if name.startswith(begin)]

@@ -90,8 +90,8 @@ class Commits:
         return {row.id: row.snapshot_id or 0 for row in self.transaction.execute(query)}
 
     def states(self, table_ids: Collection[str]) -> dict[str, tuple[str, str, int, int | None, int, int]]:
-        """Return what changes of each of the tables that exist when lookups see something else: database, name, schema,
-        current snapshot, last batch, and how many batches are staged.
+        """Return for each table that exists the values that change when its lookups do: database, name, schema,
+        current snapshot, last batch, and number of staged batches.
         """
         return {
             row[0]: (row[1], row[2], row[3], row[4], row[5], row[6])

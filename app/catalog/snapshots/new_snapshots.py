@@ -131,7 +131,7 @@ def _check_base(row: AnyRow, new: NewSnapshot) -> None:
 
 
 def _noted(snapshot: Snapshot, run_bytes: int, changelog_bytes: int) -> Mapping[str, Any]:
-    """Return what the table's row counts of the commit."""
+    """Return the columns of the table's row that the commit changes."""
     merged = snapshot.kind is SnapshotKind.MERGE
     full = snapshot.kind is SnapshotKind.COMPACTION and snapshot.runs and all(run.full for run in snapshot.runs)
     return {

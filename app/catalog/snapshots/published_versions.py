@@ -150,8 +150,9 @@ class PublishedVersions:
         self.transaction.execute(published_versions.insert().values(values))
 
     def next_of(self, newest: PublishedVersion) -> Next:
-        """Return what comes after ``newest``, the newest version, where versions follow the table's merges; nothing
-        where they do not. Raise ``NotFound`` when the table is gone.
+        """Return what brings the format from ``newest`` to the table: nothing, a version, or a compaction first.
+
+        ``NOTHING`` also if versions do not follow the table's merges. Raise ``NotFound`` if the table was dropped.
         """
         table_id = newest.table_id
         table = self.tables.existing(table_id)
@@ -177,8 +178,8 @@ class PublishedVersions:
             self._insert(replace(newest, **following, committed_at=at, written_at=None, counts=None))
 
     def changes_of(self, version: PublishedVersion) -> list[Changes]:
-        """Return what a version shows on top of its runs, oldest first. Raise ``DamagedCatalog`` where it is gone, for
-        a version keeps it.
+        """Return the changes that a version shows on top of its runs, oldest first. Raise ``DamagedCatalog`` if they
+        are missing: a version keeps them.
         """
         changes = self.changelogs.between(version.table_id, version.base_id, version.as_of)
         if changes is None:

@@ -87,14 +87,12 @@ class Snapshots:
     rewrites: Rewrites
 
     def current(self, table_id: str) -> Snapshot | None:
-        """Return what readers of the table see now, or None before the first commit (or after the table was
-        dropped).
-        """
+        """Return the table's current snapshot; None before the first commit and after the table was dropped."""
         current = self.tables.current_snapshot(table_id)
         return None if current is None else self._existing(table_id, current)
 
     def of(self, table: Table) -> Snapshot | None:
-        """Return what readers saw when ``table`` was read, which must have been in this very transaction."""
+        """Return the current snapshot of ``table``, which must have been read in the same transaction."""
         return None if table.snapshot_id is None else self._existing(table.id, table.snapshot_id)
 
     def get(self, table_id: str, number: int) -> Snapshot:

@@ -255,8 +255,8 @@ class Tasks:
         return {row.table_id: Failures(row.failures, row.at) for row in self.transaction.execute(query, values)}
 
     def backlogs(self) -> list[Backlog]:
-        """Return what waits, for every table that has a pending merge or staged batches that no running merge has
-        claimed, the one with the oldest batch first.
+        """Return the backlog of every table with a pending merge, or with staged batches that no running merge has
+        claimed. The table with the oldest batch comes first.
         """
         return [_backlog(row, table) for row, table in intact(self.transaction.execute(_BACKLOGS))]
 

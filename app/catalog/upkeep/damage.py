@@ -123,7 +123,7 @@ class Damages:
         return [Damage(*row) for row in self.transaction.execute(query.order_by(damages.c.path).limit(limit))]
 
     def paths(self) -> dict[str, set[str]]:
-        """Return what is known to be damaged, by table; tables without damage are not in it."""
+        """Return the paths of files that are known to be damaged, by table id; tables without damage are left out."""
         by_table: dict[str, set[str]] = defaultdict(set)
         for row in self.transaction.execute(sa.select(damages.c.table_id, damages.c.path)):
             by_table[row.table_id].add(row.path)

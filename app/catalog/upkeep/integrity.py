@@ -30,7 +30,7 @@ class Integrity:
     snapshots: Snapshots
 
     def faults(self, table_id: str) -> list[DamagedCatalog]:
-        """Return what of the table's rows is not what was stored, each row once.
+        """Return an error for each of the table's catalog rows whose checksum does not match.
 
         The transaction must not have loaded anything before: ``CatalogDatabase.reading(afresh=True)``.
         """

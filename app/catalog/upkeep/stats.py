@@ -79,7 +79,9 @@ class Stats:
         return StagedTotals(count, int(records), int(size), oldest)
 
     def ignored_columns(self, table_id: str) -> dict[str, int]:
-        """Return what was left out of the last hundred batches of which something was, as ``Batch.ignored_columns``."""
+        """Return the ignored columns of the last hundred batches that had some, with counts as in
+        ``Batch.ignored_columns``.
+        """
         query = (
             sa.select(batches.c.ignored_columns)
             .where(batches.c.table_id == table_id, batches.c.ignored_columns.is_not(None))

@@ -21,7 +21,7 @@ _MAGIC: Final = b"ARROW1"  # of Arrow's file format; its streaming format begins
 
 
 def unpacked(file: IO[bytes], coding: str) -> IO[bytes]:
-    """Return what a file packed by gzip or zstd holds; reading raises ``OSError`` where it is cut or damaged."""
+    """Return the unpacked content of a gzip or zstd file; reading raises ``OSError`` if it is truncated or damaged."""
     return io.BufferedReader(pa.CompressedInputStream(file, coding))
 
 

@@ -58,7 +58,7 @@ def usage(*lines: str) -> Failure:
 
 
 def settings_faults(error: ValidationError) -> list[str]:
-    """Return what is wrong with the settings, by the names that the environment gives them."""
+    """Return the faults of the settings, with the names of their environment variables."""
     faults = error.errors(include_url=False, include_input=False)
     names = [".".join(str(part) for part in fault["loc"]).removeprefix("KEYFOLD_").upper() for fault in faults]
     return [f"KEYFOLD_{name}: {fault['msg']}" for name, fault in zip(names, faults, strict=True)]

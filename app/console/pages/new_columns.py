@@ -61,7 +61,7 @@ class FormLine:
 
 
 def columns_context(form: ColumnForm, bounds: SchemaBounds) -> dict[str, object]:
-    """Return what the template shows of ``form``, with empty lines below its columns."""
+    """Return the template's values for ``form``, with empty lines below its columns."""
     spare = min(_SPARE, MOST_COLUMNS - len(form.columns))
     columns = [*form.columns, *[FormColumn("", "", False, "")] * spare]
     return {
@@ -97,7 +97,7 @@ def _line(place: int, column: FormColumn, form: ColumnForm, bounds: SchemaBounds
 
 
 def columns_sent(name: str, sent: Mapping[str, str]) -> ColumnForm:
-    """Return what a form says; lines without a name are left out."""
+    """Return the columns of a submitted form; lines without a name are left out."""
     return ColumnForm(name, _engine(sent), sent.get("order", "").strip(), list(_columns(sent)))
 
 

@@ -83,7 +83,7 @@ def show_form(visit: Visit) -> Response:
 
 
 def check_draft(visit: Visit) -> Response:
-    """Return what is to be said of the draft, while it is typed."""
+    """Return the warnings and faults of the draft, while it is typed."""
     form = _sent(visit)
     verdict = _verdict(visit, form)
     return visit.page("parts/verdict.html", verdict=verdict, form=form, curls=_curls(visit, form, verdict))

@@ -51,7 +51,7 @@ def revoke(visit: Visit) -> Response:
 
 
 def _wish(form: dict[str, str]) -> Wish:
-    """Return what the form asks for: a pattern a line. Raise ``Invalid`` for a role that is none."""
+    """Return the token that the form requests, with one pattern per line. Raise ``Invalid`` for an unknown role."""
     try:
         role = Role(form["role"])
     except ValueError as error:

@@ -35,7 +35,9 @@ FIELD_WORDS: Final[Mapping[str, FieldWords]] = {
 
 
 def field_words(schema: TableSchema, column: str, now: Any) -> str:
-    """Return what a value of ``column`` does to ``now``; nothing where it takes its place, or no words are known."""
+    """Return the words for the effect of a new value of ``column`` on ``now``; empty if the new value replaces it or
+    the effect has no words.
+    """
     function = function_of(schema, schema.parsed, column)
     entry = function.entry if function else None
     field = FIELD_WORDS.get(entry.name) if entry else None

@@ -150,7 +150,7 @@ def _unset(field: OptionField) -> bool:
 
 
 def changes_of(fields: Sequence[OptionField], form: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return what the form asks for, in the order of its fields; the option that somebody wrote himself is the last."""
+    """Return the option changes of the form, in the order of its fields; an option typed by name comes last."""
     changes = [change for one in fields if (change := one.change) is not None]
     key, value = form.get("new-key", "").strip(), form.get("new-value", "")
     if key:

@@ -41,7 +41,7 @@ def segment(name: str) -> str:
 
 
 def query(parameters: Mapping[str, Any]) -> str:
-    """Return what an address asks, with several values of a name where there are several."""
+    """Return the query string of an address; a name with several values occurs several times."""
     return urlencode(parameters, doseq=True)
 
 

@@ -18,8 +18,8 @@ _PURPOSE: Final = b"keyfold console form"
 
 
 def cookie_name(request: Request) -> str:
-    """Return what the cookie is called: two services on one machine share its cookies, so the port is in it. Under
-    https the browser itself sees to it that no one else set it (RFC 6265bis, 4.1.3.2).
+    """Return the cookie's name. It contains the port, because two services on one machine share cookies. Under https
+    its prefix makes the browser accept it only from this host (RFC 6265bis, 4.1.3.2).
     """
     if request.url.scheme == "https":
         return f"__Host-keyfold_{request.url.port or 443}"

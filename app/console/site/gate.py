@@ -109,7 +109,7 @@ class ConsoleGate:
         return None
 
     async def _grant(self, request: Request, page: Page, session: str | None) -> Grant:
-        """Return what the visitor may do. Raise ``Unauthorized``, ``Forbidden``, ``TooMany`` or ``Unavailable``."""
+        """Return the visitor's grant. Raise ``Unauthorized``, ``Forbidden``, ``TooMany`` or ``Unavailable``."""
         parts: Parts = request.app.state.parts
         try:
             grant = await granted(parts.gate, None if session is None else f"Bearer {session}", self.turns)

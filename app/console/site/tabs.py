@@ -18,13 +18,13 @@ def address_of_table(visit: Visit, rest: str = "") -> str:
 
 
 def of_table(visit: Visit) -> dict[str, Any]:
-    """Return what the templates of a table are given, and of its parts that are asked for alone."""
+    """Return the values for the templates of a table, and for its fragments that are requested separately."""
     name = visit.names["database"], visit.names["table"]
     return {"name": name, "api": table_path(*name), "base": address_of_table(visit)}
 
 
 def row_link(key: Iterable[Any]) -> str:
-    """Return what asks for the page of a row, below the table's address; ``key`` are its values as JSON."""
+    """Return the query string of a row's page, below the table's address; it has the values of ``key`` as JSON."""
     return "row?" + urlencode([("key", text) for text in key_texts(key)])
 
 

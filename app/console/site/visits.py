@@ -124,7 +124,7 @@ class Visit:
         return Response(status_code=204, headers=HEADERS)
 
     def digest(self, template: str, **values: Any) -> str:
-        """Return what a fragment with these values is distinguished by, for the page that has it from the first."""
+        """Return the digest of a fragment with these values; the page compares it before it replaces the fragment."""
         return xxh3_64_hexdigest(self._rendered(template, {**values, "digest": ""}))
 
     def go(self, path: str) -> Response:
@@ -150,7 +150,7 @@ class Visit:
 
 
 def new_once() -> str:
-    """Return what distinguishes one form that is shown from all others."""
+    """Return a random value that identifies one rendered form."""
     return secrets.token_urlsafe(12)
 
 

@@ -128,7 +128,7 @@ def _context(newest: Newest) -> dict[str, Any]:
 
 
 def _state(table: Table, head: int | None) -> str:
-    """Return what the fragment is distinguished by: an ALTER may begin a changelog, or end it."""
+    """Return the state that identifies the fragment: an ALTER may begin a changelog, or end it."""
     return f"{table.schema_id}.{head or 0}"
 
 

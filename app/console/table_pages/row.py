@@ -122,7 +122,7 @@ def _no_row(visit: Visit, table: Table, address: _RowAddress, error: KeyfoldErro
 def _what_if(
     visit: Visit, table: Table, address: _RowAddress, trial: Trial | None, lanes: Sequence[StoryLane]
 ) -> dict[str, Any]:
-    """Return what the form that tries records shows."""
+    """Return the template's values for the form that tries records."""
     tried_by = None
     if trial and not trial.error:  # what was refused may be of any shape
         path = table_path(table.database, table.name, "/rows:simulate")
@@ -210,7 +210,9 @@ def _context(visit: Visit, table: Table, address: _RowAddress, view: RowView) ->
 
 
 def _deleting(visit: Visit, table: Table, address: _RowAddress, row: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return what the form that deletes the row shows; nothing where there is none, or the visitor may not write."""
+    """Return the template's values for the form that deletes the row; empty if there is no row, or the visitor may not
+    write.
+    """
     if row is None or not visit.may(Role.WRITE, table.database, table.name):
         return {"deletes": None}
     path = table_path(table.database, table.name, f"/rows?{urlencode({'key': address.keys}, doseq=True)}")
@@ -222,7 +224,7 @@ def _deleting(visit: Visit, table: Table, address: _RowAddress, row: Mapping[str
 
 
 def _sent(visit: Visit, table: Table, address: _RowAddress) -> dict[str, Any]:
-    """Return what became of the record of a form."""
+    """Return the template's values for the batch that a form sent."""
     batch = sent_batch(visit, table.id, address.sent)
     context = {"sent": batch, "address": address, "batches": address_of_table(visit, "/batches")}
     return {**context, "digest": visit.digest(_SENT, **context) if batch else ""}

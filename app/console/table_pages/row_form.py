@@ -126,7 +126,7 @@ class _Form:
         return self.table.schema.value_columns if self.texts else self.table.schema.columns
 
     def touched(self) -> dict[str, Any]:
-        """Return what the form says of the columns that were edited."""
+        """Return the values of the columns that were edited in the form."""
         written = {column.name: _written(column, self.sent or {}) for column in self.columns}
         return {name: value for name, value in written.items() if value is not _UNTOUCHED}
 
@@ -272,7 +272,7 @@ def _page(visit: Visit, form: _Form, *, trial: Trial | None = None, error: Keyfo
 
 
 def _trial_cells(form: _Form, trial: Trial | None) -> list[Cell]:
-    """Return what the trial did to each column, lane by lane."""
+    """Return the effect of the trial on each column, lane by lane."""
     steps = trial.steps if trial else ()
     return [cell for step in steps for cell in cells(story_lanes(form.plan), step.columns)]
 

@@ -184,7 +184,7 @@ def _sorted(rows: list[dict[str, Any]], columns: Sequence[Column], wanted: Wante
 
 
 def _number(value: Any) -> Decimal:
-    """Return what sorts a number as JSON has it; NaN is the greatest, as it is to Spark."""
+    """Return the sort key of a number in JSON; NaN is the greatest, as in Spark."""
     number = Decimal(str(value))
     return Decimal("Infinity") if number.is_nan() else number
 

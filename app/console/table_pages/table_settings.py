@@ -87,7 +87,7 @@ def send_columns(visit: Visit) -> Response:
 
 
 def _column_changes(form: Mapping[str, str]) -> list[Change]:
-    """Return what a form of the columns asks for. Raise ``Invalid``."""
+    """Return the changes that a form of columns requests. Raise ``Invalid``."""
     column, text = form.get("column", ""), form.get("text", "").strip()
     readers: Mapping[str, Change] = {
         "add": {"action": "addColumn", "fieldNames": [column.strip()], "dataType": text},

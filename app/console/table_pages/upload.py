@@ -85,7 +85,7 @@ def _upload(visit: Visit) -> Upload:
 
 
 def _texts(upload: Upload, error: KeyfoldError) -> dict[int, str]:
-    """Return what the rows with faults say; nothing of a body that is packed."""
+    """Return the texts of the rows with faults, by row; empty for a compressed body."""
     rows = {one.row for one in error.violations[:MOST_FAULTS] if one.row is not None}
     if upload.encoding:
         return {}

@@ -110,7 +110,7 @@ def _naming_fields(options: Options, column: str) -> Iterator[tuple[str, str]]:
 
 
 def _names_of(key: str) -> Names:
-    """Return what the value of the option names."""
+    """Return the kind of names in the option's value."""
     option = FIELD_OPTIONS.get(key.rsplit(".", 1)[-1]) if _columns_in_key(key) else find_option(key)
     return Names.NOTHING if option is None else option.names
 

@@ -26,7 +26,7 @@ class NestedKey:
         return tuple(element[name] for name in self.fields)
 
     def rank(self, element: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """Return what sorts elements of one key by their sequence, nulls first."""
+        """Return the sort key of elements with one key: their sequence, nulls first."""
         values = [element[name] for name in self.sequence]
         return [(0,) if v is None else (1, float_rank(v) if isinstance(v, float) else v) for v in values]
 

@@ -369,7 +369,7 @@ def rbm64_fault(value: bytes) -> str | None:
 
 
 def fault_of(read: Callable[[bytes], object], value: bytes) -> str | None:
-    """Return what ``read`` has against ``value``; None if it reads it."""
+    """Return why ``read`` refuses ``value``; None if it reads it."""
     try:
         read(value)
     except ValueError as error:

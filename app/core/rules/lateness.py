@@ -51,7 +51,7 @@ class Lateness:
         return f"more than {horizon_text(self.horizon)} below the latest {self.column.name}"
 
     def _bound(self, highest: Any) -> Any:
-        """Return what is below it is too late; None where nothing is."""
+        """Return the bound below which a value is too late; None if there is none."""
         try:
             return None if highest is None else highest - self.horizon
         except OverflowError:  # before the first day of the calendar

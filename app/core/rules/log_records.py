@@ -76,8 +76,8 @@ class LogRecords:
         return replace(self, entries=[self.entries[place] for place in places], _columns={})
 
     def ranks(self, order: Order, places: Sequence[int]) -> list[Any] | None:
-        """Return what sorts the records at ``places`` by ``order`` where their own order, which decides ties, does not;
-        None where it does.
+        """Return sort keys that put the records at ``places`` into the order of ``order``; None if they already are in
+        that order. Ties keep their own order.
         """
         own = len(self.order.fields)
         tail = order.fields[len(order.fields) - own :] if own else ()

@@ -164,7 +164,9 @@ class Register(Rule):
         }
 
     def _stored(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what the state holds of the order outside its visible columns; nothing where no record was seen."""
+        """Return the values of the order that the state stores outside its visible columns; empty if no record was
+        seen.
+        """
         stored: Mapping[str, Any] | None = state[self._order_column] if self._order_column else None
         return {} if stored is None else stored
 

@@ -110,8 +110,8 @@ class RowRule:
         return self.liveness is Liveness.ALWAYS or bool(state[LIVE_COLUMN])
 
     def aged(self, state: Mapping[str, Any], now: int) -> State:
-        """Return what replaces columns of a state row that a compaction at ``now`` (epoch seconds) stores: from now on
-        it knows a time.
+        """Return the columns to replace in a state row that a compaction at ``now`` (epoch seconds) stores: from then
+        on the row has a time.
         """
         unknown = self.retained is not None and state.get(TOUCHED_COLUMN) is None
         return {TOUCHED_COLUMN: now} if unknown else {}

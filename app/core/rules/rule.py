@@ -125,8 +125,8 @@ class Rule(ABC):
         return self.combine_all([state])
 
     def settled(self, state: Mapping[str, Any]) -> State:
-        """Return what the oldest run stores in place of ``state``: nothing older lies below, and nothing older can
-        come.
+        """Return the state that the oldest run stores in place of ``state``: no older run exists, and no older record
+        can come.
         """
         return {name: state.get(name) for name in self.names}
 

@@ -132,13 +132,13 @@ class Stepwise(Rule):
         return self.of_log([self._entry(record) for record in records if self.part.takes(record)])
 
     def _entries(self, state: Mapping[str, Any]) -> list[State]:
-        """Return what is to be folded: the log, or the settled value in its place."""
+        """Return the entries to fold: the log, or the settled value in its place."""
         if state[self.log] is not None:
             return list(state[self.log])
         return self._settled_entries(state[self.column.name])
 
     def _settled_entries(self, value: Any) -> list[State]:
-        """Return what stands in a log for the records that came to ``value``."""
+        """Return the log entries that stand for the records that were settled to ``value``."""
         order = {member: None for member, _ in self._order_members}
         return [] if value is None else [{"t": BEFORE_ALL, "add": True, **order, "v": value}]
 

@@ -112,7 +112,7 @@ def keys_from_json(schema: TableSchema, bodies: Sequence[object], pointer: str) 
 
 
 def _key_decoder(column: Column) -> Decode:
-    """Return what reads a key value in its one form (``normalised``)."""
+    """Return the decoder of a key value in its one form (``normalised``)."""
     decode = column.type.decoder
     return (lambda value: normalised(column, decode(value))) if column.type.family is Family.FLOATING else decode
 

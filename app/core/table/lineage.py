@@ -77,5 +77,5 @@ class Undone:
 
 
 def undone_by(rewrites: Sequence[Rewrite], rollback: Rewrite) -> Undone:
-    """Return what ``rollback`` took out of the table."""
+    """Return the snapshots and batches that ``rollback`` removed from the table."""
     return Undone(lineage(rewrites, rollback.snapshot_id - 1), lineage(rewrites, rollback.restored_from or 0))

@@ -10,7 +10,7 @@ from app.core.table.schema_bounds import LONGEST_NAME
 
 
 def name_violations(name: str, pointer: str, what: str) -> Iterator[Violation]:
-    """Return what keeps ``name`` from naming a new database, table or tag; ``what`` is the noun for messages."""
+    """Yield the faults of ``name`` as the name of a new database, table or tag; ``what`` is the noun for messages."""
     if not name:
         yield Violation(pointer, FaultCode.EMPTY_NAME, f"the {what} name is empty", f"name the {what}")
     if len(name) > LONGEST_NAME:

@@ -38,7 +38,7 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "%": "\\%", "
 
 
 def unquoted(token: str, dialect: Dialect) -> str:
-    """Return what a quoted text or name says."""
+    """Return the value of a quoted text or name."""
     quote, inner = token[0], token[1:-1]
     if quote == "`" or dialect is Dialect.FLINK:
         return inner.replace(quote * 2, quote)

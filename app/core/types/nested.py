@@ -150,7 +150,7 @@ def _entries(value: Any, expected: str) -> list[tuple[Any, Any]]:
 
 
 def _entry_paths(value: Any, place: int, key: Any) -> tuple[tuple[object, ...], tuple[object, ...]]:
-    """Return what leads to the key and the value of an entry: in an object its name, in a list its place."""
+    """Return the paths to the key and to the value of an entry: by its name in an object, by its place in a list."""
     if isinstance(value, dict):
         return (key,), (key,)
     if isinstance(value[place], dict):

@@ -83,7 +83,7 @@ class Identities:
         self._fetched_at = self._failed_at = float("-inf")
 
     def recall(self, token: str) -> Grant | None:
-        """Return what a token grants that was verified lately; None for any other."""
+        """Return the grant of a token that was verified recently; None for any other."""
         known = self._known(token)
         return None if known is None else known[0]
 
@@ -93,8 +93,8 @@ class Identities:
         return most if known is None else max(0.0, min(most, known[1] - self._now()))
 
     def check(self, token: str) -> Grant:
-        """Return what the token grants. Raise ``Unauthorized`` for one that is not valid, ``Forbidden`` for one that
-        meets no rule, ``Unavailable`` where the provider's keys cannot be had.
+        """Return the grant of the token. Raise ``Unauthorized`` if it is not valid, ``Forbidden`` if it meets no rule,
+        and ``Unavailable`` if the provider's keys cannot be fetched.
         """
         recalled = self.recall(token)
         if recalled is not None:
@@ -213,7 +213,7 @@ class Identities:
         return f"{address}{'&' if '?' in address else '?'}{urlencode(query)}"
 
     def signed_in(self, code: str, back: str, login: Login) -> Grant:
-        """Return what the person signed in with ``code`` may do.
+        """Return the grant of the person who signed in with ``code``.
 
         Raise as ``check`` does, and ``Unauthorized`` for a code that the provider did not give for this login.
         """

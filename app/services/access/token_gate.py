@@ -49,7 +49,7 @@ class _Known:
 
     @classmethod
     def of(cls, digest: str, token: ApiToken) -> _Known:
-        """Return what there is to know of ``token``."""
+        """Return the cache entry of ``token``."""
         expires = float("inf") if token.expires_at is None else token.expires_at.timestamp()
         return cls(digest, token.grant, expires, token.secret)
 
@@ -108,7 +108,7 @@ class TokenGate:
         self._failure: _Failure | None = None
 
     def check(self, authorization: str | None) -> Grant:
-        """Return what the token in the header grants; ``EVERYBODY`` where none is needed. Raise ``Unauthorized``."""
+        """Return the grant of the token in the header; ``EVERYBODY`` if none is needed. Raise ``Unauthorized``."""
         if theirs := self._of_provider(authorization):
             identities, token = theirs
             return identities.check(token)
@@ -122,9 +122,7 @@ class TokenGate:
         return grant
 
     def recall(self, authorization: str | None) -> Grant | None:
-        """Return what ``check`` answers, if it is known without asking the catalog and lets the request pass; else
-        None.
-        """
+        """Return the result of ``check`` if it is cached and lets the request pass; else None."""
         if theirs := self._of_provider(authorization):
             identities, token = theirs
             return identities.recall(token)
@@ -147,7 +145,7 @@ class TokenGate:
         return not self._read(_REFRESH_SECONDS).required
 
     def check_signed(self, signed: Signed, body: bytes) -> Grant:
-        """Return what the token grants that signed the request. Raise ``Unauthorized``."""
+        """Return the grant of the token that signed the request. Raise ``Unauthorized``."""
         for most_seconds in (_REFRESH_SECONDS, _NEW_TOKEN_SECONDS):
             access = self._read(most_seconds)
             known = access.tokens.values()

@@ -126,7 +126,7 @@ def _instant(text: str) -> datetime:
 
 
 def audit_members(token: ApiToken) -> dict[str, object]:
-    """Return what the audit log says of a token that was made."""
+    """Return the members of the audit line for a token that was created."""
     expires = None if token.expires_at is None else token.expires_at.isoformat()
     signs = {"webhook": True} if token.secret is not None else {}
     return {"name": token.name, "role": token.role, "on": token.scope.patterns, "expires": expires, **signs}

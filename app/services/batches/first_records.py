@@ -24,8 +24,8 @@ _Mask = npt.NDArray[np.bool_]
 
 
 def check_of_first_records(plan: MergePlan, known: KnownRows) -> Check:
-    """Return what raises ``Invalid`` for every add of a key without a row that leaves out a column which may not be
-    null and has no default. It sees the records of one body, a piece after the other; ``known`` is asked for such adds
+    """Return a check that raises ``Invalid`` for each first add of a key that leaves out a column which is NOT NULL
+    and has no default. The check takes the records of one body, piece by piece, and calls ``known`` for such adds
     only.
     """
     columns = [column for column in plan.schema.columns if column.name in plan.omissible - plan.read_defaults.keys()]

@@ -56,8 +56,8 @@ class Receiver:
     known: KnownRows
 
     def staged(self, sent: Sent, read: Callable[[RecordDecoder], Iterable[Piece]]) -> StagedUpload:
-        """Return what ``sent`` sends, as ``read`` reads it. Its ``changes`` are those that the table needs first, its
-        ``faulty`` events are set aside.
+        """Stage the records of ``sent``, decoded by ``read``, and return the upload. Its ``changes`` are schema
+        changes that come first; its ``faulty`` events are set aside.
 
         Raise as ``staged_upload`` does, ``Invalid`` where the table cannot have the columns, or events of it cannot be
         set aside.
@@ -106,7 +106,7 @@ class Receiver:
 
 
 def _columns_of(sent: Sent) -> FoundColumns | None:
-    """Return what notes columns that the table does not have; None where they are faults."""
+    """Return a collector of columns that the table does not have; None if such columns are faults."""
     if sent.unknown_columns is UnknownColumns.REFUSE:
         return None
     return FoundColumns({} if sent.unknown_columns is UnknownColumns.ADD else None)
@@ -127,8 +127,8 @@ def _check_ordered(table: Table) -> None:
 
 
 def alters(staged: Sequence[StagedUpload], sent: Sent) -> Callable[[Repository], None] | None:
-    """Return what changes the schemas as ``staged`` need it, in a transaction; None where they need no change. It
-    raises ``Conflict`` (COMMIT_CONFLICT) where another schema came first.
+    """Return a function that adds the columns which ``staged`` need to the schemas, in a transaction; None if they
+    need none. It raises ``Conflict`` (COMMIT_CONFLICT) if another change of the schema came first.
     """
     changed = [one for one in staged if one.changes]
 
@@ -143,7 +143,9 @@ def alters(staged: Sequence[StagedUpload], sent: Sent) -> Callable[[Repository],
 
 
 def sets_aside(staged: Sequence[StagedUpload], sent: Sent) -> Callable[[Repository], None] | None:
-    """Return what keeps the faulty events of ``staged``, in a transaction; None where there are none."""
+    """Return a function that stores the faulty events of ``staged`` as set aside, in a transaction; None if there are
+    none.
+    """
     kept = [one for one in staged if one.faulty]
 
     def settle(repository: Repository) -> None:

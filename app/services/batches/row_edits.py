@@ -75,9 +75,7 @@ def _cleared(plan: MergePlan, name: str, groups: Collection[tuple[str, ...]]) ->
 
 
 def ordering_now(plan: MergePlan, row: Row | None) -> dict[str, Any]:
-    """Return what orders the records of the row, as it is now: a delete that says it is not older than what it
-    deletes.
-    """
+    """Return the present values of the row's ordering columns: a delete with them is not older than the row."""
     fields = {name for group in plan.group_registers for name in group}
     fields |= {field.column.name for field in plan.order.fields}
     return {name: row[name] for name in sorted(fields) if row[name] is not None} if row else {}

@@ -100,8 +100,8 @@ class RetriedEvents:
             yield from chosen_event_pieces(events, chosen, [number for number, _ in chosen], "event", decoder, bounds)
 
     def settles(self, staged: Sequence[StagedUpload], _: Sent) -> Callable[[Repository], None]:
-        """Return what ends the keeping of those that are stored, and notes what is wrong with the others, in a
-        transaction. It raises ``NotFound`` where one was retried or withdrawn meanwhile.
+        """Return a function that deletes the stored events and updates the faults of the others, in a transaction. It
+        raises ``NotFound`` if one was retried or withdrawn since.
         """
         [one] = staged
         faults = {self.events[event.number].id: event.faults for event in one.faulty}

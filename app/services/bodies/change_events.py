@@ -118,7 +118,7 @@ class _Reading:
         return decoded
 
     def _changes(self, events: Sequence[object], numbers: Iterable[int]) -> Changes:
-        """Return what ``events`` did; null, Kafka's tombstone, is nothing. Raise ``Invalid`` with every fault by
+        """Return the changes of ``events``; null, Kafka's tombstone, is ignored. Raise ``Invalid`` with every fault by
         event.
         """
         unknown = self.decoder.unknown_columns

@@ -146,8 +146,8 @@ def _flat_change(changes: Changes, payload: Mapping[str, Any], schema: object) -
 
 
 def _logged(changes: Changes, row: Row) -> Row:
-    """Return what was logged of a deleted row: its key alone where all else is null or made up (REPLICA IDENTITY
-    DEFAULT).
+    """Return the logged columns of a deleted row: its key alone if all others are null or placeholders (REPLICA
+    IDENTITY DEFAULT).
     """
     keys = set(changes.plan.schema.primary_key)
     if all(name in keys or any(value == one for one in _MADE_UP) for name, value in row.items()):

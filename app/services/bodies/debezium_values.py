@@ -65,7 +65,7 @@ def _fields(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def field_reader(of: Mapping[str, Any]) -> Read | None:
-    """Return what reads values of a field's schema; values inside arrays and maps are read as those at the top are."""
+    """Return the reader of values of a field's schema; values inside arrays and maps are read like those at the top."""
     converter = CONVERTERS.get(str(of.get("name")))
     if converter is not None:
         parameters = of.get("parameters")

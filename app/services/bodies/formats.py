@@ -81,10 +81,10 @@ def format_of(
     unavailable: str = UNAVAILABLE,
     table: str = "",
 ) -> Format | None:
-    """Return what reads a body of ``media_type`` for the ``table``, None for another one; ``events`` names a format of
-    change events in it.
+    """Return the reader of bodies of ``media_type``; None if there is none. ``events`` names a format of change events
+    in it.
 
-    Raise ``Invalid`` as ``event_format`` does, and for empty fields of what has none.
+    Raise ``Invalid`` as ``event_format`` does, and for ``empty_fields`` of a format without fields.
     """
     if empty_fields is EmptyFields.ABSENT and events is None:
         return _absent_fields(media_type)

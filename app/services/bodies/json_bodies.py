@@ -42,9 +42,8 @@ _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
 def json_text(value: object, indent: int = -1) -> str:
-    """Return what ``parse_json`` gave as JSON again, numbers exact; where UTF-8 cannot carry its text, on one line of
-    ASCII, with numbers that have a fraction as text. ``indent`` is that of ``msgspec.json.format``: 0 is one line with
-    spaces.
+    """Return a value of ``parse_json`` as JSON, with exact numbers. Text that UTF-8 cannot carry makes it one line of
+    ASCII, with fractional numbers as text. ``indent`` is that of ``msgspec.json.format``: 0 is one line with spaces.
     """
     try:
         return msgspec.json.format(_encoder.encode(value), indent=indent).decode()

@@ -72,7 +72,7 @@ class _Parts:
         self._count = 0
 
     def callbacks(self) -> MultipartCallbacks:
-        """Return what the parser calls."""
+        """Return the callbacks of the multipart parser."""
         return {
             "on_part_begin": self._begin,
             "on_header_field": self._add_field,
@@ -88,7 +88,7 @@ class _Parts:
             self._spool.spill()
 
     def form(self) -> SentForm:
-        """Return what came."""
+        """Return the form that was parsed."""
         return SentForm(self._fields, self._file)
 
     def _begin(self) -> None:

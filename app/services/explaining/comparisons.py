@@ -229,9 +229,9 @@ def compare(
     integers: Integers | None = None,
     bounds: Bounds = BOUNDS,
 ) -> Comparison:
-    """Return what became of the rows, in ``columns`` alone where these are given.
+    """Return the differences of the rows; only those in ``columns``, if given.
 
-    With it come up to ``sample`` rows of each that were added, changed and removed, by token.
+    Include up to ``sample`` added, changed and removed rows each, by token.
 
     Raise ``Invalid`` for columns that the schema does not have, and ``DamagedFile``.
     """
@@ -322,7 +322,7 @@ class _Tally:
         return decoded
 
     def comparison(self, compared: Compared, tokens: TokenRange) -> Comparison:
-        """Return what it comes to for all keys, where those in ``tokens`` were looked at."""
+        """Return the comparison for all keys, extrapolated from those in ``tokens``."""
         looked_at = tokens.last - tokens.first + 1
 
         def of_all(count: int) -> int:

@@ -81,7 +81,7 @@ def _explained(
 
 
 def _view(repository: Repository, table: Table, as_of: str | None) -> tuple[View, str | None]:
-    """Return what is explained, and the version of the table that it is; None now."""
+    """Return the view to explain, and the name of its version; None for the present."""
     if as_of is None:
         return view_of(repository, table), None
     moment = _moment(as_of)
@@ -248,5 +248,5 @@ def _place(taken: Taken) -> RecordPlace:
 
 
 def _named(taken: Taken) -> str:
-    """Return what asks for the records before this one."""
+    """Return the value of ``before`` that requests the records before this one."""
     return f"{taken.batch.number}.{taken.position}"

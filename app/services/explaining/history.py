@@ -88,7 +88,7 @@ class KeptRecords:
 
 
 def kept_files(repository: Repository, table: Table, after: int, until: int) -> KeptFiles:
-    """Return what is kept of the snapshots after number ``after``, which is not before ``kept_since``, up to
+    """Return the kept files of the snapshots after number ``after``, which is not before ``kept_since``, up to
     ``until``.
     """
     files = [one for one in repository.history.files(table.id, after) if one.first_snapshot <= until]
@@ -281,7 +281,7 @@ def _give_up(database: CatalogDatabase, table: Table, error: DamagedFile) -> Non
 
 
 def retention_of(table: Table) -> Retention:
-    """Return what the table's options ask for."""
+    """Return the retention that the table's options set."""
     options = table.schema.parsed
     return Retention(options["history.time-retained"], options["history.max-size"])
 

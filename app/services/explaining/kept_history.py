@@ -91,7 +91,7 @@ class Known:
 
 
 def known_history(repository: Repository, table: Table, until: int) -> Known:
-    """Return what the transaction sees of ``table``, which was read in it."""
+    """Return the history of ``table`` that the transaction sees; the table was read in it."""
     commits = [one for one in repository.commits.every(table.id) if one.snapshot_id <= until]
     since = kept_since(repository, table)
     return Known(repository.rewrites.after(table.id), commits, since, kept_files(repository, table, since, until))
@@ -229,7 +229,7 @@ class KeptHistory:
         return Base(commit, schema, dict(state))
 
     def after(self, number: int) -> list[Taken | Turn]:
-        """Return what came after a snapshot, in order, the staged records last."""
+        """Return the records and turns after a snapshot, in order, the staged records last."""
         merged: list[Taken | Turn] = [*self.merged, *self.turns]
         later = [one for one in merged if (one.snapshot or 0) > number]
         # A rollback or a drop shares its number with no merge.

@@ -75,12 +75,14 @@ def _few(senders: Mapping[str, LateRecords]) -> Mapping[str, LateRecords]:
 
 
 def _ids(merged: Merged, lane: Lane) -> list[int]:
-    """Return what a lane is called for good: the ids of its sequence fields."""
+    """Return the stable name of a lane: the ids of its sequence fields."""
     return [merged.schema.by_name[name].id for name in lane.sequence]
 
 
 def _merge_of(repository: Repository, table: Table, merge_id: str) -> Merged | None:
-    """Return what the merge folded; None where it has not committed, or its snapshot is gone."""
+    """Return the batches that the merge folded, and its base; None if it has not committed, or its snapshot has
+    expired.
+    """
     try:
         compared = of_merge(repository, table, merge_id)
     except (NotFound, Conflict):
@@ -147,7 +149,7 @@ class LateReport:
 
 
 def late_report(repository: Repository, table: Table, since: datetime | None) -> LateReport:
-    """Return what came late in the table. Lanes that it has no more are left out."""
+    """Return the counts of late records in the table, without lanes that it no longer has."""
     totals: dict[tuple[int, ...], dict[str, LateRecords]] = {}
     merges = counted = records = 0
     begun: datetime | None = None

@@ -104,7 +104,7 @@ def try_records(
     key: Mapping[str, Any],
     tried: Sequence[Mapping[str, Any]],
 ) -> Trial | None:
-    """Return what records of ``key`` would do, none for none; also to a row that there is not yet."""
+    """Return the effect of records of ``key``, also on a row that does not exist yet; None without records."""
     if not tried:
         return None
     records = [{**key, **one, **key} for one in tried]
@@ -116,8 +116,8 @@ def try_records(
 
 
 def typed(column: Column, text: str) -> Any:
-    """Return what somebody wrote into a field of ``column``, as JSON; the text itself where it is no value of it, so
-    that the fault is reported as that of any record.
+    """Return the text of a field of ``column`` as JSON; the text itself if it is not a value of that column, so that
+    the fault is reported like that of any record.
     """
     try:
         value = _read(column, text)

@@ -242,6 +242,8 @@ class _Fold:
         return size_of(step.after)
 
     def row(self) -> SimulatedRow:
-        """Return what became of the key. Raise ``Conflict`` for a total that ends outside its column's type."""
+        """Return the key's row after the simulation. Raise ``Conflict`` for a total that ends outside its column's
+        type.
+        """
         self.fold.check(self.shown.key(self.key))
         return SimulatedRow(self.shown.key(self.key), self.before, self.fold.visible(), self.steps)

@@ -114,10 +114,10 @@ def other_meanings(repository: Repository, table: Table, snapshot: Snapshot) -> 
 def pick_runs(
     options: TableOptions, snapshot: Snapshot, other: frozenset[int] = frozenset(), *, full: bool
 ) -> list[Picked]:
-    """Return what to combine in each partition: all of it, or what the policy says.
+    """Return the runs to combine in each partition: all if ``full``, otherwise those that the policy picks.
 
-    Runs of the schemas ``other`` mean something else: only all of them together enter the new meaning as what they
-    show, so where the policy takes some it takes all.
+    Runs of the schemas ``other`` have another meaning, and are converted to the new one only all together. So if the
+    policy picks one of them, all are taken.
     """
     policy = CompactionPolicy.of(options)
     picked = []
@@ -175,7 +175,7 @@ class Compaction:
 
     @classmethod
     def of(cls, site: MergeSite, claimed: ClaimedTask) -> Compaction:
-        """Return what a claimed compaction has to do."""
+        """Return the work of a claimed compaction."""
         table, base = claimed.table, claimed.base
         with site.database.reading() as repository:
             other = other_meanings(repository, table, base) if base else frozenset()
@@ -224,7 +224,7 @@ class Compaction:
         return commit_on_current(self.site.database, claimed.table.id, prepare)
 
     def done(self, lease: Lease) -> Done:
-        """Return what the compaction has committed. One without a step ends here."""
+        """Return the outcome that the compaction has committed. A compaction without a step ends here."""
         if not self.steps:
             with self.site.database.transaction() as repository:
                 self._finish(repository, self.snapshot, lease)

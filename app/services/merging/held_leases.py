@@ -47,7 +47,7 @@ class HeldLeases:
             self._changed.wait_for(lambda: self._ended or self.merging() < places, seconds)
 
     def end(self, seconds: float) -> Collection[Lease]:
-        """Return what is still under way after so many seconds; nothing more is held."""
+        """Stop holding leases. Return those that are still in use after ``seconds``."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()

@@ -108,7 +108,7 @@ _NEXT: Mapping[TaskKind, str] = {
 
 
 def failure_text(error: Exception, kind: TaskKind) -> str:
-    """Return what users of a table see of its failed task: the first line of the error, and what happens next."""
+    """Return the message for users about a failed task of their table: the error's first line, and the next step."""
     of_store = reason_of_store(error) if isinstance(error, OSError) else None
     message = error.message if isinstance(error, KeyfoldError) else of_store or str(error)
     if isinstance(error, OSError) and error.errno in NO_ROOM:
@@ -118,7 +118,7 @@ def failure_text(error: Exception, kind: TaskKind) -> str:
 
 
 def _blame(error: Exception, claimed: ClaimedTask) -> Blame | None:
-    """Return what the error says of the records that were folded; None where it is not about them."""
+    """Return which records the error blames; None if it is not about records."""
     if isinstance(error, Unfoldable):
         named = next((one.id for one in claimed.batches if one.number == error.batch_number), None)
         return Blame(BatchState.POISONED, error.message, named)

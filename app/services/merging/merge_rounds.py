@@ -72,7 +72,7 @@ def _log_merged(lease: Lease, folded: FoldedMerge, seconds: float) -> None:
 
 
 def _folded(site: MergeSite, leases: Sequence[Lease]) -> dict[Lease, FoldedMerge]:
-    """Return what the merges have written, without those that cannot go on here: their own merges say why."""
+    """Return the folded merges of the round, without those that need a merge of their own, which reports why."""
     planned = {lease: one for lease in leases if (one := _tried(lease, partial(plan_merge, site, lease.claimed)))}
     tasks = [task for one in planned.values() for task in one.tasks]
     if not tasks:

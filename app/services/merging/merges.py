@@ -165,7 +165,9 @@ def plan_merge(site: MergeSite, claimed: ClaimedTask) -> PlannedMerge:
 
 
 def folded_by(site: MergeSite, planned: PlannedMerge, results: Sequence[Result]) -> Folded:
-    """Return what the tasks of a merge have written. Raise ``Unavailable`` where this warehouse does not have it."""
+    """Return the runs that the tasks of a merge have written. Raise ``Unavailable`` if this warehouse does not have
+    them.
+    """
     claimed = planned.claimed
     runs = runs_written(planned.output, claimed.table.schema_id, results)
     check_written(site.warehouse, claimed.table.id, runs)

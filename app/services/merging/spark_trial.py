@@ -66,9 +66,9 @@ KEYS: Final = 40
 
 
 def try_spark(warehouse: Warehouse, executor: MergeExecutor, keys: int = KEYS) -> tuple[str, ...]:
-    """Return what the server lacks or does otherwise than merges need, in words; nothing where it does all.
+    """Return the faults of the Spark server for merges, in words; empty if it is compatible.
 
-    Use a folder in the warehouse, which is gone afterwards, and some seconds. ``keys``: of how many rows.
+    The trial merges ``keys`` rows in a temporary folder of the warehouse, and takes some seconds.
 
     Raise ``Unavailable`` when Spark does not answer, or its files are not in this warehouse.
     """

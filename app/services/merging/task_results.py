@@ -21,7 +21,9 @@ class TaskFailed(Exception):
 
 
 def plan_of(site: MergeSite, table: Table, schema_ids: Iterable[int]) -> Plan:
-    """Return what the tasks of a merge or compaction of ``table`` share; its files have the schemas ``schema_ids``."""
+    """Return the plan that the tasks of a merge or compaction of ``table`` share; its files have the schemas
+    ``schema_ids``.
+    """
     schemas = {table.schema_id: table.schema}
     others = set(schema_ids) - set(schemas)
     if others:

@@ -126,6 +126,6 @@ def _functions(part: str) -> list[AggregateFunction]:
 
 
 def _distance(name: str, part: str) -> tuple[bool, bool, str]:
-    """Return what sorts the names that are searched for: the name itself, those that begin with it, all others."""
+    """Return the sort key of search results: the name itself, names that begin with it, all others."""
     words, whole = part.lower(), name.lower()
     return words.rpartition(".")[2] != whole, not whole.startswith(words), whole

@@ -123,7 +123,7 @@ def _glances(repository: Repository, tables: Sequence[Table], late: Mapping[str,
 
 
 def _waiting(repository: Repository, scope: TokenScope) -> StagedTotals:
-    """Return what waits in all tables of ``scope`` together."""
+    """Return the totals of staged batches in all tables of ``scope``."""
     areas = [one.staged for one in repository.stats.staged_tables() if scope.covers(one.database, one.table)]
     times = [one.oldest_accepted_at for one in areas if one.oldest_accepted_at is not None]
     return StagedTotals(

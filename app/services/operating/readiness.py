@@ -44,7 +44,7 @@ class Conditions:
         self._warehouse = Refreshed(lambda: _Verdict(warehouse_fault(database, warehouse)), seconds, patience_seconds)
 
     async def now(self) -> Condition:
-        """Return what was found not long ago; what does not answer in time is not ready."""
+        """Return the condition that was measured recently; a part that does not answer in time is not ready."""
         catalog, warehouse = await asyncio.gather(self._catalog.now(), self._warehouse.now())
         return Condition((catalog or _SILENT).fault, (warehouse or _SILENT).fault)
 

@@ -27,7 +27,7 @@ from app.telemetry.exposition import Reading
 
 
 def build_info(database: CatalogDatabase) -> Reading:
-    """Return what runs here."""
+    """Return the versions of the parts that run here."""
     return Reading(Measured.BUILD, (__version__, platform.python_version(), database.kind), 1.0)
 
 

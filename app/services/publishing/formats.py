@@ -22,7 +22,7 @@ CHECKPOINT_EVERY = 10  # versions, after which a format looks through its files:
 
 
 def published_of(repository: Repository, version: PublishedVersion) -> Published:
-    """Return what a version shows. Raise ``NotFound`` when the table is gone."""
+    """Return the content that a version shows. Raise ``NotFound`` if the table was dropped."""
     runs = runs_of(version, repository.snapshots.get(version.table_id, version.snapshot_id))
     changes = repository.published.changes_of(version)
     written = {run.schema_id for run in runs} | {one.schema_id for one in changes}
@@ -64,12 +64,13 @@ class VersionFiles(ABC):
 
     @abstractmethod
     def write(self, repository: Repository, warehouse: Warehouse, version: PublishedVersion) -> Write:
-        """Return what writes a version's files. Only the first part reads ``repository``."""
+        """Return a function that writes the version's files. Only the call itself reads ``repository``."""
 
     @abstractmethod
     def keep(self, repository: Repository, warehouse: Warehouse, kept: Kept) -> Callable[[], Forget]:
-        """Return what writes the files that those of forgotten versions leave a need for; what that returns forgets
-        them. Only the first part reads ``repository``, only the last one runs under the table's lock.
+        """Return a function that prepares the removal of versions before ``kept.first`` and returns the removal.
+
+        Only the call itself reads ``repository``, and only the removal runs under the table's lock.
         """
 
 

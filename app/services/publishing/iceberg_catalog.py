@@ -36,8 +36,8 @@ def list_published(
 
 
 def load_table(repository: Repository, warehouse: Warehouse, table: Table, *, all_snapshots: bool = True) -> Loaded:
-    """Return what is published of a table, which was read in the same transaction. Raise ``NotFound`` where nothing
-    is.
+    """Return the published metadata of a table, which was read in the same transaction. Raise ``NotFound`` if it is
+    not published.
     """
     kept, schemas = iceberg_versions(repository, table.id)
     if not kept and not table.schema.parsed[Format.ICEBERG.publish]:

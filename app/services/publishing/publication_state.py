@@ -56,7 +56,7 @@ class PublicationState:
 def publication_state(
     repository: Repository, warehouse: Warehouse, table: Table, form: Format, endpoint: Endpoint
 ) -> PublicationState:
-    """Return what is published of the table, which was read in the same transaction, as ``form``."""
+    """Return the state of the table's publication as ``form``; the table was read in the same transaction."""
     kept = repository.published.page(table.id, form)
     written = [version for version in kept if version.written_at is not None]
     newest = written[-1] if written else None
@@ -102,7 +102,7 @@ _FOLLOWING: Mapping[Next, Callable[[int], str | None]] = {
 
 
 def _delta(warehouse: Warehouse, table: Table, _: PublishedVersion, __: Endpoint) -> dict[str, str]:
-    """Return what Delta's readers need: the folder, independent of the table's name."""
+    """Return the location for Delta's readers: the folder, independent of the table's name."""
     folder = table_folder(table.id)
     place = warehouse.path(*folder) if warehouse.local else warehouse.uri(*folder)
     schema, name = _text(table.database), _text(table.name)
@@ -117,7 +117,9 @@ def _delta(warehouse: Warehouse, table: Table, _: PublishedVersion, __: Endpoint
 
 
 def _iceberg(warehouse: Warehouse, table: Table, newest: PublishedVersion, endpoint: Endpoint) -> dict[str, str]:
-    """Return what Iceberg's readers need: the catalog. One that has none reads the metadata of the newest version."""
+    """Return the location for Iceberg's readers: the catalog. Readers without a catalog use the metadata of the newest
+    version.
+    """
     uri = f"{endpoint.service.rstrip('/')}/iceberg"
     in_sql, in_spark = (f"keyfold.{_name(table.database, q)}.{_name(table.name, q)}" for q in ('"', "`"))
     names = f"({_literal(table.database)}, {_literal(table.name)})"

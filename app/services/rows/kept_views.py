@@ -45,7 +45,7 @@ class _Kept:
     default: Consistency
 
     def seen(self, wanted: Consistency | None) -> View:
-        """Return what a lookup sees that wants ``wanted``."""
+        """Return the view for a lookup with the consistency ``wanted``."""
         return self.merged if (wanted or self.default) is Consistency.MERGED else self.view
 
     def serves(self, wanted: Consistency | None) -> bool:
@@ -112,7 +112,7 @@ class Views:
         return None if seen is kept.view and not self._shared else seen
 
     def _fresh(self, name: Name, wanted: Consistency | None) -> _Kept | None:
-        """Return what is kept of a table for such lookups, if no mark says of a commit since."""
+        """Return the cached entry for such lookups, if no mark shows a commit since."""
         kept = self._kept.get(name)
         fresh = kept is not None and kept.mark == self._database.marks.of(kept.view.table.id) and kept.serves(wanted)
         return kept if fresh else None
@@ -153,7 +153,7 @@ class Views:
         return known
 
     def _unchanged(self, name: Name, wanted: Consistency | None) -> View | None:
-        """Return what is kept if the catalog has no later batch."""
+        """Return the cached view if the catalog has no later batch."""
         kept = self._fresh(name, wanted)
         if kept is None:
             return None
@@ -284,6 +284,6 @@ def _index_after(before: View, view: View) -> StagedIndex:
 
 
 def _state(view: View) -> tuple[str, str, int, int | None, int, int]:
-    """Return what ``Commits.states`` says of the table."""
+    """Return the values of ``Commits.states`` for the view's table."""
     table = view.table
     return table.database, table.name, table.schema_id, table.snapshot_id, view.last_batch, len(view.staged)

@@ -215,7 +215,7 @@ def _row_of_answer(view: View, key: Key, answer: Answer, columns: Sequence[str])
 
 
 def folded(view: View, state: Mapping[str, Any] | None) -> Answer:
-    """Return what a key's state row answers."""
+    """Return the answer for a key's state row."""
     row = None if state is None else finish(view.plan, state)
     if row is None:
         return ABSENT if state is None else DELETED
@@ -223,8 +223,8 @@ def folded(view: View, state: Mapping[str, Any] | None) -> Answer:
 
 
 def _imaged(view: View, images: Images, key: Key) -> Answer | None:
-    """Return what the images answer for a key: finished bytes where one run alone has it, or one run's row wins whole.
-    None where state rows must be combined, or read because an image is not there yet.
+    """Return the images' answer for a key: finished bytes if a single run has the key, or one run's row wins as a
+    whole. None if state rows must be combined, or an image is not built yet.
     """
     schema = view.table.schema
     token = token_of(schema, key)
@@ -249,7 +249,7 @@ def _imaged(view: View, images: Images, key: Key) -> Answer | None:
 
 
 def answer_of_both(plan: MergePlan, older: Answer, newer: Answer) -> Answer | None:
-    """Return what the answers of two runs come to; None where their state rows must be combined."""
+    """Return the combined answer of two runs; None if their state rows must be combined."""
     if not newer.written:
         return older
     if not older.written:

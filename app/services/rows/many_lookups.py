@@ -228,7 +228,7 @@ def _in_pieces(
 def _image_answers(
     view: View, images: Images, keys: Sequence[Key], texts: Sequence[bytes], read: ReadBytes | None
 ) -> list[ImageAnswer | None]:
-    """Return what images say of each key; None where only state rows have the answer."""
+    """Return the images' answer for each key; None if only state rows have the answer."""
     tokens = tokens_of_keys(view.table.schema, keys)
     staged = (place for place, token in enumerate(tokens.tolist()) if view.may_be_staged(token)) if view.stages else ()
     answers: list[ImageAnswer | None] = [ABSENT] * len(keys)

@@ -174,7 +174,7 @@ def loaded(warehouse: Warehouse, view: View, place: ScanPlace) -> View:
 
 
 def pinned_view(repository: Repository, table: Table, text: str) -> tuple[View, Place]:
-    """Return what the scan sees that the token continues with, and where.
+    """Return the view and the place with which the page token continues a scan.
 
     Raise ``Invalid``, and ``NotFound`` when the snapshot has expired or a staged batch was withdrawn.
     """

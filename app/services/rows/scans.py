@@ -89,7 +89,7 @@ class Scan:
         return len(self.view.table.schema.columns) * max(runs.values(), default=0)
 
     def source(self, warehouse: Warehouse) -> Source:
-        """Return what the storage reads."""
+        """Return the source that the storage scans."""
         view = self.view
 
         readable = frozenset(number for number, schema in view.readable.items() if schema is not None)
@@ -103,7 +103,7 @@ def read_scan(
     integers: Integers | None = None,
     tokens: TokenRange = ALL_TOKENS,
 ) -> Scan:
-    """Return what a request asks for of a view. Raise ``Invalid`` for columns and filters that the schema does not
+    """Return the scan that a request describes. Raise ``Invalid`` for columns and filters that the schema does not
     have.
     """
     schema = view.table.schema

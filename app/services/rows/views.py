@@ -110,8 +110,8 @@ class View:
 
 
 def view_of(repository: Repository, table: Table, before: View | None = None) -> View:
-    """Return what the transaction sees of ``table``, which was read in it, staged batches unread. What ``before`` has
-    of the batches is not read again, unless keys were forgotten since: then their files are others.
+    """Return the view of ``table``, which was read in the same transaction; staged batches are not loaded. Batches
+    that ``before`` has loaded are reused, unless keys were forgotten since, which replaces their files.
     """
     snapshot = repository.snapshots.of(table)
     if before is not None and forgot_since(repository, table, before):

@@ -24,7 +24,7 @@ class Moved(Unavailable):
 
 
 def read_again(read: Callable[[], Read]) -> Read:
-    """Return what ``read`` finds in the catalog and then in files.
+    """Return the result of ``read``, which reads the catalog and then files.
 
     A file that is missing may be of a batch that was merged, or withdrawn, and swept between the two: then the catalog
     says so by now. Raise ``DamagedFile`` when it does not, and ``Moved`` where that is so time and again.
@@ -90,7 +90,7 @@ def named_files(repository: Repository, table_id: str) -> list[NamedFile]:
 
 
 def data_files(repository: Repository, table_id: str) -> dict[str, DataFile]:
-    """Return what the catalog says of the data files among them, by path."""
+    """Return the data files of the table in the catalog, by path."""
     runs = repository.snapshots.every_run(table_id)
     return {file_of_run(table_id, run.id, file).path: file for run in runs for file in run.files}
 

@@ -25,7 +25,7 @@ class MergeExecutor(Protocol):
         """Run something small, so that the first merge does not wait for what first jobs load."""
 
     def missing(self) -> tuple[str, ...]:
-        """Return what the workers that run tasks lack, a sentence each. Raise ``Unavailable``."""
+        """Return the missing requirements of the workers that run tasks, one sentence each. Raise ``Unavailable``."""
 
     def run(self, tag: str, job: Job, report: Progress) -> list[Result]:
         """Run the tasks of a job; return a result for each, in order. ``report`` hears how far they are."""

@@ -57,7 +57,9 @@ class Rates:
 
 
 def network_of(address: str | None) -> str:
-    """Return what an address is counted under: itself, an IPv6 address by its network. Empty for none."""
+    """Return the network under which an address is counted: an IPv4 address itself, an IPv6 address by its prefix.
+    Empty for none.
+    """
     if address is None or ":" not in address:
         return address or ""
     try:

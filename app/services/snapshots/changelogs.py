@@ -96,7 +96,7 @@ class Page:
 
 
 def check_range(first: int | None, last: int | None) -> list[Violation]:
-    """Return what is wrong with a range of snapshots, for any table."""
+    """Return the faults of a range of snapshots, for any table."""
     if first is None or last is None or first <= last:
         return []
     fix = "send fromSnapshot not above toSnapshot"

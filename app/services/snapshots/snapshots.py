@@ -48,7 +48,7 @@ def find_snapshot(repository: Repository, table: Table, version: str) -> Snapsho
 
 
 def current_snapshot(repository: Repository, table: Table) -> DescribedSnapshot:
-    """Return what readers of the table see now. Raise ``NotFound`` before the first commit."""
+    """Return the table's current snapshot. Raise ``NotFound`` before the first commit."""
     return describe(repository, table, [find_snapshot(repository, table, LATEST)])[0]
 
 

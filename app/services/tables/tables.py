@@ -200,7 +200,7 @@ def _text_violations(body: Mapping[str, Any], pointer: str) -> Iterator[Violatio
 
 
 def _about_member(about: About, key: str, of_schema: bool) -> About:
-    """Return what a member is about of an object that is about ``about``."""
+    """Return the subject of a member of an object whose subject is ``about``."""
     if of_schema:
         return About(option="") if key == "options" else about
     return About(option=key) if about.option == "" else about

@@ -60,7 +60,7 @@ def verify(database: CatalogDatabase, warehouse: Warehouse, read: Read | None = 
 
 
 def _check_file_of_catalog(database: CatalogDatabase) -> list[Finding]:
-    """Return what the database itself finds wrong."""
+    """Return the faults that the database's own check finds."""
     try:
         return [Finding(None, DamagedCatalog(f"SQLite says: {fault}")) for fault in database.check_integrity()]
     except DamagedCatalog as damage:
@@ -68,7 +68,7 @@ def _check_file_of_catalog(database: CatalogDatabase) -> list[Finding]:
 
 
 def _check_rows(database: CatalogDatabase, table_id: str, name: str) -> list[Finding]:
-    """Return what the catalog says of a table and what was never stored."""
+    """Return the table's catalog rows that differ from what was stored."""
     try:
         with database.reading(afresh=True) as repository:
             return [Finding(None, damage) for damage in repository.integrity.faults(table_id)]

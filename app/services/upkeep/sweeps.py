@@ -177,7 +177,7 @@ class NamedOfTable:
 
 
 def named_of_table(database: CatalogDatabase, table_id: str) -> NamedOfTable:
-    """Return what the catalog names of a table now."""
+    """Return the files that the catalog now names for a table."""
     with database.reading() as repository:
         if repository.tables.find(table_id) is None:
             return NamedOfTable(set(), set(), set(), set(), None, dropped=True)

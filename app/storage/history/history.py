@@ -130,7 +130,7 @@ class Room:
         return len(newest.records) <= self.records and self.size_bytes >= 0
 
     def less(self, newest: NewestRecords) -> Room:
-        """Return what is left when these are there."""
+        """Return the room that is left with these records."""
         return Room(self.records - len(newest.records), self.size_bytes - newest.size_bytes)
 
 

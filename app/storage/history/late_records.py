@@ -59,7 +59,7 @@ class LateInMerge:
 
 
 def count_late(warehouse: Warehouse, merged: Merged, lanes: Sequence[Lane], most_rows: int) -> LateInMerge:
-    """Return what of the batches came late, where at most about ``most_rows`` rows of older runs are read for it.
+    """Return the counts of late records in the batches; at most about ``most_rows`` rows of older runs are read.
 
     Raise ``DamagedFile``.
     """
@@ -116,7 +116,7 @@ class _Records:
     def of(
         cls, warehouse: Warehouse, merged: Merged, lanes: Sequence[Lane], tokens: TokenRange, older: Sequence[Run]
     ) -> _Records:
-        """Return what is read of the files."""
+        """Return the records of the files."""
         schema = merged.schema
         columns = pa.concat_tables(
             _staged(warehouse, batch, merged.schemas[batch.schema_id], schema, _needed(schema, lanes))
@@ -363,7 +363,7 @@ def _states(
 
 
 def _state_columns(warehouse: Warehouse, table_id: str, run: Run) -> set[str]:
-    """Return what a run's files have."""
+    """Return the names of the columns in a run's files."""
     with opened_parquet(warehouse, file_of_run(table_id, run.id, run.files[0])) as parquet:
         return set(parquet.schema_arrow.names)
 

@@ -143,7 +143,7 @@ def change_manifest(version: PublishedVersion, content: Content) -> tuple[str, .
 
 
 def _read_deletes(warehouse: Warehouse, version: PublishedVersion) -> dict[str, dict[str, Any]]:
-    """Return what an earlier version says of the files with the places that its changes hide, by the data file."""
+    """Return the delete entries of an earlier version, by the data file whose rows they hide."""
     entries = read_avro(warehouse, change_manifest(version, Content.DELETES))
     return {entry["data_file"]["lower_bounds"][0]["value"].decode(): entry for entry in entries}
 
@@ -204,7 +204,9 @@ def run_manifest(table_id: str, run_id: str, content: Content) -> tuple[str, ...
 
 
 def _entry(content: Content, path: str, rows: int, size: int, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a manifest says of a file; snapshot and sequence number are those of the list that names it first."""
+    """Return the manifest entry of a file; snapshot and sequence number are inherited from the list that names it
+    first.
+    """
     file = {
         "content": content,
         "file_path": path,

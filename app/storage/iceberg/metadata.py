@@ -95,8 +95,8 @@ def _snapshot(warehouse: Warehouse, version: PublishedVersion, parent: int | Non
 
 
 def _totals(version: PublishedVersion) -> dict[str, str]:
-    """Return what Iceberg's writers say of the files, which readers estimate and count rows by; nothing of versions
-    that an earlier release wrote.
+    """Return the summary totals that Iceberg's writers record, and from which readers estimate and count rows; empty
+    for versions of an earlier release.
     """
     counts = version.counts
     if counts is None:

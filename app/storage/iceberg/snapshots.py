@@ -38,8 +38,8 @@ def sequence_number(version: PublishedVersion) -> int:
 
 
 def write_snapshot(warehouse: Warehouse, published: Published, before: PublishedVersion | None) -> FileCounts:
-    """Write what a version needs besides the data files: manifests of runs that ``before`` has not, those of
-    changes, and the list. Return what the files come to.
+    """Write what a version needs besides the data files: manifests of runs that ``before`` has not, those of changes,
+    and the list. Return the counts and bytes of the files.
 
     Raise ``DamagedFile``, ``Unfoldable``, ``OSError``.
     """
@@ -98,5 +98,5 @@ def _named(version: PublishedVersion, manifest: Manifest) -> Named:
 
 
 def _read(warehouse: Warehouse, version: PublishedVersion) -> dict[str, Named]:
-    """Return what the list of an earlier version says, by the URI of the manifest; nothing where it is gone."""
+    """Return the manifests in the list of an earlier version, by URI; empty if the list is gone."""
     return {record["manifest_path"]: record for record in read_avro(warehouse, list_file(version))}

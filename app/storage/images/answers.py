@@ -109,8 +109,8 @@ def _keys(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> Parts:
 
 
 def _standings(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> Parts:
-    """Return what ends each entry where columns say which row wins: their values, as the plan that shows them has
-    them.
+    """Return the end of each entry if columns decide which row wins: the values of these columns, under the plan that
+    shows them.
     """
     if shown.whole is None or not shown.whole.columns:
         return []

@@ -176,8 +176,8 @@ class Container:
         return self._view[self._places[place] : self._places[place + 1]]
 
     def behind(self, rows: Int64s, heads: Sequence[bytes], read: ReadBytes | None = None) -> list[bytes | None]:
-        """Return what of each row's entry follows its head; None where it has another one. Raise as ``entry``, and
-        ``TooMuchAtOnce``.
+        """Return the part of each row's entry after its head; None if the entry has another head. Raise as ``entry``,
+        and ``TooMuchAtOnce``.
         """
         for block in np.unique(rows // self._block_rows).tolist():
             if not self._checked[block]:

@@ -142,8 +142,8 @@ class Images:
     def answer(
         self, table_id: str, run: Run, written: TableSchema, plan: MergePlan, token: int, key: bytes
     ) -> Answer | None:
-        """Return what a run that was written under ``written`` answers for ``key`` (``key_json``) as ``plan`` shows it,
-        which means the same; None where no image says it: then the state row does.
+        """Return the answer for ``key`` (``key_json``) in a run that was written under ``written``, as the equivalent
+        ``plan`` shows it. None if no image has it: then read the state row.
         """
         for file in files_with(run, token):
             image = self._answers(table_id, run, file, written, plan)
@@ -190,8 +190,8 @@ class Images:
         plan: MergePlan,
         read: ReadBytes | None,
     ) -> Sequence[Answer | bytes | None]:
-        """Return what an image says of the keys, whose tokens are first in those of ``rows`` that are not negative;
-        None of each if there is no image, or it is damaged.
+        """Return the image's answer for each key. ``rows`` has the first row with the key's token, or a negative
+        number. All are None if there is no image, or it is damaged.
         """
         if image is None or rows is None:
             return [None] * len(keys)
@@ -275,7 +275,7 @@ class Images:
         of_image: Callable[[Container], Iterator[Made]],
         of_file: Callable[[NamedFile], Iterator[Made]],
     ) -> list[Made]:
-        """Return what is read of the image of a file's state rows, or of the file while there is none."""
+        """Return the values read from the image of a file's state rows, or from the file until it has an image."""
         image = self._states(table_id, run, file)
         if image is not None:
             try:
@@ -343,7 +343,7 @@ class Images:
 
 
 def _answer_in(image: Container, rows: Iterable[int], key: bytes, read: ReadBytes | None = None) -> Answer | None:
-    """Return what an image of answers says of ``key``, which may be that of one of ``rows``."""
+    """Return the image's answer for ``key``, which may be at one of ``rows``."""
     for row in rows:
         entry = image.entry(row)
         if entry.startswith(key):
@@ -359,7 +359,7 @@ _CLOSED = ord("}")  # what ends a row's JSON
 
 
 def _said(entry: bytes, behind: int) -> Answer | None:
-    """Return what an entry says behind its key; None where only the state row has the answer."""
+    """Return the answer in an entry, after its key; None if only the state row has the answer."""
     known = entry[behind : behind + 1]
     if known == _ROW:
         if entry[-1] == _CLOSED:

@@ -38,7 +38,7 @@ def dictionary_of(entries: Sequence[bytes], rows: int) -> bytes:
 
 
 def packing(dictionary: bytes) -> Pack:
-    """Return what compresses an entry with a dictionary; it leaves entries as they are if that is empty."""
+    """Return a function that compresses an entry with a dictionary; without a dictionary entries stay as they are."""
     if not dictionary:
         return bytes
     parameters = zstandard.ZstdCompressionParameters.from_level(
@@ -50,7 +50,7 @@ def packing(dictionary: bytes) -> Pack:
 
 
 def unpacking(dictionary: bytes) -> Pack:
-    """Return what gives back the entries that ``packing`` with this dictionary compressed. Threads may share it."""
+    """Return a function that decompresses entries of ``packing`` with the same dictionary. Threads may share it."""
     if not dictionary:
         return bytes
     known = zstandard.ZstdCompressionDict(dictionary)

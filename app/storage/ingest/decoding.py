@@ -55,7 +55,7 @@ class Sent(Protocol):
         """Return a column of the table that is sent."""
 
     def cells(self, column: Column, at: Places) -> Sequence[Any]:
-        """Return what the decoder of ``column`` reads at the places ``at``, which are no nulls."""
+        """Return the values at the places ``at``, none of them null, as the decoder of ``column`` takes them."""
 
     def words(self, columns: Sequence[Column]) -> Words:
         """Return which of ``columns``, all those of the table, each record names."""
@@ -132,7 +132,7 @@ class _Unsent:
         self._nulls: dict[pa.DataType, pa.Array] = {}
 
     def settled(self, column: Column, decode: Callable[[Any], Any]) -> tuple[pa.Array, Places, Places]:
-        """Return what ``_settled`` does, for a column that was not sent."""
+        """Return the result of ``_settled`` for a column that was not sent."""
         of = arrow_type(column.type)
         if of not in self._nulls:
             self._nulls[of] = pa.nulls(self._rows, of)

@@ -98,7 +98,7 @@ def _cast(of: DataType, texts: pa.Array, pattern: str) -> Vector:
 
 
 def _cast_to(target: pa.DataType, texts: pa.Array, pattern: str) -> Vector:
-    """Return what is spelled like ``pattern`` as ``target``; where pyarrow refuses one of them, all are suspects."""
+    """Return the texts that match ``pattern``, cast to ``target``; if pyarrow refuses one of them, all are suspects."""
     plain = pc.match_substring_regex(texts, f"^(?:{pattern})$")
     odd = places(pc.invert(plain))
     spelled = pc.if_else(plain, texts, None) if len(odd) else texts

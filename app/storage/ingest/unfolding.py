@@ -73,7 +73,7 @@ def _is_bytes(source: pa.DataType) -> bool:
 
 
 def _viewed_bytes(array: pa.Array) -> int:
-    """Return what the views say they are long; each is 16 bytes and begins with its length."""
+    """Return the total length of the views, in bytes; each view is 16 bytes and begins with its length."""
     views = array.buffers()[1]
     if views is None:
         return 0

@@ -44,7 +44,7 @@ class _WantedFacts:
 
     @classmethod
     def of(cls, written: TableSchema, run: Run) -> _WantedFacts:
-        """Return what is wanted of a file of a run that was written under this schema."""
+        """Return the facts that are needed of a file of a run which was written under this schema."""
         plan = compile_plan(written)
         return cls(
             plan.row.liveness is not Liveness.ALWAYS and run.live_rows != run.rows,
@@ -54,7 +54,9 @@ class _WantedFacts:
 
     @classmethod
     def of_changes(cls, written: TableSchema) -> _WantedFacts:
-        """Return what is wanted of a file of changes, which has no states: what the columns of its rows say."""
+        """Return the facts that are needed of a file of changes, which has no states: those of the columns of its
+        rows.
+        """
         return cls(may_hide=False, carries=(), columns=_bounded(written))
 
 

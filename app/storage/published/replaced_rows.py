@@ -138,7 +138,7 @@ def _plain(rows: pa.Table) -> pa.Table:
 
 
 def _hidden(schema: TableSchema, known: _Known, count: int) -> Hidden:
-    """Return what the first ``count`` files of changes hide."""
+    """Return the rows that the first ``count`` files of changes hide."""
     hidden: dict[str, BitMap] = {}
     for path, (hit, first) in known.hits.items():
         hidden[path] = _bits(hit[first < count])

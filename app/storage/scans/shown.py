@@ -41,7 +41,7 @@ def rows_batch(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> 
 
 
 def needed_columns(written: MergePlan, columns: Sequence[Column]) -> Sequence[str] | None:
-    """Return what of a state row is read to show ``columns``; None for all of it."""
+    """Return the columns of a state row that are read to show ``columns``; None for all of them."""
     if written.totals:
         return None  # those outside their type are finished by the whole state row
     before = {column.id: column.name for column in written.schema.columns}
@@ -50,7 +50,7 @@ def needed_columns(written: MergePlan, columns: Sequence[Column]) -> Sequence[st
 
 
 def shown_schema(columns: Sequence[Column]) -> pa.Schema:
-    """Return what ``shown_batch`` gives."""
+    """Return the schema of the batches that ``shown_batch`` returns."""
     return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])
 
 

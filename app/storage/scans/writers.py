@@ -151,7 +151,7 @@ class _Sink(io.RawIOBase):
         return self._size
 
     def taken(self) -> bytes:
-        """Return what was written since it was last taken."""
+        """Return the bytes that were written since the last call."""
         parts, self._parts = self._parts, []
         return b"".join(parts)
 

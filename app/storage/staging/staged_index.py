@@ -121,7 +121,7 @@ class StagedIndex:
                     yield batch.record(row)
 
     def without(self, numbers: Collection[int]) -> StagedIndex:
-        """Return what is left when the batches ``numbers`` have gone."""
+        """Return the index without the batches ``numbers``."""
         left = {number: batch for number, batch in self.batches.items() if number not in numbers}
         if len(left) == len(self.batches):
             return self

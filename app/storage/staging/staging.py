@@ -109,8 +109,8 @@ def write_pieces(
 def _written(
     name: str, file: Any, schema: TableSchema, first: DecodedRecords, rest: Iterable[DecodedRecords]
 ) -> Staged:
-    """Return what was written to the open ``file``. It is summed up before it reaches the disk: what the disk makes of
-    it is found out by anyone who reads it.
+    """Write the records to the open ``file``, and return their description. Digests are computed before the bytes
+    reach the disk, so that readers notice what the disk damaged.
     """
     summed = SummedSink(file)
     with io.BufferedWriter(summed, BLOCK_BYTES) as sink:  # Parquet comes in many small pieces
@@ -244,7 +244,7 @@ def read_batch(warehouse: Warehouse, batch: Batch, schema: TableSchema) -> Stage
 
 
 def staged_rows(schema: TableSchema, read: pa.Table) -> StagedRows:
-    """Return what was read of a staging file that was written under ``schema``."""
+    """Return the rows of a staging file that was written under ``schema``."""
     if TOKEN_COLUMN not in read.column_names:  # of a file of an older release
         rows = read.cast(staging_schema(schema))
         return StagedRows(tokens_of(schema, rows), rows)

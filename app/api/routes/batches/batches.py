@@ -88,7 +88,7 @@ _WARNINGS: Mapping[Note, tuple[str, str]] = {
 
 
 def batch_warnings(notes: Mapping[Note, int]) -> list[BatchWarning]:
-    """Return what the notes warn of."""
+    """Return one warning for each note, with its count."""
     return [
         BatchWarning(code=note, count=count, detail=_WARNINGS[note][0].format(count), fix=_WARNINGS[note][1])
         for note, count in notes.items()

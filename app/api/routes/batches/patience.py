@@ -23,11 +23,11 @@ _LONGEST_PAUSE_SECONDS: Final = 1.0
 async def stored(
     parts: Parts, database: str, idempotency_key: str | None, work: Callable[P, T], *args: P.args, **given: P.kwargs
 ) -> T:
-    """Return what ``work`` returns, in a thread of the writers.
+    """Return the result of ``work``, which runs in a thread of the writers.
 
-    It is tried again for some seconds while the staging area is full, and while batches are staged of a table of the
-    ``database`` that it alters, of which a merge is asked for. Also while the catalog or the warehouse does not
-    answer, if nothing was stored for certain, or an ``idempotency_key`` finds what was.
+    Retry for ``PATIENCE_SECONDS`` while the staging area is full, or while a table of ``database`` that the work
+    alters has staged batches; then request a merge. Retry an unavailable catalog or warehouse only if nothing was
+    stored, or if ``idempotency_key`` finds the stored batch.
     """
     deadline, pause = time.monotonic() + PATIENCE_SECONDS, _FIRST_PAUSE_SECONDS
     while True:

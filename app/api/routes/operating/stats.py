@@ -184,7 +184,9 @@ class Stats(Answer):
 
 @router.get("/stats", operation_id="getTableStats")
 def get_stats(table: TableDep, repository: Reading, images: ImagesDep, parts: PartsDep) -> Stats:
-    """Return what the table holds, keeps and waits for, its write, read and space amplification, and its images."""
+    """Return the table's counts of rows, files and waiting batches, its write, read and space amplification, and its
+    images.
+    """
     stats = table_stats(repository, table, spark_answers=parts.spark_ready())
     made = image_progress(images, table, stats.snapshot)
     return Stats.of(stats, images=ImagesMade.of(made), disk=Disk.by_use(stats, made.size_bytes))

@@ -89,7 +89,7 @@ class IcebergAnswer(_PublicationAnswer):
 def get_delta(
     table: TableDep, repository: Reading, warehouse: WarehouseDep, endpoint: EndpointDep, response: Response
 ) -> DeltaAnswer:
-    """Return what of the table is published as Delta, how far behind that is, and how other engines read it."""
+    """Return the newest published Delta version, how far it is behind the table, and how other engines read it."""
     response.headers["Cache-Control"] = "no-store"  # it changes by the moment
     state = publication_state(repository, warehouse, table, Format.DELTA, endpoint)
     lines = None if state.read_by is None else DeltaLines.model_validate(state.read_by)
@@ -100,7 +100,7 @@ def get_delta(
 def get_iceberg(
     table: TableDep, repository: Reading, warehouse: WarehouseDep, endpoint: EndpointDep, response: Response
 ) -> IcebergAnswer:
-    """Return what of the table is published as Iceberg, how far behind that is, and how other engines read it."""
+    """Return the newest published Iceberg snapshot, how far it is behind the table, and how other engines read it."""
     response.headers["Cache-Control"] = "no-store"  # it changes by the moment
     state = publication_state(repository, warehouse, table, Format.ICEBERG, endpoint)
     lines = None if state.read_by is None else IcebergLines.model_validate(state.read_by)

@@ -105,7 +105,7 @@ def _spelling(scope: Scope, given: _Parameters) -> Spelling:
 
 
 def _parameters(query: bytes) -> _Parameters | None:
-    """Return what the query string says, as Starlette reads it; None if it says anything else, or anything twice."""
+    """Return the parameters of the query string, read as Starlette reads it; None if one is unknown or given twice."""
     given = _Parameters()
     for one in query.decode("latin-1").split("&") if query else ():
         name, _, value = one.partition("=")

@@ -94,7 +94,9 @@ def _row_answer(row: FoundRow, view: View, lookup: Lookup, if_none_match: str | 
 
 
 def _seen(view: View, lookup: Lookup) -> Headers:
-    """Return what of the table is in the answer, as headers. Batches are counted only of the current snapshot."""
+    """Return headers with the snapshot and the batches that the answer contains. Batches are counted only of the
+    current snapshot.
+    """
     snapshot = (_SNAPSHOT, str(view.snapshot_id or 0).encode())
     applied = () if lookup.spelling is USUAL else _encoded(lookup.spelling.headers)
     if lookup.version is not None:
@@ -114,7 +116,7 @@ def names_in(columns: str | None) -> list[str] | None:
 
 
 def view_now(parts: Parts, lookup: Lookup) -> View:
-    """Return what the lookup sees; it may read the catalog and files. Raise as ``answer_row``."""
+    """Return the view that the lookup reads; this may read the catalog and files. Raise as ``answer_row``."""
     if lookup.version is None:
         return parts.views.current(lookup.name, lookup.consistency)
     _check_version(lookup)

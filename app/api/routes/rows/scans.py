@@ -137,7 +137,7 @@ def _check(limit: int | None, page_token: str | None, versioned: bool) -> None:
 
 
 def scanned(parts_open: Parts, lookup: Lookup, room: ScanPlace, page_token: str | None = None) -> tuple[View, Place]:
-    """Return what the scan sees, its staged records in memory, and where it begins."""
+    """Return the view that the scan reads, with its staged records in memory, and the place where it begins."""
 
     def read() -> tuple[View, Place]:
         view, start = _seen(parts_open, lookup, page_token)

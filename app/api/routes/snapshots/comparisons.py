@@ -89,10 +89,11 @@ def get_merge_changes(
     columns: Columns = None,
     sample: Sample = 10,
 ) -> RowChanges:
-    """Return what a merge or compaction did to the rows: how many it added, changed and removed, how often it changed
-    each column, and some of them before and after.
+    """Return the rows that a merge or compaction added, changed and removed: their counts, the changes per column, and
+    some examples before and after.
 
-    As long as its snapshot is kept. Of a merge that wrote many keys a share is looked at: it takes seconds.
+    The snapshot of the merge must still be kept. After a merge of many keys only a share of them is compared, which
+    takes seconds.
     """
     response.headers.update(spelling.headers)
     return _compared(parts, name, lambda seen, table: of_merge(seen, table, merge_id), columns, sample, spelling)
@@ -117,10 +118,10 @@ def get_snapshot_changes(
     columns: Columns = None,
     sample: Sample = 10,
 ) -> RowChanges:
-    """Return what differs between two snapshots, regardless of what was committed between them.
+    """Return the differences between two snapshots, regardless of what was committed between them.
 
-    A rollback to a snapshot does what this says of it since LATEST. What an ALTER between them changed is no change of
-    a row: both are read as the later one shows them.
+    To preview a rollback, compare the snapshot since LATEST. Both snapshots are read with the schema of the later one,
+    so an ALTER between them is not a change.
     """
     response.headers.update(spelling.headers)
     return _compared(

@@ -52,5 +52,5 @@ class Rules(Answer):
 
 @router.get("", operation_id="getRules")
 def get_rules(table: TableDep, repository: Reading) -> Rules:
-    """Return what each column's rule is, which row kinds are taken, and what may surprise."""
+    """Return the rule of each column, the treatment of each row kind, and warnings."""
     return Rules.of(table_rules(table.schema, repository.set_aside.count(table.id)))

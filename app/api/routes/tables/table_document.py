@@ -50,7 +50,7 @@ def get_table_document(
 
 
 def typed(document: Mapping[str, Any], table: Table, chosen: Integers | None = None) -> Json:
-    """Return what of ``document`` is about ``table``, with its rows, keys and records as they are."""
+    """Return the part of ``document`` that describes ``table``, with the types of its rows, keys and records."""
     integers = integers_of(table.schema, chosen)
     paths = {
         _named(path, table): _without_names(item) for path, item in document["paths"].items() if _is_of(path, table)

@@ -264,7 +264,7 @@ def _altered(parts: Parts, name: tuple[str, str], body: AlterTable, asking: _Ask
 
 
 def _what(change: Any) -> dict[str, object]:
-    """Return what a change that was made is about, without the values that it sets."""
+    """Return the subject of a change for the audit log, without the values that it sets."""
     return {member: change[member] for member in ("action", "key", "fieldNames") if member in change}
 
 

@@ -65,7 +65,7 @@ def scan(
 
 
 def scan_params(filters: list[str] | None, **optional: str | None) -> Params:
-    """Return what a scan asks for, without what is not given."""
+    """Return the query parameters of a scan, without the options that were not given."""
     given = [(name, one) for name, one in optional.items() if one is not None]
     return [*given, *(("filter", one) for one in filters or ())]
 

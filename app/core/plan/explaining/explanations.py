@@ -263,8 +263,8 @@ def column_words(plan: MergePlan, column: Column) -> str:
 
 
 def _in_its_place(replay: Replay, before: Mapping[str, Any] | None, record: Record) -> Reason | None:
-    """Return what a record comes to that belongs before others, in a row that every -D removes in the middle of its
-    history; None where the reasons of the columns differ.
+    """Return the outcome of a record that belongs before others, in a row that every -D removes in the middle of its
+    history; None if the reasons of the columns differ.
     """
     if before is None or replay.listed or replay.order.by_arrival:
         return None

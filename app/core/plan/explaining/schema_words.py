@@ -13,8 +13,8 @@ NEW_RULES = "the rules changed: the row that was shown is the first record of th
 
 
 def changes_in_words(old: TableSchema, new: TableSchema) -> list[str]:
-    """Return what a row may show otherwise under ``new`` than under ``old``; nothing where only other options
-    differ.
+    """Return how rows under ``new`` may differ from those under ``old``, in words; empty if only options that do not
+    matter differ.
     """
     return [*_columns(old, new), *([] if same_fold(old, new) else [NEW_RULES]), *_defaults(old, new)]
 

@@ -112,8 +112,8 @@ def _function_rule(
 
 
 def _called(function: AggregateFunction, column: Column, options: FoldingOptions) -> tuple[Any, ...]:
-    """Return what differs between uses of functions: name, own options (nested fields by id), how it rounds in its
-    column.
+    """Return the values that distinguish one use of a function from another: name, own options (nested fields by id),
+    and how it rounds in its column.
     """
     ids = {field.name: field.id for field in (column.type.element.fields if column.type.element else ())}
     parsed = options.of_function(column.name)

@@ -174,7 +174,7 @@ class RunSteps(ABC, Generic[Stored, Rows]):
 
     @abstractmethod
     def read(self, written: MergePlan, run: Stored, plan: MergePlan) -> Rows:
-        """Return what a run holds that was written under ``written``, as state of ``plan``, which means the same."""
+        """Return a run that was written under ``written`` as state of ``plan``, which has the same meaning."""
 
     @abstractmethod
     def combined(self, plan: MergePlan, rows: Sequence[Rows]) -> Rows:
@@ -302,9 +302,9 @@ def _retotalled(old: MergePlan, new: MergePlan) -> list[tuple[Sum, Sum]]:
 
 
 def carried_over(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> State | None:
-    """Return what a state row of ``old`` is under ``new``: the row it shows as a first record.
+    """Return a state row of ``old`` as a state row under ``new``: the row that it shows, lifted as a first record.
 
-    A row that it does not show is its removal, where that hides what sorts before it (``removing``), else None.
+    A hidden row becomes a removal if that hides rows that sort before it (``removing``), else None.
     """
     row = visible_row(old, state)
     if row is not None:

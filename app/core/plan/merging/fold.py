@@ -48,9 +48,9 @@ def _combined(plan: MergePlan, states: Sequence[Mapping[str, Any]]) -> Mapping[s
 
 
 def compacted(plan: MergePlan, state: Mapping[str, Any], now: int, *, oldest: bool) -> Mapping[str, Any] | None:
-    """Return what a compaction at ``now`` (epoch seconds) keeps of a state row; None if it forgets the row (Q2).
+    """Return the state row that a compaction at ``now`` (epoch seconds) stores; None if it forgets the row (Q2).
 
-    ``oldest``: nothing older lies below, so a hidden row may go, and what can change no more is settled.
+    ``oldest``: there is no older run, so hidden rows may be dropped, and state that can no longer change is settled.
     """
     aged = {**state, **plan.row.aged(state, now)}
     if not oldest:

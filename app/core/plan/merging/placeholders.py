@@ -99,7 +99,7 @@ class Placeholder:
         raise NotByForm("a hash")
 
     def _other(self, other: object) -> Term | Constant:
-        """Return what it is compared to, if both sort alike."""
+        """Return the term or constant that this one is compared with, if both sort alike."""
         if self._type.family not in ORDERED and not isinstance(self.term, Ranked):
             self._refused()
         if isinstance(other, Placeholder):
@@ -260,8 +260,8 @@ class Step:
         return {}
 
     def outcome(self, answers: tuple[tuple[Question, bool], ...]) -> Outcome | Question | NotByForm | None:
-        """Return what the step makes of all rows of which the ``answers`` are true (None: they go), the next question
-        to be answered, or why whole columns cannot decide. Each is worked out once.
+        """Return the outcome of the step for the rows with these ``answers`` (None: they are dropped), the next
+        question to answer, or why whole columns cannot decide. Each is computed once.
         """
         if answers not in self._outcomes:
             self._outcomes[answers] = self._worked_out(dict(answers))
@@ -341,7 +341,9 @@ def _combined(plan: MergePlan, part: Combine, older: Mapping[str, Any], newer: M
 
 
 def compact_step(plan: MergePlan, now: int, *, oldest: bool) -> Step:
-    """Return what a compaction keeps of a state row, as ``fold.compacted`` says it of a plan that does not settle."""
+    """Return the step that makes the state row a compaction stores, like ``fold.compacted`` for a plan that does not
+    settle.
+    """
 
     def kept(state: Mapping[str, Any]) -> State | None:
         replaced = plan.row.aged(state, now)

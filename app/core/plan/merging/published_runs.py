@@ -34,8 +34,8 @@ def whole_runs(runs: Sequence[Run]) -> tuple[Run, ...] | None:
 
 
 def full_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Return what the last full compaction left, regardless of what was merged on top meanwhile: the oldest run of each
-    partition, where a full compaction made it.
+    """Return the oldest run of each partition that a full compaction wrote, without the runs that were merged on top
+    since.
     """
     oldest: dict[str | None, Run] = {}
     for run in runs:

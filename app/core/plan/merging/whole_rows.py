@@ -50,7 +50,7 @@ class WholeRow:
         return not self.rule.order.by_arrival
 
     def newer_wins(self, older: Standing, newer: Standing) -> bool:
-        """Return what ``Register.newer_wins`` does, for two state rows of which this much is known."""
+        """Return the result of ``Register.newer_wins`` for two state rows of which only the standing is known."""
         if not self.compares:
             return self.latest
         later = bool(self._rank(newer) >= self._rank(older))

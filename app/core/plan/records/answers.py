@@ -37,7 +37,7 @@ def weight(value: Any) -> int:
 
 
 def tag_of(body: bytes) -> str:
-    """Return what distinguishes an answer from any other one: equal bytes have equal tags, however they were made."""
+    """Return the ETag of an answer: equal bytes have equal tags, however they were made."""
     return xxhash.xxh3_128_hexdigest(body)
 
 
@@ -62,7 +62,7 @@ def joined_keys(texts: Sequence[Sequence[bytes]]) -> list[bytes]:
 
 
 def key_json(schema: TableSchema, key: Key) -> bytes:
-    """Return what ``joined_keys`` does, for one key."""
+    """Return one key as ``joined_keys`` does for many."""
     parts = [
         b"%d" % value if entry.bits and value is not None else to_json(encode(value))
         for (_, entry, encode), value in zip(schema.key_types, key, strict=True)

@@ -147,7 +147,7 @@ class Replay(Rule):
         return tuple(column.name for column in self.columns)
 
     def row(self, state: Mapping[str, Any]) -> ReplayedRow:
-        """Return what ``state`` comes to, replayed once more."""
+        """Return the row of ``state``, replayed again."""
         return ReplayedRow(self, state.get(BASE), state[LOG] or ())
 
     def settled(self, state: Mapping[str, Any]) -> State:
@@ -169,7 +169,7 @@ class Replay(Rule):
         return self._replayed(state.get(BASE), state[LOG] or ())
 
     def inner_state(self, state: Mapping[str, Any]) -> State:
-        """Return what the rules inside hold after the log of ``state``."""
+        """Return the states of the inner rules after the log of ``state``."""
         return self.row(state).state
 
     def removal(self, state: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -177,7 +177,7 @@ class ReplayedRow:
         return self._removal is not None
 
     def before(self, rule: Rule) -> State | None:
-        """Return what a rule holds before the first of the records that are left; None if nothing."""
+        """Return the state of a rule before the first remaining record; None if there is none."""
         if self._removal is not None:
             accepted = any(self.rule.listed[i] is rule for i in self.tombstones)
             return rule.lift(self._records.record(self._removal)) if accepted else None
@@ -219,7 +219,7 @@ def _in_merge_order(rule: ReplayRules, log: Sequence[Mapping[str, Any]]) -> Sequ
 
 
 def _rank(register: Register, values: Sequence[Any]) -> Any:
-    """Return what sorts the values of a group's ordering fields; None if all are null."""
+    """Return the sort key of the values of a group's ordering fields; None if all are null."""
     if len(values) == 1:  # by far the most
         return None if values[0] is None else register.order.fields[0].column.type.entry.rank(values[0])
     fields = register.order.fields[: len(values)]

@@ -74,7 +74,7 @@ def is_foreign(key: str) -> bool:
 
 
 def missing_feature(key: str) -> str | None:
-    """Return what the key is of, where that is something which Paimon has and Keyfold has not."""
+    """Return the Paimon feature to which the key belongs, if Keyfold does not have that feature."""
     feature = _OF_FEATURE.match(key)
     return FEATURES[feature[1]] if feature else None
 

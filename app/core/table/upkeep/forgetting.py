@@ -91,7 +91,7 @@ class Forgetting:
 
 
 def prints_of(schema: TableSchema, keys: Sequence[Key], salt: str) -> list[KeyPrint]:
-    """Return what each of ``keys`` (values in primary-key order) is known by."""
+    """Return the salted fingerprint of each of ``keys`` (values in primary-key order)."""
     tokens = tokens_of(schema, keys)
     return [KeyPrint(token, _digest(schema, key, salt)) for token, key in zip(tokens, keys, strict=True)]
 

@@ -44,8 +44,8 @@ def kept_next(
     size_after: Callable[[int], int],
     restored: Sequence[Base] = (),
 ) -> Kept:
-    """Return what is to be kept from ``now`` on, when the table shows the snapshot ``current``; ``begun`` is when it
-    was made.
+    """Return the history to keep from ``now`` on, if the table shows the snapshot ``current``, which was made at
+    ``begun``.
 
     ``size_after`` says how many bytes came into snapshots after a number. A base is taken after each half of the
     window, or of the bytes, so that what is kept reaches back between one and one and a half windows. ``restored`` are

@@ -58,5 +58,5 @@ class LateRecords:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> LateRecords:
-        """Return what ``to_json`` gave."""
+        """Return the counts that ``to_json`` wrote."""
         return cls(**{**body, "steps": tuple(body["steps"])})
