@@ -311,7 +311,7 @@ class _Service:
 
 
 def identities_of(settings: Settings) -> Identities | None:
-    """Return the identity provider whose tokens are accepted; None where none is configured."""
+    """Return the identity provider whose tokens are accepted; None if none is configured."""
     if settings.oidc_issuer is None or settings.oidc_audience is None:
         return None
     from app.services.access.identities import Identities  # noqa: PLC0415  # it takes long to load

@@ -27,7 +27,7 @@ class ApiToken:
     """A bearer token as its operator knows it: by name. Its text is not kept anywhere, but for the ``secret`` of one
     that signs requests.
 
-    ``expires_at`` is None where it never does; ``last_used_at`` is a minute or so late, None where it never was.
+    ``expires_at`` is None if it never does; ``last_used_at`` is a minute or so late, None if it never was.
     """
 
     name: str
@@ -138,7 +138,7 @@ class Tokens:
         self.transaction.execute(tokens.delete().where(tokens.c.digest == digest, _IS_SESSION))
 
     def named(self, digest: str) -> ApiToken | None:
-        """Return the token, no session, whose text has ``digest``; None where there is none, or it has expired."""
+        """Return the token, no session, whose text has ``digest``; None if there is none, or it has expired."""
         row = self.transaction.execute(sa.select(tokens).where(tokens.c.digest == digest, ~_IS_SESSION)).first()
         living = row is not None and (row.expires_at is None or row.expires_at > self.transaction.now())
         return _token(row) if row is not None and living else None
@@ -154,7 +154,7 @@ class Tokens:
         return self.transaction.execute(query).first() is not None
 
     def next_expiry(self) -> datetime | None:
-        """Return when the next token expires, no session; None where none does."""
+        """Return when the next token expires, no session; None if none does."""
         alive = tokens.c.expires_at > self.transaction.now()
         return self.transaction.execute(sa.select(sa.func.min(tokens.c.expires_at)).where(alive, ~_IS_SESSION)).scalar()
 

@@ -30,7 +30,7 @@ def existing(data: Path | None) -> CatalogDatabase:
     """Return the catalog that exists, an embedded one at this version's schema. A mistyped folder must not become an
     empty catalog.
 
-    Raise ``Invalid`` where there is none.
+    Raise ``Invalid`` if there is none.
     """
     settings = settings_of(folder=data)
     if settings.embedded_catalog and not (settings.folder / "catalog.sqlite").exists():

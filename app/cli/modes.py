@@ -10,7 +10,7 @@ _RIGHTS = ((4, "r"), (2, "w"), (1, "x"))
 
 
 def how_to_close(folder: Path, umask: int) -> str | None:
-    """Return the command that takes the permissions of ``umask`` from ``folder`` and all in it; None where it has none
+    """Return the command that takes the permissions of ``umask`` from ``folder`` and all in it; None if it has none
     of them, or is not there.
 
     Only the folder is looked at: no other user reaches what is inside a closed one.

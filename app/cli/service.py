@@ -72,7 +72,7 @@ def serve(
         f" {settings.folder})"
     )
     announce = logger.info if settings.log_format is LogFormat.JSON else typer.echo
-    # The server raises the signal that stopped it once more when all is closed.
+    # After closing all, the server raises again the signal that stopped it.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(status_of(number)))
     if len(listeners) == 1:
         app = create_app(settings)

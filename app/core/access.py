@@ -201,7 +201,7 @@ class ClaimRule:
 
 
 def _claim(claims: object, name: str) -> object:
-    """Return the claim of exactly this name, or the one inside another claim; None where there is none."""
+    """Return the claim of exactly this name, or the one inside another claim; None if there is none."""
     if not isinstance(claims, Mapping) or name in claims:
         return claims.get(name) if isinstance(claims, Mapping) else None
     outer, dot, inner = name.partition(".")

@@ -16,7 +16,7 @@ CODINGS: Final[Mapping[str, str]] = {".gz": "gzip", ".zst": "zstd"}
 
 
 def media_type_and_coding(name: str) -> tuple[str | None, str]:
-    """Return the media type of what a file of this name holds, None where it does not say, and its content coding, ""
+    """Return the media type of what a file of this name holds, None if it does not say, and its content coding, ""
     where it is not packed.
     """
     ending = next((one for one in CODINGS if name.lower().endswith(one)), "")

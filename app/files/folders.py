@@ -19,7 +19,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True)
 class Entry:
-    """A file or folder; ``changed_at`` is None where the file system keeps no time (folders of object stores)."""
+    """A file or folder; ``changed_at`` is None if the file system keeps no time (folders of object stores)."""
 
     path: str
     is_folder: bool

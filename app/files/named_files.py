@@ -127,7 +127,7 @@ def read_whole(warehouse: Warehouse, file: NamedFile) -> pa.Buffer:
 
 @contextmanager
 def decoding(warehouse: Warehouse, file: NamedFile) -> Iterator[None]:
-    """Raise ``DamagedFile`` where the body cannot decode the file, and its digest is unknown or wrong."""
+    """Raise ``DamagedFile`` if the body cannot decode the file, and its digest is unknown or wrong."""
     with _failures_as_damage(warehouse, file):
         yield
 

@@ -92,7 +92,7 @@ class RunRows:
 
     @property
     def bound(self) -> int | None:
-        """The token before which all rows are here; None where the run has no more."""
+        """The token before which all rows are here; None if the run has no more."""
         return None if self.ended or self._rows is None else int(self._rows.tokens[-1])
 
     def take(self, bound: int | None) -> Rows | None:

@@ -68,20 +68,20 @@ def claim(warehouse: Warehouse) -> None:
 
 
 def is_claimed(warehouse: Warehouse) -> bool:
-    """Return whether the mark is there. Raise ``OSError`` where it is unknown."""
+    """Return whether the mark is there. Raise ``OSError`` if it is unknown."""
     if warehouse.local:
         return os.path.isfile(warehouse.path(MARK))
     return bool(warehouse.filesystem.get_file_info(warehouse.path(MARK)).type is fs.FileType.File)
 
 
 def check_present(warehouse: Warehouse) -> None:
-    """Raise ``NotStored`` where the warehouse is a folder of this machine, and is not there."""
+    """Raise ``NotStored`` if the warehouse is a folder of this machine, and is not there."""
     if warehouse.local and not is_claimed(warehouse):
         raise unwritable(_REASONS[errno.ENOENT])
 
 
 def check_not_gone(warehouse: Warehouse) -> None:
-    """Raise ``Unavailable`` where the warehouse is a marked folder of this machine, and its mark is not there: what is
+    """Raise ``Unavailable`` if the warehouse is a marked folder of this machine, and its mark is not there: what is
     found or missing in its place says nothing.
     """
     if warehouse.marked and warehouse.local and not is_claimed(warehouse):
@@ -91,13 +91,13 @@ def check_not_gone(warehouse: Warehouse) -> None:
 
 
 def holds_table(warehouse: Warehouse, table_id: str) -> bool:
-    """Return whether there is a folder of the table. Raise ``OSError`` where it is unknown."""
+    """Return whether there is a folder of the table. Raise ``OSError`` if it is unknown."""
     return bool(warehouse.filesystem.get_file_info(warehouse.path(table_id)).type is fs.FileType.Directory)
 
 
 def holds_tables(warehouse: Warehouse) -> bool:
     """Return whether there is a folder of any table; a new disk may hold others (``lost+found``).
-    Raise ``OSError`` where it is unknown.
+    Raise ``OSError`` if it is unknown.
     """
     listed = entries(warehouse, warehouse.path())
     return any(entry.is_folder and names_table(entry.name) for entry in listed)
@@ -143,7 +143,7 @@ def now_of(warehouse: Warehouse) -> datetime:
 
 
 def free_bytes(warehouse: Warehouse) -> int | None:
-    """Return the room on the warehouse's disk for this user; None where it is no disk of this machine, or is
+    """Return the room on the warehouse's disk for this user; None if it is no disk of this machine, or is
     unknown.
     """
     if not warehouse.local:
@@ -152,7 +152,7 @@ def free_bytes(warehouse: Warehouse) -> int | None:
 
 
 def free_bytes_at(folder: str) -> int | None:
-    """Return the room on the disk of a folder for this user; None where it is unknown."""
+    """Return the room on the disk of a folder for this user; None if it is unknown."""
     try:
         return shutil.disk_usage(folder).free
     except OSError:

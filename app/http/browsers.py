@@ -43,7 +43,7 @@ CROSS_ORIGIN: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where a service listens; ``port`` is None where it has none (a Unix socket)."""
+    """Where a service listens; ``port`` is None if it has none (a Unix socket)."""
 
     host: str
     port: int | None

@@ -28,7 +28,7 @@ class ContentDigest:
 
     @classmethod
     def of(cls, headers: Headers) -> Self | None:
-        """Return it; None where nothing is said by an algorithm that is known. Raise ``Invalid``."""
+        """Return it; None if nothing is said by an algorithm that is known. Raise ``Invalid``."""
         lines = headers.getlist(CONTENT_DIGEST)
         said = _members(CONTENT_DIGEST, ",".join(lines)) if lines else {}
         if any(not isinstance(value, bytes) for value in said.values()):

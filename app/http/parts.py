@@ -37,7 +37,7 @@ LOOKUPS_THREADS: Final = 20
 
 @dataclass(frozen=True)
 class Parts:
-    """What one serving process has open; ``spark_ready`` is true where merges are left to other services. ``scrapes``
+    """What one serving process has open; ``spark_ready`` is true if merges are left to other services. ``scrapes``
     are looked up for metrics, ``condition`` for readiness too, ``build`` says what runs, and ``hour`` has
     the metrics of the last hour.
     """

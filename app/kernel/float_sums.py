@@ -26,7 +26,7 @@ class FloatSums:
 
     short: Truths
     _numbers: npt.NDArray[Any]
-    _rests: Numbers  # 0 where there is none
+    _rests: Numbers  # 0 if there is none
 
     @property
     def numbers(self) -> pa.Array:
@@ -35,7 +35,7 @@ class FloatSums:
 
     @property
     def rests(self) -> pa.Array:
-        """What rounding took away, as lists of one number; null where it took nothing."""
+        """What rounding took away, as lists of one number; null if it took nothing."""
         some = self._rests != 0
         offsets = np.concatenate([[0], np.cumsum(some)]).astype(np.int32)
         return pa.ListArray.from_arrays(pa.array(offsets), pa.array(self._rests[some]), mask=pa.array(~some))
@@ -70,7 +70,7 @@ def _rounded_to_float(short: Truths, numbers: Numbers, rests: Numbers) -> FloatS
 
 
 def _numbers_of(part: Part) -> tuple[Numbers, Numbers, Truths]:
-    """Return numbers, their rests (0 where there is none), and which of these are one number at most."""
+    """Return numbers, their rests (0 if there is none), and which of these are one number at most."""
     numbers = np.asarray(part[0]).astype(np.float64)
     rests, known = np.zeros(len(numbers)), np.ones(len(numbers), dtype=bool)
     if part[1] is not None:

@@ -1,4 +1,4 @@
-"""Files without some keys: all else that a file holds, written once more (docs/decisions/0036).
+"""Files without some keys: all else that a file holds, written again (docs/decisions/0036).
 
 Rows of other keys are not decoded into anything but columns: their values, order and row groups stay.
 """
@@ -42,7 +42,7 @@ _HOW: Final[Mapping[FileKind, Mapping[str, Any]]] = {
 
 
 def rewritten(warehouse: Warehouse, task: Task) -> tuple[RewrittenFile | None, ...]:
-    """Return each file of the task's ``rewrites`` without the keys, None where it has none of them.
+    """Return each file of the task's ``rewrites`` without the keys, None if it has none of them.
 
     Raise ``DamagedFile``.
     """

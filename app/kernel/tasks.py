@@ -36,7 +36,7 @@ class Work(StrEnum):
     COMPACT = "compact"  # combines neighbouring runs into files of a new run
     CHANGES = "changes"  # writes the changes of rows that newer runs bring
     OVERFLOW = "overflow"  # looks for a total outside its column's type
-    REWRITE = "rewrite"  # writes files once more without some keys
+    REWRITE = "rewrite"  # writes files again without some keys
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class WrittenFile:
 @dataclass(frozen=True)
 class RewrittenFile:
     """A file without the keys that it had: ``rows`` are left and ``removed`` are not, ``live`` ones among them.
-    ``tokens`` are the first and the last, where the file has any.
+    ``tokens`` are the first and the last, if the file has any.
     """
 
     name: str
@@ -165,7 +165,7 @@ class Failure:
 @dataclass(frozen=True)
 class Result:
     """What a task wrote or found. ``rows`` are the records or state rows that it read. ``rewritten`` has a place for
-    each of the task's ``rewrites``, None where the file has none of the keys.
+    each of the task's ``rewrites``, None if the file has none of the keys.
     """
 
     files: tuple[WrittenFile, ...] = ()

@@ -26,7 +26,7 @@ class UnfoldableValue(Unfoldable):
 
 
 def values_array(column: str, values: Sequence[Any], data_type: pa.DataType) -> pa.Array:
-    """Return ``values`` as an array. Raise ``UnfoldableValue`` where its type cannot hold one."""
+    """Return ``values`` as an array. Raise ``UnfoldableValue`` if its type cannot hold one."""
     try:
         return pa.array(values, data_type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:

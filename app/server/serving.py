@@ -128,7 +128,7 @@ class StoppingServer(uvicorn.Server):
 
 
 def certificate_of(settings: Settings) -> Certificate | None:
-    """Return the certificate to show; None where plain HTTP is spoken."""
+    """Return the certificate to show; None if plain HTTP is spoken."""
     if settings.tls_cert is None or settings.tls_key is None:
         return None
     return Certificate(settings.tls_cert, settings.tls_key)
@@ -152,7 +152,7 @@ def listen(host: str, port: int, count: int) -> list[socket.socket]:
     if count == 1 or sys.platform != "linux":
         first.listen(_BACKLOG)  # clients that connect during the start wait instead of being refused
         return [first] * count
-    port = first.getsockname()[1]  # no one else listens on it
+    port = first.getsockname()[1]  # nothing else listens on it
     first.close()
     listeners = [_bound(host, port, shared=True) for _ in range(count)]
     for listener in listeners:

@@ -112,7 +112,7 @@ class BackupFolder:
                     yield line
 
     def put_back(self, file: BackedUpFile, warehouse: Warehouse) -> None:
-        """Copy a file of a backup into a warehouse, a folder or a bucket. Raise ``Invalid`` where it is not what was
+        """Copy a file of a backup into a warehouse, a folder or a bucket. Raise ``Invalid`` if it is not what was
         kept.
         """
         copied = _put if warehouse.is_store else _copied_back

@@ -88,7 +88,7 @@ SPARK_SERVES: Final = (SparkState.READY, SparkState.ELSEWHERE)
 
 @dataclass(frozen=True)
 class Entry:
-    """One metric. ``labels`` has the values of each label; none where they are only known while the service runs.
+    """One metric. ``labels`` has the values of each label; none if they are only known while the service runs.
     ``bounds`` are those of a histogram's buckets.
     """
 

@@ -61,12 +61,12 @@ class Step:
         return self.after.at - self.before.at
 
     def now(self, metric: Counted | Measured, *values: str) -> float | None:
-        """Return a gauge at its end; None where it is unknown."""
+        """Return a gauge at its end; None if it is unknown."""
         first, _ = self.places[metric, values]
         return _known(self.after.cells[first])
 
     def grown(self, metric: Counted | Measured, *values: str) -> list[float] | None:
-        """Return by how much each number of a counter or histogram grew; None where it is unknown, or it began
+        """Return by how much each number of a counter or histogram grew; None if it is unknown, or it began
         again.
         """
         first, count = self.places[metric, values]

@@ -33,7 +33,7 @@ class _Quiet(WSGIRequestHandler):
 def metrics_port(port: int, exposed: Exposed) -> Iterator[int]:
     """Serve ``GET /metrics`` on 127.0.0.1 while the block runs; yield the port, a free one for 0.
 
-    ``exposed`` makes the text for an Accept header, and its media type. Raise ``OSError`` where the port is taken.
+    ``exposed`` makes the text for an Accept header, and its media type. Raise ``OSError`` if the port is taken.
 
     It needs no token, so only this machine can reach it, and only by its own name: a page whose name was made to
     resolve to 127.0.0.1 is refused.

@@ -65,7 +65,7 @@ def stop_tracing() -> None:
 
 @contextmanager
 def span(name: str, attributes: Mapping[str, Attribute]) -> Iterator[trace.Span]:
-    """Record what the body does as a span of the current trace, or of a new one. Do nothing where traces are off.
+    """Record what the body does as a span of the current trace, or of a new one. Do nothing if traces are off.
 
     A failed span is marked as failed, without its error: the message may quote data.
     """

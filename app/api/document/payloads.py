@@ -58,7 +58,7 @@ class Readiness(Payload):
 
 
 class Audit(Answer):
-    """Times in milliseconds since 1970-01-01 UTC. The names are those of tokens, empty where none was needed; the owner
+    """Times in milliseconds since 1970-01-01 UTC. The names are those of tokens, empty if none was needed; the owner
     is who created it.
     """
 

@@ -55,7 +55,7 @@ class Gate:
         await self.app(scope, receive, send)
 
     async def _check(self, scope: Scope) -> None:
-        """Raise ``Forbidden``, ``Unauthorized``, or ``Unavailable`` where the catalog does not say who may call."""
+        """Raise ``Forbidden``, ``Unauthorized``, or ``Unavailable`` if the catalog does not say who may call."""
         headers = Headers(scope=scope)
         check_page(headers, scope["scheme"], self.origins)
         if scope["path"] in CREDENTIAL_PATHS:

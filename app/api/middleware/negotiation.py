@@ -63,7 +63,7 @@ class Acceptable:
 
 
 def answered_types(route: APIRoute) -> tuple[str, ...]:
-    """Return the media types of a route's answers, what it does not say otherwise first; none where it answers no
+    """Return the media types of a route's answers, what it does not say otherwise first; none if it answers no
     body.
     """
     response = route.response_class

@@ -64,7 +64,7 @@ class SignedRequests:
         await self.app(scope, receive, send)
 
     async def _let_in(self, scope: Scope, receive: Receive, signed: Signed) -> bytes | None:
-        """Return the body of a request whose signature is right; None where the service needs no token."""
+        """Return the body of a request whose signature is right; None if the service needs no token."""
         check_page(Headers(scope=scope), scope["scheme"], self.origins)
         parts: Parts = scope["app"].state.parts
         if await run_sync(parts.gate.is_open):

@@ -19,7 +19,7 @@ class _JsonRequest(Request):
 
 
 def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the object. Raise ``Invalid`` where a name comes twice: RFC 8259 leaves open which one counts."""
+    """Return the object. Raise ``Invalid`` if a name comes twice: RFC 8259 leaves open which one counts."""
     by_name = dict(members)
     if len(by_name) != len(members):
         names = [name for name, _ in members]

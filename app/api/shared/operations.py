@@ -19,7 +19,7 @@ _NOUNS: tuple[str, ...] = ("database", "table")
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation: its id, and what it needs of a token; None where it is open to all."""
+    """One operation: its id, and what it needs of a token; None if it is open to all."""
 
     id: str
     need: Need | None
@@ -53,7 +53,7 @@ class Operations:
         return {operation.id for operations in self._of.values() for operation in operations}
 
     def routed(self, scope: Scope) -> Routed | None:
-        """Return the operation of the request; None where no route takes it."""
+        """Return the operation of the request; None if no route takes it."""
         operations = self._of.get("GET" if scope["method"] == "HEAD" else scope["method"], [])
         path: str = scope["path"]
         matched = _first(operations, path)

@@ -43,7 +43,7 @@ class Unread:
 
 class Outgoing:
     """The answer of one request on its way out. ``status`` is 0 until it begins; ``outcome`` is what the request counts
-    as: the status once all of the answer went, 0 where the client went before.
+    as: the status once all of the answer went, 0 if the client went before.
     """
 
     __slots__ = ("_headers", "_scope", "_send", "_status", "_unread", "id", "outcome", "status")

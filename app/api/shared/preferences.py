@@ -14,7 +14,7 @@ INTEGERS: Final[Mapping[str, Integers]] = {one.value: one for one in Integers}
 
 
 def preference(prefer: str | None, name: str) -> str | None:
-    """Return the value of a preference; None where it is absent."""
+    """Return the value of a preference; None if it is absent."""
     for one in (prefer or "").split(","):
         said, _, value = one.split(";")[0].partition("=")
         if said.strip().lower() == name:
@@ -24,7 +24,7 @@ def preference(prefer: str | None, name: str) -> str | None:
 
 @dataclass(frozen=True)
 class Spelling:
-    """How whole numbers are asked for: ``integers`` is None where the table's option says it; ``preferred``: by Prefer,
+    """How whole numbers are asked for: ``integers`` is None if the table's option says it; ``preferred``: by Prefer,
     so that the answer says that it was applied.
     """
 

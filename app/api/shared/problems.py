@@ -293,7 +293,7 @@ def _http_exception(request: Request, error: Exception) -> ProblemResponse:
 
 
 def _unread(error: HTTPException) -> KeyfoldError | None:
-    """Return why FastAPI could not read a body at all; None where that is not what happened."""
+    """Return why FastAPI could not read a body at all; None if that is not what happened."""
     if isinstance(error.__cause__, KeyfoldError):
         return error.__cause__
     if isinstance(error.__cause__, RecursionError):

@@ -68,8 +68,8 @@ class Batches:
         the row that ``Tables.lock`` returned in this transaction.
 
         Where its idempotency key was used for the same request before, that earlier batch (another id, any state) is
-        the answer and nothing is added. It is ``KeyReused`` where the key was used for another request, ``Conflict``
-        where the table has another schema by now (COMMIT_CONFLICT), which keeps none of the others out.
+        the answer and nothing is added. It is ``KeyReused`` if the key was used for another request, ``Conflict``
+        if the table has another schema by now (COMMIT_CONFLICT), which keeps none of the others out.
         """
         # The lock is held until the commit: the next number is given only after this one is visible or rolled back, so
         # numbers have no gaps and anyone who sees batch n sees every batch before it.

@@ -18,7 +18,7 @@ _AT_ONCE = 100  # merges that are read of a cursor
 
 @dataclass(frozen=True)
 class CountedMerge:
-    """A merge that folded ``records``; ``lateness`` is None where it was not counted."""
+    """A merge that folded ``records``; ``lateness`` is None if it was not counted."""
 
     finished_at: datetime
     records: int

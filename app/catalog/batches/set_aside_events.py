@@ -46,9 +46,9 @@ class SetAsideEvents:
     tables: Tables
 
     def add(self, table_id: str, batch_id: str, sender: str, faulty: Sequence[FaultyEvent]) -> None:
-        """Keep events of the request that became a batch. One that is kept already is counted once more.
+        """Keep events of the request that became a batch. One that is kept already is counted again.
 
-        Raise ``Invalid`` where the table would keep too many.
+        Raise ``Invalid`` if the table would keep too many.
         """
         self.tables.lock(table_id)
         by_digest, sent = {one.digest: one for one in faulty}, Counter(one.digest for one in faulty)
@@ -95,7 +95,7 @@ class SetAsideEvents:
         return sorted(kept, key=lambda one: one.number)
 
     def delete(self, table_id: str, ids: Sequence[str]) -> None:
-        """Keep these events of the table no longer. Raise ``NotFound`` where one is not there."""
+        """Keep these events of the table no longer. Raise ``NotFound`` if one is not there."""
         self.tables.lock(table_id)  # so that of two that retry an event one finds it
         self._check_kept(table_id, ids)
         self.transaction.erase()  # a key that was forgotten may be in them
@@ -103,7 +103,7 @@ class SetAsideEvents:
             self.transaction.execute(events.delete().where(events.c.table_id == table_id, events.c.id.in_(few)))
 
     def note_faults(self, table_id: str, faults: Mapping[str, Sequence[Violation]]) -> None:
-        """Note what is wrong with events now, by their ids. Raise ``NotFound`` where one is not there."""
+        """Note what is wrong with events now, by their ids. Raise ``NotFound`` if one is not there."""
         self._check_kept(table_id, list(faults))
         for event_id, violations in faults.items():
             self.transaction.execute(events.update().where(events.c.id == event_id).values(faults=_stored(violations)))
@@ -141,7 +141,7 @@ class SetAsideEvents:
         return counts
 
     def _room(self, table_id: str, new: Sequence[FaultyEvent]) -> int:
-        """Return the number of the table's last event, 0 for none. Raise ``Invalid`` where the new ones are too
+        """Return the number of the table's last event, 0 for none. Raise ``Invalid`` if the new ones are too
         many.
         """
         query = sa.select(

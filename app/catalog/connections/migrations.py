@@ -26,7 +26,7 @@ def newest_migration() -> str:
 
 
 def migration_of(connection: sa.Connection) -> str | None:
-    """Return the migration that a catalog is at, None where it has none."""
+    """Return the migration that a catalog is at, None if it has none."""
     if not sa.inspect(connection).has_table(_VERSION.name):
         return None
     version: str | None = connection.execute(sa.select(_VERSION.c.version_num)).scalar()

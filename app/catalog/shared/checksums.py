@@ -41,7 +41,7 @@ def of_new_table(values: Mapping[str, object]) -> str:
 
 
 def check_table(row: AnyRow) -> None:
-    """Raise ``DamagedCatalog`` where a row of ``tables`` is not what was stored."""
+    """Raise ``DamagedCatalog`` if a row of ``tables`` is not what was stored."""
     check(row.checksum, of_table(row), f"the row of table {row.id}")
 
 
@@ -87,7 +87,7 @@ def of_batch(batch: Batch) -> str:
 
 
 def batch_of(row: AnyRow) -> Batch:
-    """Return the batch of a row of ``batches``. Raise ``DamagedCatalog`` where it is not what was stored."""
+    """Return the batch of a row of ``batches``. Raise ``DamagedCatalog`` if it is not what was stored."""
     values = dict(row._mapping)
     stored = values.pop("checksum")
     batch = Batch(**values)
@@ -101,6 +101,6 @@ def of_schema(table_id: str, schema_id: int, body: str) -> str:
 
 
 def check(stored: str | None, computed: str, what: str) -> None:
-    """Raise ``DamagedCatalog`` where ``what`` is not what was stored."""
+    """Raise ``DamagedCatalog`` if ``what`` is not what was stored."""
     if stored is not None and stored != computed:
         raise DamagedCatalog(f"{what} is not what was stored")

@@ -29,7 +29,7 @@ databases = sa.Table(
     sa.Column("options", JsonText, nullable=False),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("updated_at", UtcTime, nullable=False),
-    # Names of tokens; empty where there was none.
+    # Names of tokens; empty if there was none.
     sa.Column("created_by", sa.String, nullable=False, server_default=""),
     sa.Column("updated_by", sa.String, nullable=False, server_default=""),
     sa.UniqueConstraint("name"),
@@ -166,7 +166,7 @@ runs = sa.Table(
     sa.Column("partition", sa.Text),
     sa.Column("full", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("changed_at", UtcTime),
-    sa.Column("live_rows", sa.BigInteger),  # null where it was not counted
+    sa.Column("live_rows", sa.BigInteger),  # null if it was not counted
     sa.Column("totals", JsonText),  # ``app.core.table.total_ranges``; null in rows of before migration 0017
     checksum(),
 )

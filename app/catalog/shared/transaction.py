@@ -21,7 +21,7 @@ _SEEN = (batches, snapshots, tables)  # lookups depend on them; on others only w
 @dataclass
 class Touched:
     """The tables that a transaction changes in what lookups see: those it has locked, once it changes any; and the
-    ``TOKENS`` where it changes those.
+    ``TOKENS`` if it changes those.
     """
 
     locked: set[str] = field(default_factory=set)

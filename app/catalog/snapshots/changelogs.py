@@ -54,7 +54,7 @@ class Changelogs:
         return {row.snapshot_id: row.schema_id for row in self.transaction.execute(query)}
 
     def between(self, table_id: str, base: int, last: int) -> list[Changes] | None:
-        """Return the changes of the merges after snapshot ``base`` up to ``last``, in order. None where they do not
+        """Return the changes of the merges after snapshot ``base`` up to ``last``, in order. None if they do not
         say all: snapshots are gone, rows changed by something else than a merge, or a merge wrote no changelog of
         rows.
         """

@@ -42,7 +42,7 @@ _NOTED = (
 @dataclass(frozen=True)
 class NewSnapshot:
     """What a commit brings: the snapshot after ``base_id`` names ``runs``, oldest first. ``added`` are those of them
-    that the catalog does not know; None where it is to look.
+    that the catalog does not know; None if it is to look.
     """
 
     table_id: str

@@ -102,7 +102,7 @@ class PublishedVersions:
 
     def follow(self, snapshot: Snapshot, schema_id: int) -> None:
         """Add the versions of a snapshot that was just committed, or of the current one after an ALTER: one in each
-        form that the table is published in, none where readers of the files would not see the table in it. The caller
+        form that the table is published in, none if readers of the files would not see the table in it. The caller
         holds the table's lock.
         """
         runs = whole_runs(snapshot.runs)

@@ -62,14 +62,14 @@ _FILES = _OF_RUNS.where(
 
 
 def run_of(table_id: str, row: AnyRow, files: tuple[DataFile, ...]) -> Run:
-    """Return the run. Raise ``DamagedCatalog`` where row and files are not what was stored."""
+    """Return the run. Raise ``DamagedCatalog`` if row and files are not what was stored."""
     run = Run(row.id, row.schema_id, files, row.partition, row.full, row.changed_at, row.live_rows, row.totals)
     checksums.check(row.checksum, checksums.of_run(table_id, run), f"run {row.id} of table {table_id}")
     return run
 
 
 def _snapshot(row: AnyRow, of_snapshot: Sequence[Run]) -> Snapshot:
-    """Return the snapshot. Raise ``DamagedCatalog`` where its runs are not those that were stored."""
+    """Return the snapshot. Raise ``DamagedCatalog`` if its runs are not those that were stored."""
     made = Snapshot(row.id, row.table_id, tuple(of_snapshot), row.merge_id, row.committed_at, row.kind, row.schema_id)
     what = checksums.of_runs_named(row.table_id, row.id)
     checksums.check(row.checksum, checksums.of_snapshot_made(made), what)

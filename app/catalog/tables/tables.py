@@ -164,7 +164,7 @@ class Tables:
         return None if row is None else table_of(row)
 
     def _check_gone(self, table_id: str) -> None:
-        """Raise ``DamagedCatalog`` where there is a table of this id after all: its database or schema is not there."""
+        """Raise ``DamagedCatalog`` if there is a table of this id after all: its database or schema is not there."""
         row = self.transaction.execute(_OWN, {"table": table_id}).first()
         if row is not None:
             checksums.check_table(row)
@@ -294,7 +294,7 @@ class Tables:
         return {table_id: f"{database}.{name}" for table_id, database, name in self.transaction.execute(query)}
 
     def schema_id_of(self, table_id: str) -> int | None:
-        """Return the number of the table's current schema; None where the table is gone."""
+        """Return the number of the table's current schema; None if the table is gone."""
         query = sa.select(tables.c.schema_id).where(tables.c.id == table_id)
         current: int | None = self.transaction.execute(query).scalar_one_or_none()
         return current
@@ -348,7 +348,7 @@ class Tables:
         return intact_rows
 
     def _lock_named(self, database: str, name: str) -> AnyRow:
-        """Return the row of the table ``database.name``, which no one else renames or drops until the transaction
+        """Return the row of the table ``database.name``, which nothing else renames or drops until the transaction
         ends.
         """
         row = self.lock(self._row(database, name).id)
@@ -368,7 +368,7 @@ class Tables:
     def _strayed(self, database: str, name: str) -> AnyRow | None:
         """Return the row of a table that its name does not find, because an index of the database file is damaged.
 
-        Raise ``DamagedCatalog`` where the name in the row is, or what the row is joined with.
+        Raise ``DamagedCatalog`` if the name in the row is, or what the row is joined with.
         """
         for table_id in self.transaction.execute(_BY_HASH, {"hash": checksums.of_name(database, name)}).scalars():
             table = self.find(table_id)

@@ -156,7 +156,7 @@ class Rounds:
         return {row.id: (table, row.merge_at_most is None) for row, table in rows}
 
     def claim(self, chosen: Sequence[WaitingMerge], owner: str, lease_seconds: float) -> list[ClaimedTask]:
-        """Return those of the ``plain`` merges that no one else has claimed meanwhile, now leased to ``owner``, in the
+        """Return those of the ``plain`` merges that nothing else has claimed meanwhile, now leased to ``owner``, in the
         order given; each takes every staged batch of its table.
         """
         locked = self.tables.lock_all([one.table.id for one in chosen])

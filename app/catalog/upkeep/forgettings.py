@@ -64,7 +64,7 @@ def _stored(remnants: Sequence[Remnant]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Replacements:
-    """What takes the place of what held keys: runs and history files by id and name, None where nothing is left; the
+    """What takes the place of what held keys: runs and history files by id and name, None if nothing is left; the
     changelogs of snapshots by number; batches as they are now.
     """
 
@@ -144,7 +144,7 @@ class Forgettings:
         return list(self.transaction.execute(sa.select(forgettings.c.table_id).where(_PENDING).distinct()).scalars())
 
     def pending_since(self, table_id: str) -> datetime | None:
-        """Return when the oldest of them was asked for; None where there is none."""
+        """Return when the oldest of them was asked for; None if there is none."""
         oldest = sa.select(sa.func.min(forgettings.c.requested_at)).where(forgettings.c.table_id == table_id, _PENDING)
         since: datetime | None = self.transaction.execute(oldest).scalar_one()
         return since

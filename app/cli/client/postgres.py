@@ -56,7 +56,7 @@ class SourceTable:
 
     @property
     def ddl(self) -> str:
-        """The statement that makes the table for its events. Raise ``Failure`` where no table can be like it."""
+        """The statement that makes the table for its events. Raise ``Failure`` if no table can be like it."""
         if not self.key:
             raise usage(f"{self.schema}.{self.name} has no primary key, by which rows are updated and removed; add one")
         orders = chain(("lsn", "source_lsn"), (f"source_lsn_{number}" for number in count(2)))

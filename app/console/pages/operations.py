@@ -241,7 +241,7 @@ def _restarts(name: str, steps: Sequence[Step]) -> int:
 
 @dataclass(frozen=True)
 class _Tiles:
-    """What a scrape says of the service as a whole; 0 where the catalog did not answer it."""
+    """What a scrape says of the service as a whole; 0 if the catalog did not answer it."""
 
     failing_tables: int
     set_aside: int

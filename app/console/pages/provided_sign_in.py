@@ -83,7 +83,7 @@ def _not_begun(message: str) -> Unauthorized:
 
 
 def _identities(visit: Visit) -> Identities:
-    """Raise ``NotFound`` where there is no provider."""
+    """Raise ``NotFound`` if there is no provider."""
     provider = visit.parts.gate.identities
     if provider is None:
         raise NotFound("this service has no identity provider (KEYFOLD_OIDC_ISSUER)")

@@ -63,7 +63,7 @@ def _options() -> list[OptionEntry]:
 
 
 def _engines(option: Option) -> list[str]:
-    """Return the names of the engines; none where all have the option."""
+    """Return the names of the engines; none if all have the option."""
     return [engine.value for engine in MergeEngine if option.of_engine(engine)] if option.engines else []
 
 

@@ -24,7 +24,7 @@ GROUPS: Final = (
 
 @dataclass(frozen=True)
 class OptionField:
-    """One option: ``key`` as the table spells it, ``text`` as it is set, None where it is not. ``fixed`` says why it
+    """One option: ``key`` as the table spells it, ``text`` as it is set, None if it is not. ``fixed`` says why it
     cannot change; ``submitted`` is what the form says instead of ``text``.
     """
 
@@ -115,7 +115,7 @@ def _unknown(key: str) -> Option:
 
 
 def _fixed(schema: TableSchema, option: Option, filled: bool) -> str | None:
-    """Return why the option cannot change; None where it can."""
+    """Return why the option cannot change; None if it can."""
     if option.key == "primary-key":
         return "the primary key is part of the schema: " + option.instead
     if not filled or option.change is Change.FREE:

@@ -19,7 +19,7 @@ MOST_MOMENTS: Final = 40  # of a plot whose values are shown where the mouse is
 _MOMENT_SECONDS: Final = 30.0
 ROWS: Final = 12  # of a plot as a table: five minutes each
 _NICE: Final = (1.0, 2.0, 5.0, 10.0)
-Point = tuple[float, float | None]  # seconds since 1970, and what was then; None where it is unknown
+Point = tuple[float, float | None]  # seconds since 1970, and what was then; None if it is unknown
 Says = Callable[[float], str]
 
 
@@ -69,7 +69,7 @@ class Line:
 
     @property
     def last(self) -> float | None:
-        """What it is now; None where it is unknown."""
+        """What it is now; None if it is unknown."""
         return self.points[-1][1] if self.points else None
 
 

@@ -37,7 +37,7 @@ class ValueSource:
 @dataclass(frozen=True)
 class RowValue:
     """A column of a row, and its ``source``; ``span`` is the number of columns that share its source from here on, 0
-    where an earlier one says it.
+    if an earlier one says it.
     """
 
     name: str

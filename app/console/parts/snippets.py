@@ -23,7 +23,7 @@ class Target:
     ``service`` is the service's URL, ``name`` the table's as ``database.table``.
 
     ``key`` is one of its keys as texts, ``record`` an example of what it takes, ``published`` the lines by which other
-    engines read it, by format; None where nothing is published so.
+    engines read it, by format; None if nothing is published so.
     """
 
     url: str

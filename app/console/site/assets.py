@@ -51,7 +51,7 @@ def asset_url(name: str) -> str:
 
 
 def answer_asset(name: str, digest: str) -> Response | None:
-    """Return the asset; None where there is none of that name. While a service of another version runs, too, a page may
+    """Return the asset; None if there is none of that name. While a service of another version runs, too, a page may
     ask for another ``digest``: that answer must not be cached.
     """
     asset = assets().get(name)

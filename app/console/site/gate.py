@@ -73,7 +73,7 @@ class ConsoleGate:
         return answer_asset(scope["path"].removeprefix(ASSETS_PATH), scope["query_string"].decode("latin-1"))
 
     async def _let_in(self, request: Request) -> Response | None:
-        """Return None where the request may go on: its scope then has the grant, the visit and the page."""
+        """Return None if the request may go on: its scope then has the grant, the visit and the page."""
         cookie = sent_cookie(request)
         visit = Visit(request, SIGNED_OUT, cookie or new_visitor())
         try:

@@ -18,7 +18,7 @@ _LEAST_LIKENESS: Final = 0.6
 
 
 def nearest_step(visit: Visit, error: KeyfoldError) -> Step | None:
-    """Return the nearest name that the visitor may see, and its page; None where nothing is near."""
+    """Return the nearest name that the visitor may see, and its page; None if nothing is near."""
     finds = _FINDS.get(error.resource_type or "") if isinstance(error, NotFound) else None
     if finds is not None:
         with suppress(KeyfoldError):  # the page says what is wrong also without it

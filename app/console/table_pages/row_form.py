@@ -69,7 +69,7 @@ class Field:
     """One column in the form: the text in it, what it said that it showed (``seen``), and what is wrong with it.
 
     ``wide``: it may have several lines. ``length`` is that of a value that is too long to be shown, and kept. ``rule``
-    says how what is written is folded into what there is (``now``); nothing where it takes its place. ``does`` says it
+    says how what is written is folded into what there is (``now``); nothing if it takes its place. ``does`` says it
     shortly, of functions that have words for it. ``nullable``: a record can set it to null.
     """
 

@@ -77,7 +77,7 @@ class WantedRows:
         return replace(self, filters=tuple(one for one in self.filters if one != text))
 
     def mended(self, schema: TableSchema) -> WantedRows | None:
-        """Return the same with the nearest names for columns that there are not; None where no name is near."""
+        """Return the same with the nearest names for columns that there are not; None if no name is near."""
         mended = replace(
             self,
             filters=tuple(_mended(one, schema) for one in self.filters),

@@ -88,7 +88,7 @@ def _size(one: DescribedSnapshot) -> int:
 
 
 def make_tag(visit: Visit) -> Response:
-    """Name a snapshot; show the form with its faults where that cannot be."""
+    """Name a snapshot; show the form with its faults if that cannot be."""
     form = {name: visit.form.get(name, "").strip() for name in _NO_TAG}
     try:
         number = _number(form["snapshot"])

@@ -31,7 +31,7 @@ Faults = Mapping[object, Sequence[Violation]]
 @dataclass(frozen=True)
 class SettingsVerdict:
     """The faults and warnings of the changes of a form. ``faults`` are by the number of their field, by ``NEW``, or by
-    None where they belong to no field. ``warnings`` are those that the table would have in addition to its present
+    None if they belong to no field. ``warnings`` are those that the table would have in addition to its present
     ones, of which there are ``present``.
     """
 
@@ -60,7 +60,7 @@ def check_settings(visit: Visit) -> Response:
 
 
 def send_settings(visit: Visit) -> Response:
-    """Alter the options; show the form with every fault where that cannot be."""
+    """Alter the options; show the form with every fault if that cannot be."""
     table, fields = _fields(visit, visit.form)
     verdict = _judged(visit, table, fields, visit.form)
     if verdict.error is not None:
@@ -78,7 +78,7 @@ def _filter(visit: Visit) -> OptionFilter:
 
 
 def send_columns(visit: Visit) -> Response:
-    """Add, change or drop a column; show the page with every fault where that cannot be."""
+    """Add, change or drop a column; show the page with every fault if that cannot be."""
     try:
         _alter(visit, _column_changes(visit.form))
     except (Invalid, AlreadyExists, Conflict, PreconditionFailed) as error:

@@ -64,7 +64,7 @@ def send(visit: Visit) -> Response:
 
 
 def _upload(visit: Visit) -> Upload:
-    """Return the file as the API gets it. Raise ``Invalid`` where there is none, or where no one says what it is."""
+    """Return the file as the API gets it. Raise ``Invalid`` if there is none, or where no one says what it is."""
     if visit.file is None:
         raise Invalid("choose a file")
     media_type, coding = media_type_and_coding(visit.file.name)

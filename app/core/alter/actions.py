@@ -257,7 +257,7 @@ def holds(old: DataType, new: DataType, key: bool) -> bool:
 
 
 def _with_nullability(new: DataType, old: DataType, nullable: bool, path: Path, key: bool, member: str) -> DataType:
-    """Return ``new`` as nullable as asked for. Raise ``PathFault`` where what ``path`` leads to, of type ``old``,
+    """Return ``new`` as nullable as asked for. Raise ``PathFault`` if what ``path`` leads to, of type ``old``,
     cannot be so.
     """
     if nullable == old.nullable or (nullable and not key):

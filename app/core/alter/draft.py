@@ -106,7 +106,7 @@ class Draft:
 
     def numbered(self, data_type: DataType) -> tuple[int, DataType] | None:
         """Return the id of a new column or field of that type, and the type, with ids that nothing in the table ever
-        had; None, and a fault, where there are no more.
+        had; None, and a fault, if there are no more.
         """
         top = self._highest_id + 1
         # The first pair stands for all ids that were ever used: the new ones begin after it.

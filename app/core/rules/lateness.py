@@ -2,7 +2,7 @@
 (``sequence.late-horizon``).
 
 A record is too late if its sequence is more than the horizon below the highest one that came to the same log before it,
-or null where one came: what arrived decides, not when it was merged. So a record that comes after a log was stored lies
+or null if one came: what arrived decides, not when it was merged. So a record that comes after a log was stored lies
 within the horizon of the log's highest sequence, or changes nothing, and what the log holds below that is settled.
 """
 
@@ -85,7 +85,7 @@ class Lateness:
 
 
 def highest_of(log: Sequence[Entry], sequence: str) -> Any:
-    """Return the highest sequence of ``log``; None where it has none."""
+    """Return the highest sequence of ``log``; None if it has none."""
     return max((e[sequence] for e in log if e.get(sequence) is not None), default=None)
 
 

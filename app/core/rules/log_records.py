@@ -24,7 +24,7 @@ class LogRecords:
     """Log entries in merge order, which is ``order``; ``members`` gives what a column is called in an entry.
 
     An entry that is older than a column is null there. ``optional``: the columns of which entries say whether they
-    name them; none where every entry names all.
+    name them; none if every entry names all.
     """
 
     entries: Sequence[Entry]

@@ -72,7 +72,7 @@ class RowRule:
         return self.removes_on_delete and record.kind is RowKind.DELETE
 
     def lift(self, record: Record, touched: int | None = None) -> State:
-        """Return the row's own columns of one record; ``touched`` is when a merge folds it, None where nothing is
+        """Return the row's own columns of one record; ``touched`` is when a merge folds it, None if there is none
         stored.
         """
         state: State = {}

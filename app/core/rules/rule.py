@@ -41,7 +41,7 @@ class TotalBounds:
     """The range of a column that accumulates, and the hidden column that holds a total outside it.
 
     ``additive``: a key's total is the sum of its totals in the runs, so bounds on those bound it. ``endless``: what is
-    held there of a quotient without end; None where none can come.
+    held there of a quotient without end; None if none can come.
     """
 
     column: Column
@@ -90,7 +90,7 @@ class Rule(ABC):
 
     @property
     def bounds(self) -> tuple[TotalBounds, ...]:
-        """The ranges in which accumulated values must end; none where every value is legal."""
+        """The ranges in which accumulated values must end; none if every value is legal."""
         return ()
 
     def fault(self, record: Record) -> str | None:

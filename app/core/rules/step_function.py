@@ -61,8 +61,8 @@ class StepFunction:
 
     ``start`` makes the fold of no values. ``associative``: the step also joins two accumulated values (adds only).
     ``fault`` and ``retract_fault`` say why a value can never be folded. ``wide``: the type in which to accumulate,
-    checked against the column's when the row is read; None where the column's own will do. ``endless``: the value of
-    ``wide`` that stands for a step that raised ``InexactFold``; None where none does.
+    checked against the column's when the row is read; None if the column's own will do. ``endless``: the value of
+    ``wide`` that stands for a step that raised ``InexactFold``; None if none does.
     """
 
     start: Callable[[], Fold]

@@ -204,7 +204,7 @@ class Stepwise(Rule):
         return {**kept, self.log: None} if self._settles and not self._outside(state) else kept
 
     def highest(self, state: Mapping[str, Any]) -> Any:
-        """Return the highest sequence that came to the log of ``state``; None where none did."""
+        """Return the highest sequence that came to the log of ``state``; None if none did."""
         return None if self._direct else highest_of(state[self.log] or (), "f0")
 
     def comes_late(self, state: Mapping[str, Any], record: Record) -> bool:

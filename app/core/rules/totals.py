@@ -32,7 +32,7 @@ class Totals(ABC, Generic[Total]):
 
     @property
     def bounds(self) -> tuple[TotalBounds, ...]:
-        """The range that a total must end in; none where any total is legal."""
+        """The range that a total must end in; none if any total is legal."""
         return ()
 
     @abstractmethod

@@ -86,7 +86,7 @@ class CompactionPolicy:
 
 
 def stop_trigger(options: TableOptions) -> int | None:
-    """Return at how many runs of one partition merges wait for a compaction; None where they never wait, the default.
+    """Return at how many runs of one partition merges wait for a compaction; None if they never wait, the default.
 
     As in Paimon, never fewer than start a compaction (docs/merges.md).
     """

@@ -70,7 +70,7 @@ class SnapshotKind(StrEnum):
 
 @dataclass(frozen=True)
 class Database:
-    """A namespace of tables. Times are UTC. ``created_by`` and ``updated_by`` are names of tokens, empty where none was
+    """A namespace of tables. Times are UTC. ``created_by`` and ``updated_by`` are names of tokens, empty if none was
     needed.
     """
 
@@ -127,7 +127,7 @@ class Run:
     ``schema_id`` is the schema whose column names and types the files have. ``partition`` is the JSON object of the
     partition columns' values, None in a table without ``partitionKeys``. ``full``: the run is what a full compaction
     made, so it held all there was. ``changed_at`` is when the newest of its records was merged; the commit sets it
-    where it is None. ``live_rows`` are those that would be seen if there were no other run; None where it was not
+    where it is None. ``live_rows`` are those that would be seen if there were no other run; None if it was not
     counted them.
     """
 
@@ -186,7 +186,7 @@ class Snapshot:
 
     @property
     def rows(self) -> int | None:
-        """The rows that a reader sees; None where several runs of a partition may have the same key, or a run's rows
+        """The rows that a reader sees; None if several runs of a partition may have the same key, or a run's rows
         were not counted.
         """
         counts = [run.live_rows for run in self.runs if run.live_rows is not None]
@@ -202,7 +202,7 @@ class Snapshot:
 @dataclass(frozen=True)
 class Rewrite:
     """A snapshot that is not the one before it and some batches: a rollback, which shows what ``restored_from`` showed
-    (None where it is unknown), a drop of ``partitions`` (JSON texts), or one that forgets keys.
+    (None if it is unknown), a drop of ``partitions`` (JSON texts), or one that forgets keys.
     """
 
     snapshot_id: int
@@ -292,8 +292,8 @@ class NewBatch:
 
     ``records`` are in the file; ``ignored`` were dropped by ``ignore-delete`` or ``ignore-update-before``. A digest of
     the request is its ``fingerprint``: the Idempotency-Key of another one is refused. ``digest`` is xxh3-128 of the
-    file, ``accepted_by`` the name of the token that sent it, empty where none was needed. ``ignored_columns`` counts
-    the records that had each column that was left out, None where there was none.
+    file, ``accepted_by`` the name of the token that sent it, empty if none was needed. ``ignored_columns`` counts
+    the records that had each column that was left out, None if there was none.
     """
 
     id: str

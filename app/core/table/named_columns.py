@@ -30,7 +30,7 @@ def words_of(columns: Iterable[Column]) -> tuple[str, ...]:
 
 
 def named_words(schema: TableSchema) -> tuple[str, ...]:
-    """Return the words in which records of the table say what they name; none where absent columns are null."""
+    """Return the words in which records of the table say what they name; none if absent columns are null."""
     return words_of(schema.columns) if schema.absent_unchanged else ()
 
 

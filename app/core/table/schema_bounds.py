@@ -39,7 +39,7 @@ class SchemaBounds:
     columns: int = 2000
 
     def check_declared(self, body: Mapping[str, Any]) -> None:
-        """Raise ``Invalid`` where ``body`` (Paimon's JSON of a schema, not read yet) declares more. What it costs to
+        """Raise ``Invalid`` if ``body`` (Paimon's JSON of a schema, not read yet) declares more. What it costs to
         find out does not depend on what the body holds.
         """
         faults = [*islice(self._declared(body), 100)]
@@ -115,11 +115,11 @@ class CatalogBounds:
     table: SchemaBounds = SchemaBounds()
 
     def check_databases(self, count: int) -> None:
-        """Raise ``Conflict`` where there are so many databases already."""
+        """Raise ``Conflict`` if there are so many databases already."""
         _check_room(count, self.databases, "databases")
 
     def check_tables(self, count: int) -> None:
-        """Raise ``Conflict`` where there are so many tables already."""
+        """Raise ``Conflict`` if there are so many tables already."""
         _check_room(count, self.tables, "tables")
 
 

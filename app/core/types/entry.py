@@ -80,7 +80,7 @@ class Entry:
     Order: ``ordered`` says whether values have one; ``rank`` is what sorts so. ``padded``:
     ``sequence.auto-padding`` takes it. ``orders_groups``: it may order a sequence group.
 
-    Keys: ``hashed`` gives the bytes of a value that Spark's xxhash64 reads; None where no key may have the type.
+    Keys: ``hashed`` gives the bytes of a value that Spark's xxhash64 reads; None if no key may have the type.
 
     Change: ``widens`` says to which types a column may go. Runs keep the type that they were written with, so these are
     the types as which Spark (its vectorized and its row reader) and pyarrow read every value intact, also after several

@@ -220,7 +220,7 @@ class TokenGate:
 
 
 def bearer(authorization: str | None) -> str | None:
-    """Return the token of the header; None where there is none."""
+    """Return the token of the header; None if there is none."""
     scheme, _, token = (authorization or "").partition(" ")
     # Debezium's HTTP sink, with authentication.type=jwt, sends "Bearer: …".
     return token.strip() if scheme.lower().removesuffix(":") == "bearer" else None

@@ -41,7 +41,7 @@ class Signed:
 
     @classmethod
     def of(cls, headers: Mapping[str, str]) -> Self | None:
-        """Return it; None where the request has no signature."""
+        """Return it; None if the request has no signature."""
         signatures = headers.get("webhook-signature")
         if signatures is None:
             return None

@@ -104,7 +104,7 @@ class Admission(Repeated):
     def admitted(self, table: Table, size: int) -> Iterator[None]:
         """Admit the body, in which a batch of ``size`` bytes is read and stored.
 
-        Raise ``StagingFull`` at a bound of the staging areas; ``NotStored`` where the warehouse is not there, a disk
+        Raise ``StagingFull`` at a bound of the staging areas; ``NotStored`` if the warehouse is not there, a disk
         has too little room, or others wait for a catalog that stands still.
         """
         self._database.writers.check()

@@ -184,7 +184,7 @@ class Upload:
         return chosen.pieces(decoder, self.unmarked(content), bounds)
 
     def check_on_fault(self, how: EventFormat | None) -> None:
-        """Raise ``Invalid`` where faults of what are no events are to be set aside."""
+        """Raise ``Invalid`` if faults of what are no events are to be set aside."""
         if self.on_fault is OnFault.SET_ASIDE and how is None:
             message, fix = "only change events are set aside", "send change events, or remove onFault"
             fault = Violation("/onFault", FaultCode.CONTRADICTING_PARAMETERS, message, fix)

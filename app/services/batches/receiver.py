@@ -59,7 +59,7 @@ class Receiver:
         """Stage the records of ``sent``, decoded by ``read``, and return the upload. Its ``changes`` are schema
         changes that come first; its ``faulty`` events are set aside.
 
-        Raise as ``staged_upload`` does, ``Invalid`` where the table cannot have the columns, or events of it cannot be
+        Raise as ``staged_upload`` does, ``Invalid`` if the table cannot have the columns, or events of it cannot be
         set aside.
         """
         if sent.on_fault is OnFault.SET_ASIDE:

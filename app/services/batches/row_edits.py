@@ -22,7 +22,7 @@ Row = Mapping[str, Any]
 
 
 def row_now(repository: Repository, images: Images, table: Table, texts: Sequence[str]) -> tuple[Row, Row | None]:
-    """Return the key whose values are ``texts``, as JSON, and its row with what is staged; None where there is none.
+    """Return the key whose values are ``texts``, as JSON, and its row with what is staged; None if there is none.
 
     Raise ``Invalid`` for texts that are no key.
     """

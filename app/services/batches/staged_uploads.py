@@ -37,7 +37,7 @@ class Request(Protocol):
 
     @property
     def sender(self) -> str:
-        """The name of the caller's token, empty where none was needed."""
+        """The name of the caller's token, empty if none was needed."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ def staged_upload(
 ) -> StagedUpload:
     """Write what ``request`` sends for ``table``; ``unknown`` are the columns that are left out.
 
-    Raise what reading the ``pieces`` raises, ``NotStored``, ``NotFound`` where the table is dropped meanwhile,
-    ``Unavailable`` where a sweep took the file for garbage.
+    Raise what reading the ``pieces`` raises, ``NotStored``, ``NotFound`` if the table is dropped meanwhile,
+    ``Unavailable`` if a sweep took the file for garbage.
     """
     batch_id = uuid.uuid4().hex
     counted = Notes([field.column.name for field in compile_plan(table.schema).order.fields])

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 def changes_for(table: Table, unknown: FoundColumns | None, failure: Invalid | None) -> list[Mapping[str, Any]]:
-    """Return the changes (Paimon's JSON) that give the table the columns, and wider types to those at fault; none where
+    """Return the changes (Paimon's JSON) that give the table the columns, and wider types to those at fault; none if
     nothing is to be added. Raise ``Invalid`` for too many columns.
     """
     if unknown is None or unknown.declared is None:

@@ -55,7 +55,7 @@ def declared_columns(schema: object, side: str | None) -> dict[str, DeclaredColu
 
 
 def _type(of: Mapping[str, Any]) -> str | None:
-    """Return the type of a field in SQL; None where values must say it."""
+    """Return the type of a field in SQL; None if values must say it."""
     name, kind = str(of.get("name")), str(of.get("type"))
     if name == "org.apache.kafka.connect.data.Decimal":
         return _decimal(of.get("parameters"))

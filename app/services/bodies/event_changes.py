@@ -167,7 +167,7 @@ def object_of(value: object) -> Mapping[str, Any]:
 
 
 def row_in(value: object, where: str, fix: str) -> Row:
-    """Return the row in a member of an event. Raise ``Unusable`` where there is none."""
+    """Return the row in a member of an event. Raise ``Unusable`` if there is none."""
     if isinstance(value, dict):
         return value
     raise Unusable(f"the event has no row in {where!r}", fix)

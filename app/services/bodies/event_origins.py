@@ -125,14 +125,14 @@ class Origins:
         self._decoder = msgspec.json.Decoder(said)
 
     def of(self, event: Mapping[str, Any]) -> Origin | None:
-        """Return where a parsed event is from; None where it does not say."""
+        """Return where a parsed event is from; None if it does not say."""
         try:
             return _origin(msgspec.convert(event, self._said))
         except msgspec.ValidationError:
             return None
 
     def of_text(self, text: bytes | msgspec.Raw) -> Origin | None:
-        """Return where an event is from; None where it does not say, and for what is no event."""
+        """Return where an event is from; None if it does not say, and for what is no event."""
         try:
             return _origin(self._decoder.decode(text))
         except (ValueError, RecursionError):

@@ -20,7 +20,7 @@ _MILLIS = 1000
 
 
 def position_of(position: EventPosition, said: Said) -> int | str | None:
-    """Return the position of an event, None where it says none. Of two events of one source the later has the greater,
+    """Return the position of an event, None if it says none. Of two events of one source the later has the greater,
     or the same where both are of one change.
     """
     return _READERS[position](said)

@@ -31,15 +31,15 @@ class SentFile:
 
 @dataclass(frozen=True)
 class SentForm:
-    """The fields of a form, and its file; none where no one chose one."""
+    """The fields of a form, and its file; none if no one chose one."""
 
     fields: Mapping[str, str] = field(default_factory=dict)
     file: SentFile | None = None
 
 
 def read_form(body: Content, content_type: str, room: Room) -> SentForm:
-    """Return the form that ``body`` is; a large file goes to the disk once more. Raise ``Invalid``, and ``Unavailable``
-    where there is no room for it.
+    """Return the form that ``body`` is; a large file goes to the disk again. Raise ``Invalid``, and ``Unavailable``
+    if there is no room for it.
     """
     media_type, options = parse_options_header(content_type)
     if media_type != b"multipart/form-data" or not options.get(b"boundary"):

@@ -55,7 +55,7 @@ class Became(StrEnum):
 
 @dataclass(frozen=True)
 class RowChange:
-    """A row before and after, as JSON by column; None where there was none. ``columns`` are those that differ."""
+    """A row before and after, as JSON by column; None if there was none. ``columns`` are those that differ."""
 
     became: Became
     key: Mapping[str, Any]
@@ -208,7 +208,7 @@ def compare_named(
 ) -> Comparison:
     """Return ``compare`` of what ``find`` says of the table ``name`` (database, table), in a place of the ``room``.
 
-    Raise as ``find`` and ``compare`` do, and ``Unavailable`` where there is no place.
+    Raise as ``find`` and ``compare`` do, and ``Unavailable`` if there is no place.
     """
     with room.place() as place:
 

@@ -148,9 +148,9 @@ def example_of(name: str) -> Example:
 def load_example(
     catalog: CatalogDatabase, example: Example, by: str = "", bounds: CatalogBounds = DEFAULT_BOUNDS
 ) -> None:
-    """Make the example's table, and its database if that is not there; nothing where the table is there already.
+    """Make the example's table, and its database if that is not there; nothing if the table is there already.
 
-    Raise ``Conflict`` where there are too many tables.
+    Raise ``Conflict`` if there are too many tables.
     """
     with suppress(AlreadyExists), catalog.transaction() as repository:
         create_database(repository, DATABASE, _OPTIONS, by, bounds)
@@ -159,7 +159,7 @@ def load_example(
 
 
 def loaded_example(catalog: CatalogDatabase, example: Example) -> tuple[Table, int] | None:
-    """Return its table, and how many of its records were played; None where it is not loaded."""
+    """Return its table, and how many of its records were played; None if it is not loaded."""
     with catalog.reading() as repository:
         try:
             table = repository.tables.get(DATABASE, example.name)

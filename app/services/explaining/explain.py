@@ -1,4 +1,4 @@
-"""Why a row shows what it shows: the kept records of its key, folded once more step by step."""
+"""Why a row shows what it shows: the kept records of its key, folded again step by step."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _view(repository: Repository, table: Table, as_of: str | None) -> tuple[View
 
 
 def _current_at(repository: Repository, table: Table, moment: datetime, as_of: str) -> int:
-    """Return the snapshot that was current at ``moment``. Raise ``NotFound`` where it may be one that has expired:
+    """Return the snapshot that was current at ``moment``. Raise ``NotFound`` if it may be one that has expired:
     bases and tags keep older ones.
     """
     commits = [one for one in repository.commits.every(table.id) if one.snapshot_id <= (table.snapshot_id or 0)]
@@ -118,7 +118,7 @@ def _expired(as_of: str, before: Commit, after: Commit) -> NotFound:
 
 
 def _moment(text: str) -> datetime | None:
-    """Return the time that ``text`` says; None where it is a snapshot's number or a tag. Raise ``Invalid`` without
+    """Return the time that ``text`` says; None if it is a snapshot's number or a tag. Raise ``Invalid`` without
     offset.
     """
     if not re.match(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}", text):

@@ -153,7 +153,7 @@ def _size(step: ExplainedStep) -> int:
 
 
 class Play:
-    """The history from one base on, folded; ``page`` is None where only the end is wanted."""
+    """The history from one base on, folded; ``page`` is None if only the end is wanted."""
 
     def __init__(self, history: KeptHistory, base: Base, shown: Shown, page: StepPage | None) -> None:
         self.history, self.base, self.page = history, base, page

@@ -58,7 +58,7 @@ def fold_example(
     """Return an example of a column of the type, folded by the function, or by the engine alone. ``orders``: the column
     is the sequence field of its table.
 
-    Raise ``Invalid`` where a table cannot have such a column, ``Conflict`` where the total is outside its type.
+    Raise ``Invalid`` if a table cannot have such a column, ``Conflict`` if the total is outside its type.
     """
     if len(type_sql) > LONGEST_TYPE:
         raise Invalid(f"there is no example of a type with more than {LONGEST_TYPE} characters")

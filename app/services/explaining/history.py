@@ -56,7 +56,7 @@ class KeptRecord:
 
 
 def kept_since(repository: Repository, table: Table) -> int:
-    """Return the number of the snapshot after which every merged record is kept: it is kept, too. 0 where all are kept
+    """Return the number of the snapshot after which every merged record is kept: it is kept, too. 0 if all are kept
     from the table's first batch on.
     """
     if not retention_of(table).window:
@@ -185,7 +185,7 @@ def file_history(database: CatalogDatabase, warehouse: Warehouse, table: Table, 
 
     A file is named when it is whole, and what it has is forgotten elsewhere in the same transaction: anyone who is
     interrupted leaves files that nothing names. Records whose staging file is damaged end what is kept: history begins
-    again after them. Raise ``OSError``, and ``KeyfoldError`` where catalog or warehouse do not answer.
+    again after them. Raise ``OSError``, and ``KeyfoldError`` if catalog or warehouse do not answer.
     """
     if not retention_of(table).window:
         return

@@ -101,7 +101,7 @@ class KeptHistory:
     """What is known of ``key`` in the table that ``view`` sees. Files are read and records folded while no transaction
     is open: what else the catalog is asked, it is asked shortly.
 
-    Raises ``Moved`` where it has forgotten meanwhile what it knew.
+    Raises ``Moved`` if it has forgotten meanwhile what it knew.
     """
 
     def __init__(self, database: CatalogDatabase, images: Images, view: View, key: Key, known: Known) -> None:

@@ -111,7 +111,7 @@ def _merged(repository: Repository, compared: Compared, batches: Sequence[Batch]
 
 @dataclass(frozen=True)
 class LateSender:
-    """What one sender sent late, by the name of its token; empty where none was needed."""
+    """What one sender sent late, by the name of its token; empty if none was needed."""
 
     sender: str
     counts: LateRecords
@@ -121,7 +121,7 @@ class LateSender:
 class LateLane:
     """What came late in one lane, by sender.
 
-    ``measure`` says in what the lane counts, None where it cannot: ``seconds``, or ``number``, the difference of two
+    ``measure`` says in what the lane counts, None if it cannot: ``seconds``, or ``number``, the difference of two
     numbers. ``horizon`` is the table's ``sequence.late-horizon`` as text. ``steps`` are bounds in the unit of
     ``measure``: ``LateRecords.steps`` counts the records up to each.
     """

@@ -50,7 +50,7 @@ def run_small_compactions(site: MergeSite, leases: Sequence[Lease]) -> None:
 
 
 def _planned(site: MergeSite, lease: Lease) -> tuple[Compaction, PlannedStep] | None:
-    """Return the one step of a compaction; None where it has none or several, or its own run has to say why."""
+    """Return the one step of a compaction; None if it has none or several, or its own run has to say why."""
     try:
         compaction = Compaction.of(site, lease.claimed)
         if len(compaction.steps) == 1:
@@ -61,7 +61,7 @@ def _planned(site: MergeSite, lease: Lease) -> tuple[Compaction, PlannedStep] | 
 
 
 def _results(site: MergeSite, steps: Sequence[PlannedStep]) -> list[Result] | None:
-    """Return the results of all tasks; None where the job failed, so that each compaction is done by itself."""
+    """Return the results of all tasks; None if the job failed, so that each compaction is done by itself."""
     tasks = tuple(task for step in steps for task in step.tasks)
     if not tasks:
         return []

@@ -18,7 +18,7 @@ class HeldLeases:
         self._ended = False
 
     def hold(self, lease: Lease | None) -> Lease | None:
-        """Return the lease, which is held from now on; None where there is none, or the worker ends: then it is handed
+        """Return the lease, which is held from now on; None if there is none, or the worker ends: then it is handed
         back.
         """
         if lease is None:

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def claim_round(site: MergeSite, owner: str, chosen: Sequence[WaitingMerge]) -> list[Lease]:
-    """Return the leases of those of the merges that no one else has claimed meanwhile; ``owner`` is of this round
+    """Return the leases of those of the merges that nothing else has claimed meanwhile; ``owner`` is of this round
     only.
     """
     if not chosen:
@@ -93,7 +93,7 @@ def _folded(site: MergeSite, leases: Sequence[Lease]) -> dict[Lease, FoldedMerge
 
 
 def _runs_of(site: MergeSite, planned: PlannedMerge, results: Sequence[Result]) -> tuple[Run, ...]:
-    """Return the runs of a merge that lacks nothing but its commit; none where it needs more."""
+    """Return the runs of a merge that lacks nothing but its commit; none if it needs more."""
     if any(result.failure for result in results):
         return ()
     runs = folded_by(site, planned, results).runs

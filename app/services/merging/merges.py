@@ -44,7 +44,7 @@ _NOW = timedelta(0)
 
 @dataclass(frozen=True)
 class DueMerges:
-    """How many tables are due, and in how many seconds the next one will be; None where no other batch waits."""
+    """How many tables are due, and in how many seconds the next one will be; None if no other batch waits."""
 
     tables: int
     next_seconds: float | None
@@ -97,7 +97,7 @@ def _due(backlog: Backlog, now: datetime) -> _Due | None:
 @dataclass(frozen=True)
 class Folded:
     """What one merge wrote: its runs, the changes if the table keeps a changelog, and the snapshot these changes are
-    against (None where they are against none).
+    against (None if they are against none).
     """
 
     runs: tuple[Run, ...]

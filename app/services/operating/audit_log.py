@@ -80,7 +80,7 @@ def _private(path: str, flags: int) -> int:
 
 def last_lines(path: str, most: int) -> list[dict[str, Any]]:
     """Return the last ``most`` lines of the file, the oldest first, as far as they lie in its last ``TAIL_BYTES``; what
-    is no line of an audit log is left out. A file that is not there has none. Raise ``Unavailable`` where it cannot be
+    is no line of an audit log is left out. A file that is not there has none. Raise ``Unavailable`` if it cannot be
     read.
     """
     try:

@@ -23,7 +23,7 @@ _NONE_STAGED = StagedTotals()
 
 @dataclass(frozen=True)
 class TableGlance:
-    """One table: ``rows`` that a reader sees, None where several runs may have the same key: then it has at most
+    """One table: ``rows`` that a reader sees, None if several runs may have the same key: then it has at most
     ``stored_rows``.
     """
 

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Condition:
-    """Why the catalog or the warehouse cannot be used now, in words; None where it can."""
+    """Why the catalog or the warehouse cannot be used now, in words; None if it can."""
 
     catalog: str | None
     warehouse: str | None
@@ -70,7 +70,7 @@ def _catalog_fault(database: CatalogDatabase) -> str | None:
 
 
 def check_not_lost(database: CatalogDatabase, warehouse: Warehouse) -> None:
-    """Raise ``Unavailable`` where a catalog is about to be made although the warehouse holds tables: it was lost, or
+    """Raise ``Unavailable`` if a catalog is about to be made although the warehouse holds tables: it was lost, or
     is another one, and a new one would have all their files swept away.
     """
     try:

@@ -31,7 +31,7 @@ class CompactionFailure:
 
 @dataclass(frozen=True)
 class TableStats:
-    """The counts of one table at one moment; ratios are derived, None where there is nothing to divide by."""
+    """The counts of one table at one moment; ratios are derived, None if there is nothing to divide by."""
 
     snapshot: Snapshot | None
     staged: StagedTotals

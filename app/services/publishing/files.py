@@ -20,7 +20,7 @@ from app.services.snapshots.snapshots import find_snapshot
 
 @dataclass(frozen=True)
 class TableFile:
-    """One file: where it is and of which run; ``live_rows`` are those that no delete hides, None where not counted."""
+    """One file: where it is and of which run; ``live_rows`` are those that no delete hides, None if not counted."""
 
     uri: str
     run: Run
@@ -38,7 +38,7 @@ class TableFile:
 @dataclass(frozen=True)
 class TableFiles:
     """Files of a snapshot, by run, oldest first. ``incomplete`` says why their visible columns are not yet the table;
-    it is empty where they are. ``hidden`` are the columns that a reader of rows leaves out.
+    it is empty if they are. ``hidden`` are the columns that a reader of rows leaves out.
     """
 
     snapshot_id: int | None

@@ -33,7 +33,7 @@ class Endpoint:
 class PublicationState:
     """The newest version that readers see, None before the first; ``earliest`` is the first that they can go back to.
 
-    ``behind`` are the batches that are not in it, at ``now``. ``waiting`` says why, and what to do; None where nothing
+    ``behind`` are the batches that are not in it, at ``now``. ``waiting`` says why, and what to do; None if nothing
     is missing. ``path`` is the table's folder; ``read_by`` the line to paste, by engine, None before the first version.
     """
 

@@ -128,7 +128,7 @@ class Publisher:
 
 def write_version(database: CatalogDatabase, warehouse: Warehouse, pending: PublishedVersion) -> None:
     """Write the files of a version that the catalog has, if they are not there. Raise ``DamagedFile``, ``OSError``,
-    ``Conflict`` where somebody else has written in their place, and ``NotFound`` when the table is gone.
+    ``Conflict`` if somebody else has written in their place, and ``NotFound`` when the table is gone.
     """
     table_id, form, number = pending.table_id, pending.format, pending.version
     with database.reading() as repository:
@@ -166,7 +166,7 @@ def keep_versions(
 
 
 def _kept(repository: Repository, table_id: str, form: Format, now: datetime) -> Kept | None:
-    """Return None where nothing is written yet."""
+    """Return None if nothing is written yet."""
     written = [version for version in repository.published.page(table_id, form) if version.written_at is not None]
     if not written:
         return None

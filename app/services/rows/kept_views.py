@@ -276,7 +276,7 @@ class Views:
 
 
 def _index_after(before: View, view: View) -> StagedIndex:
-    """Return the staged records that are in memory already; none where keys were forgotten, for files are others."""
+    """Return the staged records that are in memory already; none if keys were forgotten, for files are others."""
     files = {batch.number: batch.file for batch in before.staged} if before.snapshot_id != view.snapshot_id else {}
     if any(files.get(batch.number, batch.file) != batch.file for batch in view.staged):
         return StagedIndex()

@@ -103,7 +103,7 @@ def row_of(
 def imaged_row(
     view: View, images: Images, texts: Sequence[str], columns: Sequence[str] | None = None, version: str | None = None
 ) -> FoundRow | None:
-    """Return the row as ``row_of`` does; None where mapped images alone do not answer."""
+    """Return the row as ``row_of`` does; None if mapped images alone do not answer."""
     wanted = wanted_columns(view, columns)
     key = key_from_text(view.table.schema, texts)
     answer = _imaged(view, images, key)
@@ -123,7 +123,7 @@ def _waiting(view: View, warehouse: Warehouse, key: Key) -> str | None:
 
 
 def existing_row(row: FoundRow, version: str | None, waits: str | None = None) -> FoundRow:
-    """Return ``row``. Raise ``NotFound`` where there is no row; ``version`` is as of ``row_of``, ``waits`` says what
+    """Return ``row``. Raise ``NotFound`` if there is no row; ``version`` is as of ``row_of``, ``waits`` says what
     is staged of the key.
     """
     if row.body is None:

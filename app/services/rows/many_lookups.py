@@ -84,7 +84,7 @@ def _once(keys: Sequence[Key], texts: Sequence[bytes]) -> _Wanted:
 def rows_as_json(images: Images, request: KeysRequest) -> bytes:
     """Return the answers as JSON, in the order of the keys and without a gap: each key, whether it is found, its row.
 
-    Raise ``TooLarge`` where that would be more than ``MOST_ANSWER_BYTES``, before it is held.
+    Raise ``TooLarge`` if that would be more than ``MOST_ANSWER_BYTES``, before it is held.
     """
     schema = request.view.table.schema
     texts = key_texts(schema, request.keys)
@@ -109,7 +109,7 @@ def _texts_of(data_type: DataType, numbers: list[bytes]) -> list[bytes]:
 
 
 def _bodies(images: Images, request: KeysRequest, wanted: _Wanted) -> list[bytes | None]:
-    """Of each key the row's JSON; None where there is none."""
+    """Of each key the row's JSON; None if there is none."""
     whole, size = request.columns is request.view.columns, AnswerBytes(_FEWER)
     bodies: list[bytes | None] = []
     answers = _in_pieces(request.view, images, wanted.keys, wanted.texts, partial(folded, request.view))
@@ -169,7 +169,7 @@ def _rows_of(view: View, images: Images, source: Source, keys: Sequence[Key], re
 
 
 def _of_both(plan: MergePlan, older: ImageAnswer, newer: ImageAnswer | None) -> ImageAnswer | None:
-    """As ``answer_of_both``; None also where an image does not say it."""
+    """As ``answer_of_both``; None also if an image does not say it."""
     answers = [Answer(one, True) if isinstance(one, bytes) else one for one in (older, newer)]
     return None if answers[0] is None or answers[1] is None else answer_of_both(plan, answers[0], answers[1])
 
@@ -240,7 +240,7 @@ def _image_answers(
 
 
 class _Query(NamedTuple):
-    """Keys, as tokens and texts, and the answer for each so far; None where only state rows have it."""
+    """Keys, as tokens and texts, and the answer for each so far; None if only state rows have it."""
 
     tokens: Tokens
     texts: Sequence[bytes]

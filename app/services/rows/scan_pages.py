@@ -40,7 +40,7 @@ class ScanRoom:
 
     @contextmanager
     def place(self) -> Iterator[ScanPlace]:
-        """Yield a place for one scan, until its answer has gone out. Raise ``Unavailable`` where there is none."""
+        """Yield a place for one scan, until its answer has gone out. Raise ``Unavailable`` if there is none."""
         with self._lock:
             if self._scans >= self._most_scans:
                 raise _no_place(self._scans)
@@ -55,14 +55,14 @@ class ScanRoom:
                 self._columns -= place.columns
 
     def take_staged(self, size: int) -> None:
-        """Note that ``size`` more bytes of staged rows are in memory. Raise ``StagingFull`` where there is no room."""
+        """Note that ``size`` more bytes of staged rows are in memory. Raise ``StagingFull`` if there is no room."""
         with self._lock:
             if self._staged_bytes + size > self._most_staged_bytes:
                 raise _too_much_staged(self._most_staged_bytes)
             self._staged_bytes += size
 
     def take_columns(self, count: int) -> None:
-        """Note that ``count`` more columns of files are read. Raise ``Unavailable`` where others read too many; a
+        """Note that ``count`` more columns of files are read. Raise ``Unavailable`` if others read too many; a
         scan alone may read any number.
         """
         with self._lock:

@@ -57,7 +57,7 @@ class View:
 
     @cached_property
     def deciding(self) -> Sequence[Run] | None:
-        """The runs in an order in which the first that has a key answers for it; None where it needs the others too."""
+        """The runs in an order in which the first that has a key answers for it; None if it needs the others too."""
         whole = self.plan.whole
         if whole is None or whole.compares:
             return None
@@ -80,7 +80,7 @@ class View:
 
     @cached_property
     def readable(self) -> Mapping[int, TableSchema | None]:
-        """``schemas``; None where state does not show its values under the plan by itself, so that no image answers."""
+        """``schemas``; None if state does not show its values under the plan by itself, so that no image answers."""
         return {n: schema if shows_alike(schema, self.plan.schema) else None for n, schema in self.schemas.items()}
 
     @cached_property

@@ -17,7 +17,7 @@ class AnswerBytes:
         self._taken = 0
 
     def add(self, size: int) -> None:
-        """Raise ``TooLarge`` where the answer would be larger than it may be."""
+        """Raise ``TooLarge`` if the answer would be larger than it may be."""
         self._taken += size
         if self._taken > self._most:
             message = f"the answer would have more than {self._most} bytes; {self._fix}"

@@ -27,7 +27,7 @@ def read_again(read: Callable[[], Read]) -> Read:
     """Return the result of ``read``, which reads the catalog and then files.
 
     A file that is missing may be of a batch that was merged, or withdrawn, and swept between the two: then the catalog
-    says so by now. Raise ``DamagedFile`` when it does not, and ``Moved`` where that is so time and again.
+    says so by now. Raise ``DamagedFile`` when it does not, and ``Moved`` if that is so time and again.
     """
     for _ in range(_TRIES - 1):
         try:

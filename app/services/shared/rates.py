@@ -37,7 +37,7 @@ class Rate:
         self._windows: TTLCache[str, _Window] = TTLCache(MOST_KEYS, WINDOW_SECONDS, timer=clock)
 
     def spend(self, key: str) -> float:
-        """Count an event of ``key``. In how many seconds one is possible again; 0 where this one is."""
+        """Count an event of ``key``. In how many seconds one is possible again; 0 if this one is."""
         if self._most is None:
             return 0.0
         with self._lock:

@@ -11,7 +11,7 @@ LONGEST_RETRY_SECONDS = 300.0
 
 
 def time_left(failures: Failures | None, now: datetime) -> timedelta:
-    """Return how long to wait before another try, 0 where it may begin: after each failure twice as long as before.
+    """Return how long to wait before another try, 0 if it may begin: after each failure twice as long as before.
 
     A failure in the future was noted before the clock was set back: it is unknown how long ago that was, so nothing
     waits for it.

@@ -117,7 +117,7 @@ def read_page(
     snapshot) up to all of snapshot ``last`` (the current); fewer where they take more than ``MOST_BYTES``.
 
     ``one_schema``: the page ends where the table was altered. Raise ``NotFound`` (SNAPSHOT_NOT_FOUND) for snapshots
-    that are not kept, ``Conflict`` where the table keeps no changelog.
+    that are not kept, ``Conflict`` if the table keeps no changelog.
     """
     table, kept = _kept(database, name)
     begin = start or Position(kept.start)
@@ -141,7 +141,7 @@ def read_page(
 @dataclass(frozen=True)
 class Newest:
     """The newest changes of ``table``, snapshot by snapshot, the newest first; ``head`` is the first of these
-    snapshots, None before the first merge. ``older`` says why it does not go back further; None where there are more.
+    snapshots, None before the first merge. ``older`` says why it does not go back further; None if there are more.
     """
 
     table: Table
@@ -161,7 +161,7 @@ def read_newest(
     """Return the changes of the last snapshots of the table ``name`` (database, table) up to ``until`` (the current
     one), at most ``limit`` of them in all, and of ``most_snapshots``. Of a snapshot that has more the first are there.
 
-    Raise ``NotFound`` (SNAPSHOT_NOT_FOUND) for an ``until`` that is not kept, and ``Conflict`` where the table keeps no
+    Raise ``NotFound`` (SNAPSHOT_NOT_FOUND) for an ``until`` that is not kept, and ``Conflict`` if the table keeps no
     changelog.
     """
     table, kept = _kept(database, name)
@@ -196,7 +196,7 @@ def follow_from(database: CatalogDatabase, name: tuple[str, str], start: Positio
     snapshot.
 
     Raise ``NotFound`` (SNAPSHOT_NOT_FOUND) for a snapshot that is not kept and is not the next one either, and
-    ``Conflict`` where the table keeps no changelog.
+    ``Conflict`` if the table keeps no changelog.
     """
     table, kept = _kept(database, name)
     if start is None:

@@ -14,7 +14,7 @@ from app.services.tables.tables import validate_table
 
 @dataclass(frozen=True)
 class FormColumn:
-    """A column: its type in SQL, whether it is of the key, and its function, empty where the merge engine decides."""
+    """A column: its type in SQL, whether it is of the key, and its function, empty if the merge engine decides."""
 
     name: str
     type: str

@@ -43,7 +43,7 @@ def create_database(
     bounds: CatalogBounds = DEFAULT_BOUNDS,
 ) -> Database:
     """Return a new database, made by the bearer of ``by``. Raise ``Invalid`` with every fault, ``AlreadyExists``, or
-    ``Conflict`` where there are too many.
+    ``Conflict`` if there are too many.
     """
     faults = [
         *name_violations(name, "/name", "database"),

@@ -87,7 +87,7 @@ def create_declared(
 ) -> list[FoundTable]:
     """Return all tables of ``declared``, in one transaction.
 
-    Raise ``NotFound`` for the database, ``AlreadyExists`` for a table without IF NOT EXISTS, and ``Conflict`` where
+    Raise ``NotFound`` for the database, ``AlreadyExists`` for a table without IF NOT EXISTS, and ``Conflict`` if
     there are too many tables.
     """
     with catalog.transaction() as repository:

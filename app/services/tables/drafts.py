@@ -52,7 +52,7 @@ class DraftTable:
 
 @dataclass(frozen=True)
 class DraftFault:
-    """What is wrong in the ``line`` (from 1; None where it is in none), and a text without that fault, if one is
+    """What is wrong in the ``line`` (from 1; None if it is in none), and a text without that fault, if one is
     known; ``option`` is the key of the option that it is about.
     """
 

@@ -93,7 +93,7 @@ def create_table(
     ``by``.
 
     Raise ``Invalid`` with every fault of name, schema and options, ``NotFound`` for the database, ``AlreadyExists``,
-    and ``Conflict`` where there are too many tables.
+    and ``Conflict`` if there are too many tables.
     """
     schema = validate_table(name, body, bounds.table)  # before the transaction: compiling takes no lock
     with catalog.transaction() as repository:

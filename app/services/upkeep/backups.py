@@ -100,7 +100,7 @@ def restore(
     """Put the backup ``name`` (the newest) back, into an empty warehouse and a catalog that does not exist yet, and
     bring the catalog to this version.
 
-    Raise ``Conflict`` where either holds anything, ``Invalid`` where the backup is incomplete, ``Unavailable`` where
+    Raise ``Conflict`` if either holds anything, ``Invalid`` if the backup is incomplete, ``Unavailable`` if
     the warehouse cannot be written.
     """
     names = source.names()

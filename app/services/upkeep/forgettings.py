@@ -41,7 +41,7 @@ def ask_to_forget(
     """Request that keys (JSON objects) are forgotten, of all records that were accepted until now.
 
     ``reference`` is a name of the caller's own for the request: the keys are stored nowhere. Raise ``Invalid`` with
-    the faults of all keys, and ``Conflict`` where a publication that was turned off keeps what it has.
+    the faults of all keys, and ``Conflict`` if a publication that was turned off keeps what it has.
     """
     faults = list(name_violations(reference, "/reference", "reference")) if reference is not None else []
     try:

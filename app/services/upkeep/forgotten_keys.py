@@ -1,6 +1,6 @@
 """Keys are taken out of all that a table keeps (docs/decisions/0036).
 
-Tasks write what holds a key once more without it, and one commit has the catalog name what was written in the place of
+Tasks write what holds a key again without it, and one commit has the catalog name what was written in the place of
 what was there: in the current snapshot, which is a new one, and in all that came before.
 """
 
@@ -134,7 +134,7 @@ def _named(repository: Repository, table_id: str) -> _Named:
 
 @dataclass
 class _Rewrites:
-    """What takes the place of the files that the catalog names, by name; None where a file holds no key."""
+    """What takes the place of the files that the catalog names, by name; None if a file holds no key."""
 
     runs: dict[str, RewrittenRun | None] = field(default_factory=dict)
     batches: dict[str, Batch | None] = field(default_factory=dict)

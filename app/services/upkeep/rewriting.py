@@ -1,4 +1,4 @@
-"""Files of a table without some keys: tasks on the executor look for the keys, and write what holds them once more
+"""Files of a table without some keys: tasks on the executor look for the keys, and write what holds them again
 without them (docs/decisions/0036).
 """
 
@@ -27,7 +27,7 @@ TASK_BYTES: Final = 64 * 2**20  # of the files that a task looks into, a second'
 
 @dataclass(frozen=True)
 class RewrittenRun:
-    """What a run became, None where nothing is left of it, and how many rows it lost."""
+    """What a run became, None if nothing is left of it, and how many rows it lost."""
 
     run: Run | None
     removed: int
@@ -44,7 +44,7 @@ class _Searched:
 
 class Rewriting:
     """Looks for keys in files of one table. Each ``add_…`` says where; ``run`` looks; then each ``…_without`` returns
-    what takes the place of what held keys, in other files, or None of what holds none.
+    the replacement of what held keys, in other files, or None if it holds none.
     """
 
     def __init__(self, site: MergeSite, table: Table, schemas: Mapping[int, TableSchema]) -> None:

@@ -28,7 +28,7 @@ Read = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Finding:
-    """A file that was read; ``damage`` is None where it is what was written. Without ``file``: the catalog's damage."""
+    """A file that was read; ``damage`` is None if it is what was written. Without ``file``: the catalog's damage."""
 
     file: NamedFile | None
     damage: DamagedFile | DamagedCatalog | None

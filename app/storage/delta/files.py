@@ -24,7 +24,7 @@ def added_files(warehouse: Warehouse, published: Published) -> dict[str, dict[st
     """Return the ``add`` of every file that a version shows, by its path below the table's folder and its deletion
     vector: to a reader a file with another vector is another one.
 
-    Equal versions give equal actions, by any worker and at any time. Raise ``DamagedFile``, and ``Unfoldable`` where a
+    Equal versions give equal actions, by any worker and at any time. Raise ``DamagedFile``, and ``Unfoldable`` if a
     row has a total that its column cannot hold, which no commit lets through (decision 5).
     """
     read_facts(warehouse, published, published.runs)
@@ -38,7 +38,7 @@ def added_files(warehouse: Warehouse, published: Published) -> dict[str, dict[st
 
 @dataclass(frozen=True)
 class _File:
-    """A file that a version shows; ``changed_at`` is in epoch milliseconds, 0 where it is not known."""
+    """A file that a version shows; ``changed_at`` is in epoch milliseconds, 0 if it is not known."""
 
     segments: tuple[str, ...]
     rows: int

@@ -71,7 +71,7 @@ def metadata_of(published: Published, added: Added) -> dict[str, Any]:
 def write_version(warehouse: Warehouse, published: Published, before: Published | None) -> None:
     """Add a version to the log, after ``before`` (None: it is the first, and says all); one that is there stays.
 
-    Raise ``DamagedFile``, ``Conflict`` where somebody else has written to the log, ``OSError``.
+    Raise ``DamagedFile``, ``Conflict`` if somebody else has written to the log, ``OSError``.
     """
     lines = [json.dumps(action, ensure_ascii=False) for action in _actions(warehouse, published, before)]
     content = "".join(f"{line}\n" for line in lines).encode()

@@ -137,7 +137,7 @@ class Room:
 @dataclass(frozen=True)
 class NewestRecords:
     """Records of a key, newest first, and what they take. ``cut`` is the number of the batch that has the newest of
-    those for which there was no room; None where these are all.
+    those for which there was no room; None if these are all.
     """
 
     records: Sequence[Record]

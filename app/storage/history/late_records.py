@@ -214,7 +214,7 @@ class _Records:
 @dataclass(frozen=True)
 class _Late:
     """Records that are late: whether an earlier one of the merge was higher, by how much, and whether they changed
-    nothing, where that is known.
+    nothing, if that is known.
     """
 
     in_merge: Flags
@@ -369,7 +369,7 @@ def _state_columns(warehouse: Warehouse, table_id: str, run: Run) -> set[str]:
 
 
 def _stored(batch: pa.RecordBatch, name: str, member: str | None, to_type: pa.DataType) -> pa.Array:
-    """Return a column of older rows, or a member of it; null where the run has none."""
+    """Return a column of older rows, or a member of it; null if the run has none."""
     place = batch.schema.get_field_index(name)
     if place < 0:
         return pa.nulls(len(batch), to_type)

@@ -94,7 +94,7 @@ def write_manifests(warehouse: Warehouse, published: Published, run: Run) -> lis
 def write_change_manifests(
     warehouse: Warehouse, published: Published, before: PublishedVersion | None
 ) -> list[Manifest]:
-    """Write the manifests of a version's changes, and of the rows that they hide; none where there are no changes.
+    """Write the manifests of a version's changes, and of the rows that they hide; none if there are no changes.
 
     Files with places that ``before`` names, and that are the same, are named again. Raise ``DamagedFile``.
     """
@@ -149,7 +149,7 @@ def _read_deletes(warehouse: Warehouse, version: PublishedVersion) -> dict[str, 
 
 
 def read_avro(warehouse: Warehouse, segments: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Return the records of an Avro file; none where it is gone."""
+    """Return the records of an Avro file; none if it is gone."""
     try:
         with warehouse.filesystem.open_input_stream(warehouse.path(*segments)) as source:
             records: Iterable[Any] = fastavro.reader(io.BytesIO(source.read()))

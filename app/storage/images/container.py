@@ -6,7 +6,7 @@ tokens    int64, one a row, ascending
 places    int64, where each entry begins, then where the last one ends
 checks    uint64, xxh3 of the entries of each block
 meta      bytes, for anyone who wrote the file
-words     the dictionary that each entry is compressed with; none where entries are as they are
+words     the dictionary that each entry is compressed with; none if entries are as they are
 footer    numbers and xxh3 of all that is not in a block
 ```
 A block is ``BLOCK_ROWS`` rows, or one entry that has more. A block is checked when it is first read, all else when the

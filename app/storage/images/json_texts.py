@@ -77,13 +77,13 @@ def _with_integers_as_text(values: pa.Array, data_type: DataType, missing: str) 
 
 
 def each(values: pa.Array, encode: Callable[[Any], Any]) -> pa.Array:
-    """Return the JSON texts, made one value after the other; null where there is none."""
+    """Return the JSON texts, made one value after the other; null if there is none."""
     encoded = [None if value is None else encode(value) for value in values.to_pylist()]
     return pa.array([None if one is None else to_json(one).decode() for one in encoded], TEXT)
 
 
 def join(*parts: pa.Array | str) -> pa.Array:
-    """Return texts, one behind the other; null where one is null."""
+    """Return texts, one behind the other; null if one is null."""
     typed = (pa.scalar(part, TEXT) if isinstance(part, str) else part for part in parts)
     return pc.binary_join_element_wise(*typed, pa.scalar("", TEXT))
 

@@ -42,7 +42,7 @@ def write_answers(source: pq.ParquetFile, path: Path, written: MergePlan, shown:
 
 
 def write_states(source: pq.ParquetFile, path: Path) -> None:
-    """Write the image of the state rows of a data file. Raise ``Damaged`` where they are not in order."""
+    """Write the image of the state rows of a data file. Raise ``Damaged`` if they are not in order."""
     tokens, places = [_NO_ROWS], [0]
     rows = _rows_per_block(source)
     with open(path, "wb") as file:

@@ -22,7 +22,7 @@ Pack = Callable[[bytes], bytes]
 
 
 def dictionary_of(entries: Sequence[bytes], rows: int) -> bytes:
-    """Return a dictionary of zstd for the ``rows`` entries of a file, of which these are the first; empty where all are
+    """Return a dictionary of zstd for the ``rows`` entries of a file, of which these are the first; empty if all are
     too few to gain by one.
     """
     total = sum(map(len, entries))

@@ -18,7 +18,7 @@ class ReadBytes:
         self._left = most
 
     def add(self, size: int) -> None:
-        """Raise ``TooMuchAtOnce`` where there is no room for ``size`` more."""
+        """Raise ``TooMuchAtOnce`` if there is no room for ``size`` more."""
         self._left -= size
         if self._left < 0:
             raise TooMuchAtOnce

@@ -86,7 +86,7 @@ def _end_of_record(part: bytes) -> int:
 
 
 class SentCells:
-    """Columns of text; null where the field was empty, and then not named if it is ``empty_absent``."""
+    """Columns of text; null if the field was empty, and then not named if it is ``empty_absent``."""
 
     def __init__(self, table: pa.Table, columns: dict[str, Column], empty_absent: bool) -> None:
         self._empty_absent = empty_absent

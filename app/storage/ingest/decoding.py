@@ -61,7 +61,7 @@ class Sent(Protocol):
         """Return which of ``columns``, all those of the table, each record names."""
 
     def kind_texts(self) -> pa.Array | None:
-        """Return ``_kind`` of each record, null where it is no text; None where no record has any."""
+        """Return ``_kind`` of each record, null if it is no text; None if no record has any."""
 
     def record(self, row: int) -> object:
         """Return one record, as ``RecordDecoder`` reads it."""

@@ -38,7 +38,7 @@ class Footer:
 
 
 def read_footer(body: Content) -> Footer:
-    """Return the footer of a Parquet file, and the headers of all its pages. Raise ``ValueError`` where it contradicts
+    """Return the footer of a Parquet file, and the headers of all its pages. Raise ``ValueError`` if it contradicts
     itself.
     """
     if len(body) < 12 or body[:4] != _MAGIC or body[-4:] != _MAGIC:

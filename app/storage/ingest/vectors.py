@@ -18,7 +18,7 @@ NOWHERE: Places = np.empty(0, np.int64)
 
 @dataclass(frozen=True)
 class Vector:
-    """The values of a column as its Arrow type, null where there is none.
+    """The values of a column as its Arrow type, null if there is none.
 
     At ``suspects``, which are no nulls of the body, ``array`` says nothing: whether the value is one of the column's,
     and which, only the column's decoder says. Everywhere else ``array`` holds what the decoder would have made of it.

@@ -90,7 +90,7 @@ def read_facts(warehouse: Warehouse, published: Published, runs: Sequence[Run]) 
 
 def facts_of(warehouse: Warehouse, published: Published, run: Run, file: DataFile) -> FileFacts:
     """Return the facts of a file of a version's run, without what later changes hide. Raise ``DamagedFile``, and
-    ``Unfoldable`` where a row has a total that its column cannot hold, which no commit lets through (decision 5).
+    ``Unfoldable`` if a row has a total that its column cannot hold, which no commit lets through (decision 5).
     """
     named = file_of_run(published.version.table_id, run.id, file)
     return _facts(warehouse, named, _WantedFacts.of(published.written[run.schema_id], run))
@@ -150,7 +150,7 @@ def _places(metadata: pq.FileMetaData) -> dict[str, int]:
 
 
 def _chunks(metadata: pq.FileMetaData, place: int | None) -> Sequence[pq.Statistics]:
-    """Return the statistics of a column in each row group; none where it is nested, or a row group has none."""
+    """Return the statistics of a column in each row group; none if it is nested, or a row group has none."""
     if place is None:
         return ()
     chunks = []
@@ -163,7 +163,7 @@ def _chunks(metadata: pq.FileMetaData, place: int | None) -> Sequence[pq.Statist
 
 
 def _bounds(chunks: Sequence[pq.Statistics]) -> tuple[Bound, Bound] | None:
-    """Return the smallest and the largest value; None where they are not known, or long."""
+    """Return the smallest and the largest value; None if they are not known, or long."""
     valued = [chunk for chunk in chunks if chunk.num_values]
     if not valued or not all(chunk.has_min_max for chunk in valued):
         return None

@@ -22,7 +22,7 @@ from app.files.reading import token_bounds
 
 
 def check_written(warehouse: Warehouse, table_id: str, runs: Sequence[Run]) -> None:
-    """Raise ``Unavailable`` where the files that tasks wrote are not in this warehouse."""
+    """Raise ``Unavailable`` if the files that tasks wrote are not in this warehouse."""
     paths = [warehouse.path(*data_file(table_id, run.id, file.name)) for run in runs for file in run.files]
     sizes = [file.size_bytes for run in runs for file in run.files]
     statuses = warehouse.filesystem.get_file_info(paths)
@@ -33,7 +33,7 @@ def check_written(warehouse: Warehouse, table_id: str, runs: Sequence[Run]) -> N
 
 
 def check_footer(warehouse: Warehouse, file: NamedFile, said: DataFile) -> None:
-    """Raise ``DamagedCatalog`` where the file's footer has other rows or tokens than the catalog has ``said``.
+    """Raise ``DamagedCatalog`` if the file's footer has other rows or tokens than the catalog has ``said``.
 
     Raise ``DamagedFile``.
     """

@@ -90,7 +90,7 @@ _COMPARABLE = (Family.INTEGER, Family.DATE, Family.TEXT)  # whose statistics com
 
 
 def group_filter(conditions: Sequence[Condition], written: MergePlan, shown: MergePlan) -> Wanted | None:
-    """Return the filter of row groups by their statistics; None where no condition can filter.
+    """Return the filter of row groups by their statistics; None if no condition can filter.
 
     It leaves out row groups in which no row to be shown meets the conditions.
     Only for runs whose rows are shown as they are: a state that is left out may hide an older one.

@@ -41,7 +41,7 @@ class Room:
             self._memory += size
 
     def take_disk(self, size: int) -> None:
-        """Take room of the disk. Raise ``Unavailable`` where there is no room for more."""
+        """Take room of the disk. Raise ``Unavailable`` if there is no room for more."""
         with self._lock:
             if size > 0 and self._disk + size > self._disk_bytes:
                 raise _no_room(f"{self._disk_bytes} bytes of bodies are on the disk")
@@ -65,7 +65,7 @@ class Spool:
         self.size = 0
 
     def add(self, part: bytes) -> None:
-        """Add the next part, in memory: ``spill`` it when it is ``due``. Raise ``Unavailable`` where there is neither
+        """Add the next part, in memory: ``spill`` it when it is ``due``. Raise ``Unavailable`` if there is neither
         memory nor a file for it.
         """
         self._pending += part

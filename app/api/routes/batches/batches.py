@@ -152,7 +152,7 @@ async def whole_body(request: Request) -> bytes:
 
 
 def _wait_seconds(prefer: str | None) -> float:
-    """Return the seconds of ``Prefer: wait=n`` (RFC 7240); 0 where it is absent or not understood."""
+    """Return the seconds of ``Prefer: wait=n`` (RFC 7240); 0 if it is absent or not understood."""
     wait = preference(prefer, "wait") or ""
     return min(float(wait), MAX_WAIT_SECONDS) if wait.isascii() and wait.isdigit() else 0.0
 

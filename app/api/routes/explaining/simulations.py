@@ -42,7 +42,7 @@ class Step(Answer):
 
 
 class SimulatedRow(Answer):
-    """One key: its row before and after all records, null where there is none."""
+    """One key: its row before and after all records, null if there is none."""
 
     key: Key
     before: Row | None

@@ -127,7 +127,7 @@ def _bearer(secret: str) -> str:
 
 
 def _basic(authorization: str | None) -> tuple[str, str] | None:
-    """Return the client's name and secret of the Basic scheme (RFC 6749 §2.3.1); None where there are none."""
+    """Return the client's name and secret of the Basic scheme (RFC 6749 §2.3.1); None if there are none."""
     scheme, _, text = (authorization or "").partition(" ")
     if scheme.lower() != "basic":
         return None

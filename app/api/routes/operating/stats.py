@@ -137,7 +137,7 @@ class Disk(Answer):
 
 
 class Stats(Answer):
-    """Counts of one moment. Ratios are null where there is nothing to divide by."""
+    """Counts of one moment. Ratios are null if there is nothing to divide by."""
 
     snapshot_id: Annotated[int | None, From(_now("id", None))]
     rows: Annotated[int | None, From(_now("rows", 0))] = Field(description=LIVE_ROWS)

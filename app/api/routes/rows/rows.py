@@ -79,7 +79,7 @@ class KeyList(OwnBody):
 
 
 class RowAnswer(Payload):
-    """The answer for one key, in the place of the key: ``row`` is null where there is none."""
+    """The answer for one key, in the place of the key: ``row`` is null if there is none."""
 
     key: Key
     found: bool
@@ -169,7 +169,7 @@ async def batch_get_rows(
 
 
 def _wanted(by_parameter: list[str] | None, by_body: list[str] | None) -> list[str] | None:
-    """Return the columns to answer. Raise ``Invalid`` where parameter and body both name some."""
+    """Return the columns to answer. Raise ``Invalid`` if parameter and body both name some."""
     if by_parameter and by_body:
         message = "the request names columns twice: in its body and as a parameter"
         fault = Violation("/columns", FaultCode.CONTRADICTING_PARAMETERS, message, "leave out one of them")

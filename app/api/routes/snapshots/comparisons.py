@@ -45,7 +45,7 @@ class ColumnChanges(Answer):
 
 
 class RowChange(Answer):
-    """A row before and after; null where there was none. ``columns`` are those that have another value."""
+    """A row before and after; null if there was none. ``columns`` are those that have another value."""
 
     became: Became
     key: Key

@@ -36,7 +36,7 @@ class NewTag(Payload):
 
 
 class Tag(Answer):
-    """A tag and the snapshot that it keeps. ``tagTimeRetained`` is ISO 8601, null where the tag never expires."""
+    """A tag and the snapshot that it keeps. ``tagTimeRetained`` is ISO 8601, null if the tag never expires."""
 
     tag_name: Annotated[str, From("tag.name")]
     snapshot: Annotated[Snapshot, From("kept")]

@@ -138,7 +138,7 @@ class Pages:
     """The pages that have come, in a folder next to the file, and where the next begins. All are of one moment."""
 
     def __init__(self, file: Path, export: Export) -> None:
-        """Raise ``Failure`` where the folder has the pages of another export."""
+        """Raise ``Failure`` if the folder has the pages of another export."""
         self.folder, self.export = file.with_name(f"{file.name}.part"), export
         self.count, self.following = 0, None
         if (self.folder / _STATE).exists():
@@ -161,7 +161,7 @@ class Pages:
             yield self.count
 
     def _next(self, service: Service) -> httpx.Response:
-        """Return the next page. Raise ``Failure`` where the moment of the first page is not kept any more."""
+        """Return the next page. Raise ``Failure`` if the moment of the first page is not kept any more."""
         path, headers = path_of(self.export.table, "/rows:scan"), {"Accept": self.export.media_type}
         params = [*self.export.params, ("limit", str(PAGE_ROWS))]
         if self.following is None:

@@ -170,7 +170,7 @@ def _named(file: Path, pieces: Iterator[Piece]) -> Iterator[Piece]:
 
 
 def _located(refused: Refused, file: Path, piece: Piece) -> Failure:
-    """Return the refusal, with each fault where it is in the file."""
+    """Return the refusal, with each fault if it is in the file."""
     end, faults = exit_of(refused.status), refused.faults
     if not faults:
         return Failure(end, f"{file}: {refused.message}", payload=refused.problem)

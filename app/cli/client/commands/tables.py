@@ -24,7 +24,7 @@ commands.command("copy")(alterations.copy)
 
 
 def read_text(file: Path) -> str:
-    """Return the text of a file, or of standard input for ``-``. Raise ``Failure`` where it cannot be read."""
+    """Return the text of a file, or of standard input for ``-``. Raise ``Failure`` if it cannot be read."""
     try:
         return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except OSError as error:

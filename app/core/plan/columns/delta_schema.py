@@ -44,7 +44,7 @@ DELTA_TYPES: Mapping[Kind, DeltaType | None] = {
 
 
 def delta_type(data_type: DataType) -> Any:
-    """Return the type as a Delta schema has it. Raise ``ValueError`` where Delta has none, which
+    """Return the type as a Delta schema has it. Raise ``ValueError`` if Delta has none, which
     ``PUBLICATION_CHECKS`` refuses.
     """
     of_kind = DELTA_TYPES[data_type.kind]

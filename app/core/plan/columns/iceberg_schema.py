@@ -66,7 +66,7 @@ ICEBERG_TYPES: Mapping[Kind, IcebergType | None] = {
 
 
 def iceberg_type(data_type: DataType, place: Place) -> Any:
-    """Return the type at ``place`` as an Iceberg schema has it. Raise ``ValueError`` where Iceberg has none;
+    """Return the type at ``place`` as an Iceberg schema has it. Raise ``ValueError`` if Iceberg has none;
     ``PUBLICATION_CHECKS`` refuses those.
     """
     of_kind = ICEBERG_TYPES[data_type.kind]

@@ -37,7 +37,7 @@ class ColumnStep:
 
 @dataclass(frozen=True)
 class ShownStep:
-    """One step: the row before and after it as JSON, None where there is none, and what it did to each column."""
+    """One step: the row before and after it as JSON, None if there is none, and what it did to each column."""
 
     before: Row | None
     after: Row | None

@@ -215,7 +215,7 @@ def _epochs(
 
 
 class _StateRow(RunSteps[Mapping[str, Any], Mapping[str, Any] | None]):
-    """The steps over the state row of one key; None where there is none."""
+    """The steps over the state row of one key; None if there is none."""
 
     def read(self, written: MergePlan, run: Mapping[str, Any], plan: MergePlan) -> Mapping[str, Any] | None:
         return run if written.schema is plan.schema else converted(run, written, plan)

@@ -13,7 +13,7 @@ from app.core.table.records import Record
 def lift(plan: MergePlan, record: Record, touched: int | None = None) -> State:
     """Return the state row of one record: key columns, value columns, hidden columns.
 
-    ``touched`` is when a merge folds it (epoch seconds); None where nothing is stored.
+    ``touched`` is when a merge folds it (epoch seconds); None if nothing is stored.
     """
     state: State = {name: record.values[name] for name in plan.schema.primary_key}
     removal = plan.row.removes(record)

@@ -45,7 +45,7 @@ class Lane:
 
     @property
     def measure(self) -> str | None:
-        """In what a record is late by the first field: ``SECONDS``, ``NUMBER``, or None where it cannot be measured."""
+        """In what a record is late by the first field: ``SECONDS``, ``NUMBER``, or None if it cannot be measured."""
         return _MEASURES.get(self.order.fields[0].column.type.family)
 
     @property
@@ -64,7 +64,7 @@ class Lane:
 
 
 def lanes_of(plan: MergePlan) -> Sequence[Lane]:
-    """Return the lanes of a table: none where arrival alone orders its records."""
+    """Return the lanes of a table: none if arrival alone orders its records."""
     lanes = [
         _lane(plan, group, register, [rule for rule in plan.column_rules if rule.part.group == group])
         for group, register in plan.group_registers.items()

@@ -246,7 +246,7 @@ class _State(Mapping[str, Any]):
 @dataclass(frozen=True)
 class Step:
     """A part of what becomes of state rows: a function of ``sides``, which gives the columns that it replaces, or None
-    where the row goes. ``types`` are those of the state columns; of those ``kept`` it never matters whether they are
+    if the row goes. ``types`` are those of the state columns; of those ``kept`` it never matters whether they are
     null.
     """
 

@@ -15,7 +15,7 @@ from app.core.table.schema import Column, TableSchema
 def readable_as(written: TableSchema, now: TableSchema) -> bool:
     """Return whether files written under ``written`` can be read with the names and types of ``now``.
 
-    Columns are found by name: one that was added is null where its name is new, one that was dropped is not asked for;
+    Columns are found by name: one that was added is null if its name is new, one that was dropped is not asked for;
     one that was renamed or widened, or took the name of another, must be written again.
     """
     return same_state(written, now) and all(_is_readable(written, column) for column in now.columns)
@@ -29,7 +29,7 @@ def _is_readable(written: TableSchema, column: Column) -> bool:
 
 
 def whole_runs(runs: Sequence[Run]) -> tuple[Run, ...] | None:
-    """Return the runs of a snapshot that are the whole of it: one of each partition; None where one has several."""
+    """Return the runs of a snapshot that are the whole of it: one of each partition; None if one has several."""
     return tuple(runs) if len({run.partition for run in runs}) == len(runs) else None
 
 

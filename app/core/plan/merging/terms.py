@@ -78,7 +78,7 @@ class Summed:
 
 @dataclass(frozen=True)
 class RestOf:
-    """What rounding takes away from a sum; null where it takes nothing."""
+    """What rounding takes away from a sum; null if it takes nothing."""
 
     of: Summed
 

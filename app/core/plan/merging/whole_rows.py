@@ -36,7 +36,7 @@ class WholeRow:
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """The columns whose values decide, in the order's order; none where arrival alone does."""
+        """The columns whose values decide, in the order's order; none if arrival alone does."""
         return tuple(field.column for field in self.rule.order.fields)
 
     @property
@@ -67,7 +67,7 @@ class WholeRow:
 
 
 def whole_row(rules: Sequence[Rule], row: RowRule, value_columns: Sequence[Column]) -> WholeRow | None:
-    """Return the rule of a plan if one state row wins whole; None where answers are made of several rows.
+    """Return the rule of a plan if one state row wins whole; None if answers are made of several rows.
 
     What else a state row holds than the visible columns and whether it is live must then decide nothing.
     """

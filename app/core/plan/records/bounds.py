@@ -49,7 +49,7 @@ class Bounds:
         return max(1, self.piece_values // self.columns)
 
     def check_records(self, records: int) -> None:
-        """Raise ``TooLarge`` where there are too many, or too many for a table of so many columns."""
+        """Raise ``TooLarge`` if there are too many, or too many for a table of so many columns."""
         if records > self.records:
             raise _too_large(f"a batch holds at most {self.records} records, this one has {records} or more")
         most = self.values // self.columns
@@ -61,12 +61,12 @@ class Bounds:
             raise _too_large(message)
 
     def check_bytes(self, size: int) -> None:
-        """Raise ``TooLarge`` where ``size``, that of the body when it is decoded, is over the bound."""
+        """Raise ``TooLarge`` if ``size``, that of the body when it is decoded, is over the bound."""
         if size > self.bytes:
             raise _too_large(f"the body is larger than {self.bytes} bytes once it is decompressed")
 
     def check_unfolded(self, size: int, sent: int) -> None:
-        """Raise ``TooLarge`` where ``sent`` bytes have become ``size``, and that is too many, or suspiciously many."""
+        """Raise ``TooLarge`` if ``sent`` bytes have become ``size``, and that is too many, or suspiciously many."""
         self.check_bytes(size)
         if size > max(FREE_BYTES, self.ratio * sent):
             message = (
@@ -75,7 +75,7 @@ class Bounds:
             raise _too_large(message, "compress it less, or send it as it is")
 
     def check_whole(self, size: int) -> None:
-        """Raise ``TooLarge`` where ``size``, that of a body that is not read in pieces, is over the bound."""
+        """Raise ``TooLarge`` if ``size``, that of a body that is not read in pieces, is over the bound."""
         if size > self.whole_bytes:
             message = f"a body of this media type is at most {self.whole_bytes} bytes"
             raise _too_large(message, "split the request, or send NDJSON")
@@ -86,13 +86,13 @@ class Bounds:
         return min(self.record_bytes, self.whole_bytes)
 
     def check_record(self, size: int) -> None:
-        """Raise ``TooLarge`` where ``size``, that of one record in bytes, is over the bound."""
+        """Raise ``TooLarge`` if ``size``, that of one record in bytes, is over the bound."""
         if size > self.longest_record:
             message = f"the body has a record of {size} bytes or more, at most {self.longest_record} are allowed"
             raise _too_large(message, "store what is so large elsewhere, and its place here")
 
     def check_decoded(self, what: str, size: int, most: int) -> None:
-        """Raise ``TooLarge`` where a part of a file that is decoded as a whole has more than ``most`` bytes."""
+        """Raise ``TooLarge`` if a part of a file that is decoded as a whole has more than ``most`` bytes."""
         if size > most:
             message = f"the body has a {what} of {size} bytes once it is decoded, at most {most} are allowed"
             raise _too_large(message, "write smaller pages and row groups")

@@ -28,7 +28,7 @@ def integers_of(schema: TableSchema, requested: Integers | None) -> Integers:
 
 @lru_cache(maxsize=4096)
 def as_text(data_type: DataType) -> Change | None:
-    """Return a function from a value's JSON form to the one with BIGINT as text; None where no BIGINT is inside."""
+    """Return a function from a value's JSON form to the one with BIGINT as text; None if no BIGINT is inside."""
     if data_type.kind is Kind.BIGINT:
         return lambda shown: None if shown is None else str(shown)
     if not any(map(as_text, data_type.nested)):

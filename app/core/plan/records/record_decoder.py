@@ -151,7 +151,7 @@ class RecordDecoder:
         return DecodedRecords(kept.columns, kept.kinds, kept.positions, kept.ignored, kept.words)
 
     def named(self, raw: Collection[str]) -> frozenset[str] | None:
-        """Return the columns that a record with these members names; None where records do not say."""
+        """Return the columns that a record with these members names; None if records do not say."""
         return frozenset(raw) & self.names if self.plan.schema.absent_unchanged else None
 
     def _values(self, row: int, raw: dict[str, Any], faults: _Faults) -> dict[str, Any]:

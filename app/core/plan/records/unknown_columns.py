@@ -23,7 +23,7 @@ class UnknownColumns(StrEnum):
 
 @dataclass(frozen=True)
 class DeclaredColumn:
-    """What the source says of a column: its type in SQL, and the text of its default, None where it has none."""
+    """What the source says of a column: its type in SQL, and the text of its default, None if it has none."""
 
     type: str
     default: str | None = None
@@ -34,7 +34,7 @@ class FoundColumns:
     """Columns that the records of a body name and the table does not have.
 
     ``records``: in how many records each is. ``values``: some values that are not null. ``declared``: what the source
-    says of columns, those of the table too; None where it is not needed. There are ``more`` names than a hundred, of
+    says of columns, those of the table too; None if it is not needed. There are ``more`` names than a hundred, of
     which nothing is noted.
     """
 

@@ -204,7 +204,7 @@ class Replay(Rule):
         return self.row(state).closed_to(record)
 
     def highest(self, state: Mapping[str, Any]) -> Any:
-        """Return the highest sequence that came to the log of ``state``, along that of ``late``; None where none
+        """Return the highest sequence that came to the log of ``state``, along that of ``late``; None if none
         did.
         """
         return highest_of(state[LOG] or (), self._sequence(self.late)) if self.late is not None else None

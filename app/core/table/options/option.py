@@ -58,7 +58,7 @@ class Option:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """All values that it takes, where these are a few; empty where they are not."""
+        """All values that it takes, where these are a few; empty if they are not."""
         if isinstance(self.parse, OneOf):
             return tuple(self.parse.choices)
         return ("true", "false") if self.parse is boolean else ()
@@ -76,7 +76,7 @@ class Option:
 
     @property
     def default_text(self) -> str:
-        """The default as somebody would write it; empty where there is none."""
+        """The default as somebody would write it; empty if there is none."""
         if isinstance(self.default, bool):
             return "true" if self.default else "false"
         if isinstance(self.default, timedelta):

@@ -33,7 +33,7 @@ class NamedFile:
     """A file that the catalog names, and what it says of its bytes.
 
     ``path`` is relative to the warehouse. ``digest`` is xxh3-128 of all bytes as hexadecimal digits, ``block_digests``
-    xxh3-64 of each block, 8 bytes each, in order; both None where them was never computed. A staging file has
+    xxh3-64 of each block, 8 bytes each, in order; both None if them was never computed. A staging file has
     ``batch_id`` and ``batch_number``, also once it is history, a data file ``run_id``, a changelog file
     ``snapshot_id``.
     """

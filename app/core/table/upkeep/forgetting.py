@@ -61,7 +61,7 @@ class Forgetting:
     """Keys of a table that are forgotten, of all records up to batch ``until_batch``.
 
     ``prints`` are known until it is over; ``keys`` says how many there were. ``snapshot_id`` is the snapshot that is
-    the first without them, None where there was nothing to forget. ``held`` are the numbers of older snapshots that
+    the first without them, None if there was nothing to forget. ``held`` are the numbers of older snapshots that
     still have them, because a published version does.
     """
 

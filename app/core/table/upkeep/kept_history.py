@@ -17,7 +17,7 @@ JOINED_RECORDS = 500_000
 
 @dataclass(frozen=True)
 class Retention:
-    """What a table's options ask for: everything of the last ``window`` can be explained, none where it is 0, as long
+    """What a table's options ask for: everything of the last ``window`` can be explained, none if it is 0, as long
     as it takes no more than ``most_bytes``.
     """
 

@@ -18,7 +18,7 @@ class LateRecords:
     """Of ``records`` that take part in a lane those that are late: ``in_merge`` below an earlier record of the same
     merge, ``against_older`` only below what was merged before.
 
-    ``changed_nothing``: None where that is not known. ``too_late`` are beyond the table's horizon. ``steps`` counts by
+    ``changed_nothing``: None if that is not known. ``too_late`` are beyond the table's horizon. ``steps`` counts by
     ``STEPS``, ``unmeasured`` those that none holds; ``largest`` is by how much the latest was late.
     """
 
