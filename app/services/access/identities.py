@@ -1,4 +1,6 @@
-"""Bearers of an identity provider's tokens: JWTs of OpenID Connect, and what their claims grant (decision 55)."""
+"""Callers with tokens of an identity provider: JWTs of OpenID Connect, and the grants for their
+claims (decision 55).
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,13 @@ from app.services.access.tokens import token_digest
 # Signatures of a key pair alone: with HS256 the verifier could also sign, and a public key would be a password.
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 NAME_PREFIX: Final = "oidc:"
-_KEYS_SECONDS: Final = 300.0  # that keys are used before they are asked for again
-_UNKNOWN_KEY_SECONDS: Final = 10.0  # between two questions for unknown keys that tokens name
+_KEYS_SECONDS: Final = 300.0  # for which keys are cached
+_UNKNOWN_KEY_SECONDS: Final = 10.0  # between two fetches for unknown key ids
 _FAILED_SECONDS: Final = 5.0
-_VERIFIED_SECONDS: Final = 60.0  # that a token is remembered as verified: a key may be taken back meanwhile
+_VERIFIED_SECONDS: Final = 60.0  # for which a verified token is cached: its key may be revoked in between
 _MOST_VERIFIED: Final = 10_000
 _TIMEOUT_SECONDS: Final = 5.0
-_LEEWAY_SECONDS: Final = 10  # of clocks that differ
+_LEEWAY_SECONDS: Final = 10  # of clock skew
 _LONGEST: Final = 16_384  # characters of a token; a header holds no more
 _LONGEST_NAME: Final = 255  # of a subject (OpenID Connect Core, 2)
 Claims = Mapping[str, Any]
@@ -40,8 +42,8 @@ Verified = tuple[Grant, float]
 
 @dataclass(frozen=True)
 class Login:
-    """What a browser keeps between going to the provider and coming back: it alone can end what it began (RFC 7636,
-    and OpenID Connect Core, 3.1.2.1).
+    """The values that a browser keeps until the provider redirects it back: only that browser can complete its login
+    (RFC 7636, and OpenID Connect Core, 3.1.2.1).
     """
 
     state: str
@@ -50,15 +52,16 @@ class Login:
 
     @classmethod
     def new(cls) -> Login:
-        """Return one that cannot be guessed."""
+        """Return random values that cannot be guessed."""
         return cls(*(secrets.token_urlsafe(32) for _ in range(3)))
 
 
 class Identities:
-    """Lets in the bearers of tokens of ``issuer`` that are for ``audience``, by the first of ``rules`` that they meet.
+    """Validates tokens of ``issuer`` for ``audience``; the first of ``rules`` that matches decides the grant.
 
-    The provider is asked for its keys, never for a token. ``turns``: in one thread, so that a provider that does not
-    answer keeps none but its own. ``clock`` gives seconds that never go back, ``now`` those after 1970-01-01 UTC.
+    Only keys are fetched from the provider; tokens are validated locally. ``turns`` limits this to one thread, so that
+    a provider that does not answer blocks no other. ``clock`` returns monotonic seconds, ``now`` seconds since
+    1970-01-01 UTC.
     """
 
     def __init__(
@@ -88,7 +91,7 @@ class Identities:
         return None if known is None else known[0]
 
     def lasts(self, token: str, most: float) -> float:
-        """Return for how many seconds a token that was just let in lasts, ``most`` at most."""
+        """Return the remaining lifetime in seconds of a token that was just validated, at most ``most``."""
         known = self._known(token)
         return most if known is None else max(0.0, min(most, known[1] - self._now()))
 
@@ -109,7 +112,7 @@ class Identities:
         rule = next((one for one in self._rules if one.meets(claims)), None)
         if rule is None:
             raise _no_rule()
-        # A tilde parts the names of sessions; none may be taken for another's.
+        # A tilde separates the names of sessions; a subject with one could look like another session.
         subject = claims["sub"].replace("%", "%25").replace("~", "%7E")
         return Grant(f"{NAME_PREFIX}{subject}", rule.role, rule.scope)
 
@@ -144,7 +147,7 @@ class Identities:
     def _key(self, kid: str | None) -> jwt.PyJWK:
         """Return the key that a token names. Raise ``InvalidTokenError`` for one that the provider does not have.
 
-        A failure of the provider is remembered for some seconds, so that waiting requests do not each wait for it.
+        A failure of the provider is cached for some seconds, so that queued requests do not each wait for it.
         """
         if self._clock() - self._failed_at < _FAILED_SECONDS and not self._knows_keys():
             raise self._unavailable(ValueError("it did not answer a moment ago; repeat the request"))
@@ -165,7 +168,7 @@ class Identities:
         return cache is not None and cache.get() is not None
 
     def _may_ask(self) -> bool:
-        """Return whether keys may be asked for again, because of one that is not known: anybody may name any."""
+        """Return whether keys may be fetched again because of an unknown key id: any caller can invent one."""
         now = self._clock()
         may = now - self._fetched_at >= _UNKNOWN_KEY_SECONDS
         self._fetched_at = now if may else self._fetched_at
@@ -238,7 +241,7 @@ class Identities:
 
 
 def _key_of(keys: Sequence[jwt.PyJWK], kid: str | None) -> jwt.PyJWK | None:
-    """Return the key with this name; a token that names none is of the only one."""
+    """Return the key with this name; a token that names no key uses the only one."""
     fitting = [one for one in keys if one.public_key_use in (None, "sig") and (kid is None or one.key_id == kid)]
     return fitting[0] if len(fitting) == 1 or (fitting and kid is not None) else None
 

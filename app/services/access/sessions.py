@@ -19,7 +19,7 @@ _PREFIX: Final = f"{PREFIX}session_"
 
 @dataclass(frozen=True)
 class Session:
-    """A session just begun: what it may do, when it ends at the latest, and its text, which is shown only now."""
+    """A new session: its grant, its latest end, and its secret text, which is returned only once."""
 
     grant: Grant
     ends_at: datetime
@@ -27,7 +27,7 @@ class Session:
 
 
 def begin_session(database: CatalogDatabase, token: str) -> Session:
-    """Return a session of the bearer of ``token``, whose role and scope it has. Revoking the token ends it, too.
+    """Return a new session with the role and scope of ``token``. Revoking the token ends the session.
 
     Raise ``Unauthorized`` for a text that is no token, or one that was revoked or has expired.
     """
@@ -42,7 +42,9 @@ def begin_session(database: CatalogDatabase, token: str) -> Session:
 
 
 def begin_provided_session(database: CatalogDatabase, grant: Grant) -> Session:
-    """Begin a session for a caller of the identity provider. An hour bounds it: a locked out caller is out by then."""
+    """Begin a session for a caller of the identity provider. It lasts an hour at most, so a caller whom the provider
+    locks out is out by then.
+    """
     secret = f"{_PREFIX}{secrets.token_urlsafe(32)}"
     with database.transaction() as repository:
         ends_at = repository.now() + LONGEST_PROVIDED
@@ -51,14 +53,14 @@ def begin_provided_session(database: CatalogDatabase, grant: Grant) -> Session:
 
 
 def end_session(database: CatalogDatabase, secret: str) -> None:
-    """End the session with this text: it opens nothing any more, in any process."""
+    """End the session with this text, in every process."""
     with database.transaction() as repository:
         repository.tokens.end_session(token_digest(secret))
 
 
 def check_no_session(authorization: str | None) -> None:
-    """Raise ``Unauthorized`` if a session is sent in place of a token. A session opens pages only: what a program made
-    with it, such as a token, would outlive the session.
+    """Raise ``Unauthorized`` if a session is sent in place of a token. Sessions are for the console only: a token that
+    a program made with one would outlive it.
     """
     if (authorization or "").partition(" ")[2].strip().startswith(_PREFIX):
         message = "this is a session of the console, not an API token"

@@ -1,4 +1,4 @@
-"""The gate: API tokens are checked on every request, and grant what a caller may do."""
+"""The gate: validates the API token of every request, and returns the caller's grant."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MAKE = "make one with: keyfold token create NAME"
 
 @dataclass(frozen=True)
 class _Failure:
-    """That the catalog could not be read, known since ``failed_at`` (seconds of the gate's clock)."""
+    """The catalog could not be read at ``failed_at`` (seconds of the gate's clock)."""
 
     error: KeyfoldError
     failed_at: float
@@ -40,7 +40,7 @@ class _Failure:
 
 @dataclass(frozen=True)
 class _Known:
-    """A token of the catalog: its digest, what it grants, and until when (seconds after 1970-01-01 UTC)."""
+    """A token of the catalog: its digest, its grant, and its expiry (seconds since 1970-01-01 UTC)."""
 
     digest: str
     grant: Grant
@@ -56,7 +56,7 @@ class _Known:
 
 @dataclass(frozen=True)
 class _Access:
-    """What the catalog said of tokens at ``read_at`` (seconds of the gate's clock), and their mark from before."""
+    """The tokens of the catalog at ``read_at`` (seconds of the gate's clock), and their mark before that."""
 
     required: bool = True
     tokens: Mapping[str, _Known] = field(default_factory=dict)
@@ -74,17 +74,16 @@ class _Access:
 
 
 class TokenGate:
-    """Lets requests in: all of them while no token was ever made and ``required`` is false, else only those with a
-    known token.
+    """Authorizes requests. Until the first token is made every request passes, unless ``required``; afterwards each
+    needs a known token.
 
-    What the catalog says is remembered until the mark of the tokens changes (docs/decisions/0018), so a revoked token
-    ends with its commit on this machine and a notification later on others. For changes without a mark, it is
-    remembered for two seconds at most. A token that is not known makes the gate look sooner, but not more than ten
-    times a second. That the catalog could not be read is remembered for a second: requests that wait behind a catalog
-    that hangs do not wait for it again, one after another.
+    The tokens are cached until their mark changes (docs/decisions/0018), so revoking a token takes effect with its
+    commit on this machine, and with a notification on others. Changes without a mark are seen after two seconds at
+    most. An unknown token makes the gate read the catalog sooner, at most ten times a second. A failure to read the
+    catalog is cached for a second, so that queued requests do not wait for it one after another.
 
-    Where there are ``identities``, a JWT is a token of their provider. ``uses`` hears of every other token that is
-    used. ``clock`` gives seconds that never go back, ``now`` those after 1970-01-01 UTC, by which tokens expire.
+    With ``identities``, a JWT is a token of their provider. ``uses`` records the use of every other token. ``clock``
+    returns monotonic seconds; ``now`` returns seconds since 1970-01-01 UTC, by which tokens expire.
     """
 
     def __init__(
@@ -130,7 +129,7 @@ class TokenGate:
         return None if self._older(access, _REFRESH_SECONDS) else self._granted(access, _digest(authorization))
 
     def turns_of(self, authorization: str | None) -> CapacityLimiter | None:
-        """Return whose turn it is to ``check``, apart from those that ask the catalog; None for these."""
+        """Return the limiter for a ``check`` that does not read the catalog, such as of a JWT; None for others."""
         theirs = self._of_provider(authorization)
         return None if theirs is None else theirs[0].turns
 
@@ -158,7 +157,7 @@ class TokenGate:
         raise refused("no token has made the signature of the request", f"{_MAKE} --webhook")
 
     def lasts(self, authorization: str | None, most: float) -> float:
-        """Return for how many seconds a token that was just let in lasts, ``most`` at most."""
+        """Return the remaining lifetime in seconds of a token that was just let in, at most ``most``."""
         if theirs := self._of_provider(authorization):
             identities, token = theirs
             return identities.lasts(token, most)

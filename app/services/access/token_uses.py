@@ -1,4 +1,4 @@
-"""When tokens were last used: noted in memory by anyone who lets a request in, written to the catalog now and then."""
+"""When tokens were last used: noted in memory with each request, and written to the catalog once a minute."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TokenUses(Repeated):
         self._times[name] = at
 
     def write(self) -> None:
-        """Write what was noted since the last time. Where the catalog does not answer it is left for the next time."""
+        """Write the uses since the last call. If the catalog does not answer, they are kept for the next call."""
         taken, self._times = self._times, {}
         noted = dict(taken)  # a request may be just about to note itself in it
         if not noted:

@@ -1,4 +1,6 @@
-"""API tokens: made once, kept as digests, listed and revoked; ``app.services.access.token_gate`` asks for them."""
+"""API tokens: created once, stored as digests, listed and revoked;
+``app.services.access.token_gate`` validates them.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,8 @@ class MadeToken:
 def token_digest(token: str) -> str:
     """Return the SHA-256 of the token, in hexadecimal digits.
 
-    A slow, salted hash protects texts that people choose, which can be guessed. Tokens hold 256 random bits: no one
-    guesses one from its digest however fast that is, and a slow hash would cost every request its time.
+    A slow, salted hash protects texts that people choose, which can be guessed. Tokens hold 256 random bits, which
+    cannot be guessed from a digest; a slow hash would only delay every request.
     """
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -66,7 +68,7 @@ def create_token(
 
 
 def make_token(repository: Repository, wish: Wish) -> MadeToken:
-    """Return a new token, whose text is shown only now; from the first on the service asks for one.
+    """Return a new token with its text, which is returned only once. After the first token, every request needs one.
 
     Raise ``Invalid`` with every fault of the wish, ``AlreadyExists`` when a token that has not expired has the name.
     """

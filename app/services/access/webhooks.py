@@ -18,21 +18,21 @@ from typing import Final, Self
 from app.core.errors import FaultCode, Unauthorized, Violation
 
 PREFIX: Final = "whsec_"
-TOLERANCE_SECONDS: Final = 300  # the clocks of both sides; a request is good for as long
+TOLERANCE_SECONDS: Final = 300  # of clock skew, and for which a request is valid
 _SECRET_BYTES: Final = 32
 _VERSION: Final = "v1,"
 _SECONDS: Final = re.compile(r"[0-9]{1,15}")
 
 
 def new_secret() -> str:
-    """Return a secret as a sender is given it."""
+    """Return a new secret in the form that a sender is given."""
     return PREFIX + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
 
 
 @dataclass(frozen=True)
 class Signed:
-    """What a request says of its signature: its own ``id``, the ``time`` in seconds since 1970-01-01 UTC, and
-    signatures, of which one must be right.
+    """The signature headers of a request: its ``id``, the ``time`` in seconds since 1970-01-01 UTC, and signatures, of
+    which one must be right.
     """
 
     id: str
@@ -41,14 +41,14 @@ class Signed:
 
     @classmethod
     def of(cls, headers: Mapping[str, str]) -> Self | None:
-        """Return it; None if the request has no signature."""
+        """Return the signature headers; None if the request has none."""
         signatures = headers.get("webhook-signature")
         if signatures is None:
             return None
         return cls(headers.get("webhook-id", ""), headers.get("webhook-timestamp", ""), signatures)
 
     def check(self, now: float) -> None:
-        """Raise ``Unauthorized`` for one without an id, or that is too old to be known from a repeated one."""
+        """Raise ``Unauthorized`` for a request without an id, or one too old to be distinguished from a replay."""
         if not self.id:
             raise refused("webhook-id is missing", "send webhook-id, webhook-timestamp and webhook-signature")
         if not _SECONDS.fullmatch(self.time) or abs(int(self.time) - now) > TOLERANCE_SECONDS:
@@ -81,5 +81,5 @@ def _key(secret: str) -> bytes:
 
 
 def refused(message: str, fix: str) -> Unauthorized:
-    """Return the failure of a request whose signature opens nothing."""
+    """Return the failure of a request whose signature is not valid."""
     return Unauthorized(message, violations=[Violation("", FaultCode.WRONG_SIGNATURE, message, fix)])

@@ -1,5 +1,5 @@
-"""Whether a batch may be staged now: the warehouse is there, its disk has room, and what is staged already is within
-its bounds (docs/decisions/0028).
+"""Whether a batch may be staged now: the warehouse is available, its disk has room, and the staging areas are within
+their bounds (docs/decisions/0028).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from app.services.shared.background import Repeated
 from app.telemetry.entries import Bound, Counted
 
 logger = logging.getLogger(__name__)
-FRESH_SECONDS: Final = 1.0  # how old what the catalog said of staging areas may be
+FRESH_SECONDS: Final = 1.0  # after which the staging areas are read again
 _WAIT: Final = "send it again later: merges make room; if they do not, GET …/merges shows why"
 
 
@@ -44,7 +44,7 @@ class StagingBounds:
 
 @dataclass
 class _Area:
-    """What is staged of a table, and since when (by the catalog's clock)."""
+    """The staged bytes and records of a table, and the time of the oldest (by the catalog's clock)."""
 
     records: int = 0
     size: int = 0
@@ -53,8 +53,8 @@ class _Area:
 
 @dataclass
 class _Known:
-    """What the catalog said of all staging areas at ``read_at`` (seconds of our clock), when it was ``now`` there, and
-    what this process has accepted since.
+    """All staging areas as read at ``read_at`` (seconds of this process's clock), when the catalog's clock said
+    ``now``, plus what this process has accepted since.
     """
 
     read_at: float
@@ -64,7 +64,7 @@ class _Known:
     size: int = 0
 
     def add(self, table_id: str, records: int, size: int, oldest: datetime | None = None) -> None:
-        """Count what is staged of a table."""
+        """Add a batch of the table to its staging area."""
         area = self.areas[table_id]
         area.records, area.size = area.records + records, area.size + size
         area.oldest = area.oldest or oldest or self.now
@@ -72,12 +72,12 @@ class _Known:
 
 
 class Admission(Repeated):
-    """Keeps batches out while what is staged has reached its bounds; one for a process.
+    """Refuses batches while the staging areas are full; one per process.
 
-    A batch costs no query: the staging areas are read about once a second while batches come, and what this process
-    accepts meanwhile is added. So a bound holds to within a second of what other processes accept, and anyone who is
-    about to be refused is so by what the catalog said just now. A batch is let in below the bounds however large it
-    is; bodies that are being read count as staged.
+    A batch costs no query: the staging areas are read about once a second while batches come, and the batches that
+    this process accepts are added. So the bounds ignore at most one second of what other processes accept. Before a
+    batch is refused, the areas are read again. Below the bounds a batch of any size is admitted; bodies that are being
+    read count as staged.
     """
 
     def __init__(
@@ -104,8 +104,8 @@ class Admission(Repeated):
     def admitted(self, table: Table, size: int) -> Iterator[None]:
         """Admit the body, in which a batch of ``size`` bytes is read and stored.
 
-        Raise ``StagingFull`` at a bound of the staging areas; ``NotStored`` if the warehouse is not there, a disk
-        has too little room, or others wait for a catalog that stands still.
+        Raise ``StagingFull`` at a bound of the staging areas; ``NotStored`` if the warehouse is missing, a disk has
+        too little room, or other requests already wait for a catalog that does not answer.
         """
         self._database.writers.check()
         self._check_disks(size)
@@ -161,7 +161,7 @@ class Admission(Repeated):
                 raise refusal[1]
 
     def _refusal(self, table: Table) -> tuple[Bound, StagingFull] | None:
-        """Return the bound that keeps a batch of ``table`` out, and its failure; None if none does."""
+        """Return the bound that ``table`` has reached, with its error; None if there is room."""
         bounds = self._bounds
         with self._lock:
             known, area = self._known, self._known.areas.get(table.id, _Area())

@@ -1,4 +1,4 @@
-"""Waiting for a batch to be in what a lookup answers (``after=<batch id>``)."""
+"""Lookups that wait until their answer contains a batch (``after=<batch id>``)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from app.services.snapshots.heads import Heads
 
 WAIT_SECONDS: Final = 60.0
 _STEP_SECONDS: Final = 0.02
-_LOOK_SECONDS: Final = 1.0  # what no mark says of is seen so late
+_LOOK_SECONDS: Final = 1.0  # after which commits without a mark are seen
 
 
 @dataclass(frozen=True)
 class AwaitedBatches:
-    """Lets lookups wait, without a thread, until a batch is in their view; for ``seconds`` at most."""
+    """Lets lookups wait, without a thread, until their view contains a batch; at most ``seconds``."""
 
     database: CatalogDatabase
     views: Views

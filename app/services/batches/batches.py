@@ -58,7 +58,7 @@ from app.telemetry.traces import span
 
 
 class BatchOrder(StrEnum):
-    """Which end of a table's batches a list begins with; they are numbered as they came."""
+    """Which end of a table's batches a list begins with; batches are numbered in the order of arrival."""
 
     NEWEST = "newest"
     OLDEST = "oldest"
@@ -78,9 +78,9 @@ def list_batches(
 
 
 def withdraw_batch(database: CatalogDatabase, warehouse: Warehouse, name: tuple[str, str], batch_id: str) -> Batch:
-    """Take a staged batch of the table ``name`` (database, table) back.
+    """Withdraw a staged batch of the table ``name`` (database, table).
 
-    Raise ``NotFound``, and ``Conflict`` when a merge has it already.
+    Raise ``NotFound``, and ``Conflict`` if a merge has claimed it.
     """
     with database.transaction() as repository:
         table = repository.tables.get(*name)
@@ -90,7 +90,7 @@ def withdraw_batch(database: CatalogDatabase, warehouse: Warehouse, name: tuple[
 
 
 def retry_batch(database: CatalogDatabase, name: tuple[str, str], batch_id: str) -> Batch:
-    """Stage a batch again that was set aside, under the next number: it counts as come now.
+    """Stage a batch that was set aside again, under the next number, as if it had arrived now.
 
     Raise ``NotFound``, and ``Conflict`` for a batch that is not set aside.
     """
@@ -101,7 +101,7 @@ def retry_batch(database: CatalogDatabase, name: tuple[str, str], batch_id: str)
 
 
 def current_batch(database: CatalogDatabase, batch: Batch) -> Batch:
-    """Return the batch as it is now."""
+    """Return the batch with its present state."""
     with database.reading() as repository:
         return repository.batches.get(batch.table_id, batch.id)
 
@@ -113,14 +113,14 @@ _JSON_TYPES: Final = frozenset({JSON, *NDJSON, CLOUDEVENTS, CLOUDEVENTS_BATCH})
 
 @dataclass(frozen=True)
 class Upload:
-    """One POST of records: its body as it was sent, the media type without parameters, its Idempotency-Key, the
-    codings of Content-Encoding, the format of the change events that it holds, if it does, and the room for what a
-    coding unfolds to. ``unavailable`` is what stands in an event for a value that did not change.
+    """One POST of records: the body as sent, the media type without parameters, the Idempotency-Key, the codings of
+    Content-Encoding, the format of its change events (if any), and the disk space for the decompressed body.
+    ``unavailable`` is the placeholder in events for unchanged values.
 
-    ``empty_fields``: what an empty field of CSV says, ``unknown_columns``: what to do with columns that the table does
-    not have, which may grow to ``schema_bounds``, ``on_fault``: what to do with events at fault. ``sender`` is the name
-    of the caller's token. Change events of other tables of the source than ``table`` takes are refused; without it all
-    are its own.
+    ``empty_fields`` is the meaning of an empty CSV field. ``unknown_columns`` is the treatment of columns that the
+    table does not have; the table may grow to ``schema_bounds``. ``on_fault`` is the treatment of faulty events.
+    ``sender`` is the name of the caller's token. Change events from tables of the source that do not feed ``table``
+    are refused; without ``table`` all events are taken.
     """
 
     body: Content
@@ -139,7 +139,9 @@ class Upload:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of the request: a retry has the same, another request under the same Idempotency-Key another one."""
+        """A digest of the request. A retry has the same digest; another request under the same Idempotency-Key has a
+        different one.
+        """
         kind = f"{self.media_type};{self.encoding}" if self.encoding else self.media_type
         kind = f"{kind};format={self.events}" if self.events else kind
         kind = f"{kind};unavailable={self.unavailable}" if self.unavailable != UNAVAILABLE else kind
@@ -184,24 +186,24 @@ class Upload:
         return chosen.pieces(decoder, self.unmarked(content), bounds)
 
     def check_on_fault(self, how: EventFormat | None) -> None:
-        """Raise ``Invalid`` if faults of what are no events are to be set aside."""
+        """Raise ``Invalid`` if faults are to be set aside in a body without change events."""
         if self.on_fault is OnFault.SET_ASIDE and how is None:
             message, fix = "only change events are set aside", "send change events, or remove onFault"
             fault = Violation("/onFault", FaultCode.CONTRADICTING_PARAMETERS, message, fix)
             raise Invalid(message, violations=[fault])
 
     def unmarked(self, content: Content) -> Content:
-        """Return the decoded body without a byte order mark."""
+        """Return the decoded body without its byte order mark."""
         marked = self.media_type in _JSON_TYPES and content[: len(BOM_UTF8)] == BOM_UTF8
         return content[len(BOM_UTF8) :] if marked else content
 
 
 class Change(Sent, Protocol):
-    """What a request wants to be staged: an ``Upload``, or the change of one row."""
+    """A request to stage records: an ``Upload``, or the change of one row."""
 
     @property
     def size(self) -> int:
-        """About how many bytes it has."""
+        """The approximate size in bytes."""
 
     def pieces(self, decoder: RecordDecoder, bounds: Bounds) -> Iterable[Piece]:
         """Return the records to stage."""
@@ -209,10 +211,10 @@ class Change(Sent, Protocol):
 
 @dataclass(frozen=True)
 class Accepted:
-    """The batch that a request became; ``replayed``: an earlier one with its Idempotency-Key did.
+    """The batch of a request; ``replayed`` if an earlier request with its Idempotency-Key made it.
 
-    ``notes`` count what may surprise about its records, ``changes`` are those of the schema (Paimon's JSON) that it
-    needed, ``set_aside`` counts the events that are set aside; none for one that is replayed.
+    ``notes`` count the warnings about its records, ``changes`` are the schema changes (Paimon's JSON) that it needed,
+    and ``set_aside`` counts the events that were set aside; all are empty for a replayed one.
     """
 
     batch: Batch
@@ -240,15 +242,15 @@ def accept_batch(
 ) -> Accepted:
     """Validate the records of ``upload`` and stage them; when it returns, the batch is durable.
 
-    What comes through the same ``commits`` at the same time shares its transactions. ``known`` are the rows of the
-    table; without it every record counts as the first of its key. ``admission`` lets batches in; without it all come
-    in. ``settles`` says what else is done in its transaction.
+    Concurrent batches of the same ``commits`` share a transaction. ``known`` looks up the table's rows; without it
+    every record counts as the first of its key. ``admission`` may refuse the batch; without it every batch is
+    admitted. ``settles`` adds work to the transaction.
 
     A repeated Idempotency-Key with the same request answers the batch of the first. Raise ``Invalid`` with every
     fault, ``KeyReused`` for an Idempotency-Key that was used for another request, ``Conflict`` (REQUEST_IN_FLIGHT)
-    while the first is under way, ``TooLarge`` beyond ``bounds``, ``UnsupportedMediaType``, ``Unavailable`` when the
-    process slept so long that a sweep took the file for garbage, ``NotStored`` when the warehouse cannot be written,
-    and what ``admission`` raises.
+    while the first is under way, ``TooLarge`` beyond ``bounds``, ``UnsupportedMediaType``, ``Unavailable`` if the
+    staging file was garbage-collected before its batch was committed, ``NotStored`` if the warehouse cannot be
+    written, and what ``admission`` raises.
     """
     check_idempotency_key(upload.idempotency_key)
     commits = commits or GroupCommit(database, warehouse)
@@ -258,7 +260,7 @@ def accept_batch(
             try:
                 done = _accept(database, warehouse, name, upload, bounds, commits, known, admission, settles)
             except Conflict as error:
-                # Read under a schema that was altered meanwhile: it is read again under the new one.
+                # The schema was altered since the body was read: read it again under the new schema.
                 if error.code is not ErrorCode.COMMIT_CONFLICT:
                     raise
             else:
@@ -299,7 +301,7 @@ def _accept(
 
 
 def under_way(key: str | None) -> Conflict:
-    """Return the failure of a request whose Idempotency-Key another one has that is not over."""
+    """Return the error: another request with the same Idempotency-Key is in flight."""
     message = f"a request with the Idempotency-Key {key!r} is under way; ask again when it is over"
     return Conflict(message, code=ErrorCode.REQUEST_IN_FLIGHT)
 
@@ -324,7 +326,7 @@ def _entered(
         staged.delete(warehouse)
         raise
     replayed = batch.id != staged.new.id
-    if replayed:  # the same request came to another machine at once, and that was first
+    if replayed:  # another machine stored the same request first
         staged.delete(warehouse)
         return Accepted(batch, replayed)
     count_accepted(database, batch)

@@ -53,7 +53,7 @@ class UnknownTables(StrEnum):
 
 @dataclass(frozen=True)
 class UploadOfTables:
-    """One POST of records for several tables: the upload, and who sends it."""
+    """One POST of records for several tables: the upload, and its sender."""
 
     upload: Upload
     grant: Grant
@@ -117,7 +117,9 @@ class AcceptedBatch:
 
 @dataclass(frozen=True)
 class AcceptedBatches:
-    """What a request became. ``skipped`` counts by name what no table takes, ``no_rows`` the events about no row."""
+    """The batches of a request. ``skipped`` counts, by name, the records that no table takes; ``no_rows`` counts the
+    events that are not about a row.
+    """
 
     batches: Sequence[AcceptedBatch]
     replayed: bool = False
@@ -127,8 +129,8 @@ class AcceptedBatches:
 
 @dataclass(frozen=True)
 class TablesIntake:
-    """Takes requests for several tables; the members are what ``accept_batch`` is given. ``known`` are the rows of a
-    table by its name.
+    """Accepts requests for several tables; its members are the arguments of ``accept_batch``. ``known`` looks up the
+    rows of a table by its name.
     """
 
     database: CatalogDatabase
@@ -139,11 +141,11 @@ class TablesIntake:
     admission: Admission | None = None
 
     def accept(self, name: str, upload: UploadOfTables) -> AcceptedBatches:
-        """Stage what ``upload`` sends for tables of the database ``name``, in one transaction of the catalog. When it
-        returns, all of it is durable; when it raises, nothing of it is stored.
+        """Stage the records of ``upload`` for tables of the database ``name``, in one transaction of the catalog. When
+        it returns, all of them are durable; when it raises, none is stored.
 
         A repeated Idempotency-Key with the same request answers the batches of the first. Raise as ``accept_batch``,
-        with the faults of all tables, and ``Forbidden`` for a table that the token is not for.
+        with the faults of all tables, and ``Forbidden`` for a table outside the token's scope.
         """
         check_idempotency_key(upload.idempotency_key)
         with span("batches", {"database": name}):
@@ -167,7 +169,7 @@ class TablesIntake:
                 raise under_way(key)
             sources = {table.name: table.schema.parsed["events.source"] for table in tables.values()}
             split = upload.split(self.bounds, sources)
-            # Those that are not there, too: a token must not find out which tables it is not for.
+            # Tables that do not exist, too: a token must not find out which tables exist outside its scope.
             needed = Role.ADMIN if upload.unknown_columns is UnknownColumns.ADD else Role.WRITE
             for table in (*split.parts, *sorted(split.absent)):
                 upload.grant.check_table(needed, name, table)
@@ -183,7 +185,7 @@ class TablesIntake:
             alter, settle = alters(staged, upload), sets_aside(staged, upload)
             batches = self.commits.enter_together(news, alter, settle) if news else []
             replayed = any(batch.id != one.new.id for batch, one in zip(batches, staged, strict=True))
-            if replayed:  # the same request came to another machine at once, and that was first
+            if replayed:  # another machine stored the same request first
                 for one in staged:
                     one.delete(self.warehouse)
         accepted = [
@@ -202,8 +204,8 @@ class TablesIntake:
     def _staged(
         self, upload: UploadOfTables, tables: Mapping[str, Table], split: Split
     ) -> Iterator[Sequence[StagedUpload]]:
-        """Give the staging files of all tables; they go where the catalog surely does not name them. Raise ``Invalid``
-        with the faults of all tables.
+        """Yield the staging files of all tables; they are deleted if the catalog certainly does not name them. Raise
+        ``Invalid`` with the faults of all tables.
         """
         staged: list[StagedUpload] = []
         named = False
@@ -234,7 +236,7 @@ class TablesIntake:
 
 
 def _replayed(upload: UploadOfTables, tables: Mapping[str, Table], earlier: Sequence[Batch]) -> AcceptedBatches:
-    """Return the batches of the request that had its Idempotency-Key first. Raise ``KeyReused``, ``Forbidden``."""
+    """Return the batches of the earlier request with the same Idempotency-Key. Raise ``KeyReused``, ``Forbidden``."""
     names = {table.id: table for table in tables.values()}
     for batch in earlier:
         if batch.fingerprint != upload.fingerprint:

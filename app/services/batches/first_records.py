@@ -1,4 +1,4 @@
-"""Columns that may not be null and are not named: the first record of a key must name them (docs/decisions/0022)."""
+"""NOT NULL columns that a record leaves out: the first record of a key must name them (docs/decisions/0022)."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def check_of_first_records(plan: MergePlan, known: KnownRows) -> Check:
 
 @dataclass
 class _FirstRecords:
-    """The records of one body. ``unread`` are the keys of pieces in which nothing was left out, which are looked at
-    only if something is left out later; ``begun`` and ``removed`` the tokens of keys whose rows the body has made and
-    taken away.
+    """The records of one body. ``unread`` are the keys of pieces in which nothing was left out; they are read only if
+    a later piece leaves something out. ``begun`` and ``removed`` are the tokens of keys whose rows the body has
+    created and deleted.
     """
 
     plan: MergePlan
@@ -47,7 +47,7 @@ class _FirstRecords:
     removed: Tokens = field(default_factory=lambda: _NO_TOKENS)
 
     def check(self, records: DecodedRecords) -> None:
-        """Look at the next piece."""
+        """Check the next piece of the body. Raise ``Invalid``."""
         kinds = np.asarray(records.kinds, np.int8)
         lacking = self._lacking(records) & (kinds & 1 == 0)
         removing = kinds == int(RowKind.DELETE) if self.plan.row.removes_on_delete else np.zeros(len(kinds), bool)

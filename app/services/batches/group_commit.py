@@ -1,7 +1,7 @@
-"""Group commit: uploads to a table that come while another one is being entered share the next transaction, and one
-sync of their files.
+"""Group commit: uploads to a table that arrive during a commit share the next transaction, and one sync of their
+files.
 
-Each keeps its own batch, number and outcome. An upload that comes alone is entered at once, by its own thread.
+Each keeps its own batch, number and outcome. A single upload is committed at once, by its own thread.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_AT_ONCE = 256
 
 @dataclass(eq=False)
 class _Entry:
-    """One batch that waits to be entered; ``turn`` is set once it is, or once it leads the others."""
+    """One batch that waits for its commit; ``turn`` is set once it is committed, or once it leads a group."""
 
     new: NewBatch
     turn: threading.Event = field(default_factory=threading.Event)
@@ -33,7 +33,8 @@ class _Entry:
 
 
 class GroupCommit:
-    """Enters staged files in the catalog, those of one table together; one for a process.
+    """Commits staged files in the catalog, those of one table together; one per process. ``keys`` are the
+    Idempotency-Keys in flight.
 
     ``keys`` are those of requests under way.
     """
@@ -47,10 +48,10 @@ class GroupCommit:
         self._waiting: dict[str, list[_Entry]] = {}
 
     def enter(self, table_id: str, new: NewBatch) -> Batch:
-        """Return the batch that ``new`` became; when it returns, the batch is durable.
+        """Return the batch of ``new``, which is durable then.
 
-        Raise what ``Batches.add`` says, ``Unavailable`` when the staging file was swept meanwhile, ``NotStored``
-        when it cannot be made durable, or must wait behind others for a catalog that stands still.
+        Raise as ``Batches.add``, ``Unavailable`` if the staging file was garbage-collected, ``NotStored`` if it cannot
+        be made durable, or if other requests already wait for a catalog that does not answer.
         """
         own = _Entry(new)
         with self._lock:
@@ -68,7 +69,7 @@ class GroupCommit:
         raise own.outcome or Unavailable("the batch was not entered; post it again")
 
     def _wait(self, table_id: str, own: _Entry) -> None:
-        """Return at the turn of ``own``. Raise ``NotStored`` if it shall wait no longer; it is in no group then."""
+        """Wait until ``own`` is committed or leads. Raise ``NotStored`` on a timeout; it is in no group then."""
         with self._database.writers.waiting() as check:
             while not own.turn.wait(LOOK_SECONDS):
                 try:
@@ -78,7 +79,7 @@ class GroupCommit:
                         raise
 
     def _left(self, table_id: str, own: _Entry) -> bool:
-        """Return whether ``own`` waited to be taken into a group, and does no longer."""
+        """Return whether ``own`` was still waiting for a group, and remove it from the queue."""
         with self._lock:
             waiting = self._waiting.get(table_id, [])
             waits = own in waiting
@@ -87,7 +88,7 @@ class GroupCommit:
             return waits
 
     def _lead(self, table_id: str, own: _Entry) -> None:
-        """Enter ``own`` and all who wait, then let the first of those who came meanwhile lead."""
+        """Commit ``own`` and all waiting entries, then let the first entry that arrived since lead."""
         with self._lock:
             group = [own, *self._waiting[table_id][: MOST_AT_ONCE - 1]]
             del self._waiting[table_id][: len(group) - 1]
@@ -106,14 +107,14 @@ class GroupCommit:
         try:
             outcomes = self._entered(table_id, group)
         except NotStored as error:
-            for entry in group:  # the disk and the catalog are those of all
+            for entry in group:  # disk and catalog fail for all of them
                 entry.outcome = NotStored(error.message, violations=error.violations)
             return
         except BaseException as error:
             if len(group) == 1:
                 group[0].outcome = error
                 return
-            for entry in group:  # no one fails for what another one met
+            for entry in group:  # each is retried alone, so that one failure does not fail the others
                 self._enter_all(table_id, [entry])
             return
         for entry, outcome in zip(group, outcomes, strict=True):
@@ -125,17 +126,17 @@ class GroupCommit:
         alter: Callable[[Repository], None] | None = None,
         settle: Callable[[Repository], None] | None = None,
     ) -> list[Batch]:
-        """Return the batches that ``news``, one for a table, became: all of them or none. In the same transaction
-        ``alter`` changes tables of them first, and ``settle`` does what goes with batches that are new.
+        """Commit ``news``, one for each table, and return their batches: all or none. In the same transaction
+        ``alter`` changes the tables first, and ``settle`` runs for new batches.
 
-        Raise as ``enter``, what ``alter`` and ``settle`` raise, and ``Conflict`` (COMMIT_CONFLICT) where some of them
-        were entered before, others not.
+        Raise as ``enter``, what ``alter`` and ``settle`` raise, and ``Conflict`` (COMMIT_CONFLICT) if only some of
+        them were committed before.
         """
         with writing():
             sync_staged(self._warehouse, {table_id: new.file for table_id, new in news.items()})
         with self._database.transaction() as repository:
             if alter is not None:
-                repository.tables.lock_all(news)  # in the order in which all lock them
+                repository.tables.lock_all(news)  # every process locks tables in this order
                 alter(repository)
             tables = repository.tables.lock_all(news)
             batches = []
@@ -170,7 +171,7 @@ class GroupCommit:
         return [outcomes.get(new.id) or swept() for new in news]
 
     def _with_files(self, table_id: str, news: Sequence[NewBatch]) -> list[NewBatch]:
-        """Return those whose files are there; their table is locked."""
+        """Return the entries whose staging files exist; their table is locked."""
         if self._warehouse.marked:  # else the files may be in the folder in its place
             check_present(self._warehouse)
         with writing():
@@ -179,7 +180,7 @@ class GroupCommit:
 
 
 def swept() -> Unavailable:
-    """Return the error: the staging file was removed before its batch was committed."""
+    """Return the error: the staging file was garbage-collected before its batch was committed."""
     return Unavailable(
         "the batch took so long to be stored that its file was swept; nothing was accepted, post it again"
     )

@@ -1,5 +1,5 @@
-"""Records of a request for one table, read as the request wants them read: what is unknown or at fault is refused, or
-left out, added, set aside.
+"""Reads the records of a request for one table, and applies its policies: unknown columns and faulty events are
+refused, left out, added or set aside.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from app.storage.ingest.pieces import Piece
 
 
 class Sent(Request, Protocol):
-    """A request that says what to do with columns that its table does not have, and with events at fault."""
+    """A request with policies for unknown columns and for faulty events."""
 
     @property
     def unknown_columns(self) -> UnknownColumns:
@@ -42,13 +42,13 @@ class Sent(Request, Protocol):
         """How large the table may become."""
 
 
-_MOST_TURNS: Final = 5  # one finds the columns, one more reads them; faults may hide columns that come after
+_MOST_TURNS: Final = 5  # the first finds the columns, the second reads them; faults may hide later columns
 _NO_END: Final = "the records name more columns each time that they are read"
 
 
 @dataclass(frozen=True)
 class Receiver:
-    """What stages the records of one table; ``known`` are its rows."""
+    """Stages the records of one table; ``known`` looks up its rows."""
 
     database: CatalogDatabase
     warehouse: Warehouse

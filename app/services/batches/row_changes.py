@@ -37,8 +37,8 @@ class RowMethod(StrEnum):
 @dataclass(frozen=True)
 class RowChange:
     """One change of a row: ``key`` as text in primary-key order, ``body`` the other columns as a JSON object, or
-    nothing; ``sender`` is the name of the caller's token. ``sequence`` are the values of the table's sequence fields
-    as text, where the body does not have them.
+    empty; ``sender`` is the name of the caller's token. ``sequence`` has the values, as text, of sequence fields that
+    the body does not have.
     """
 
     key: tuple[str, ...]
@@ -50,7 +50,9 @@ class RowChange:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the request: a retry has the same, another request under the same Idempotency-Key another one."""
+        """A digest of the request. A retry has the same digest; another request under the same Idempotency-Key has a
+        different one.
+        """
         return hashlib.sha256(
             json.dumps([self.method, *self.key, *self._said]).encode() + b"\0" + self.body
         ).hexdigest()
@@ -71,7 +73,7 @@ class RowChange:
 
     @property
     def schema_bounds(self) -> SchemaBounds:
-        """Those of any table: its columns stay as they are."""
+        """The bounds of any schema; they do not matter, since the columns stay as they are."""
         return DEFAULT_BOUNDS.table
 
     @property
@@ -80,7 +82,7 @@ class RowChange:
         return len(self.body)
 
     def pieces(self, decoder: RecordDecoder, _bounds: Bounds) -> Iterable[Piece]:
-        """Return the record to stage. Raise ``Invalid`` with every fault, whose pointers are those of the body, and
+        """Return the record to stage. Raise ``Invalid`` with every fault, with pointers into the body, and
         ``Conflict`` for a PATCH of a table in which a column that is left out is null.
         """
         return [lambda: self._read(decoder)]
@@ -117,8 +119,8 @@ class RowChange:
             raise Invalid(message, code=error.code, violations=in_body, total_violations=total) from error
 
     def _ordered(self, plan: MergePlan, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Violation]]:
-        """Return the sequence fields that the query gives, and what is at fault: without a sequence the record would
-        lose to every other one, and the request do nothing.
+        """Return the sequence fields of the query, and their faults: without a sequence the record would lose to every
+        other one, so that the request would have no effect.
         """
         fields = [field.column for field in plan.order.fields]
         names = ", ".join(column.name for column in fields)
@@ -165,7 +167,7 @@ def _delete_kind(plan: MergePlan) -> Mapping[str, str]:
 
 
 def _nested_patches(given: Mapping[str, Any]) -> list[Violation]:
-    """Return the members that would patch inside a column, which is replaced as a whole."""
+    """Return the faults of nested members in a PATCH: a nested column is replaced as a whole."""
     message, fix = "a PATCH sets whole columns and cannot change members inside one", "PUT the row with the whole value"
     return [
         Violation(f"/{escape_pointer(name)}", FaultCode.WRONG_TYPE, f"column {name!r}: {message}", fix, column=name)
@@ -175,7 +177,7 @@ def _nested_patches(given: Mapping[str, Any]) -> list[Violation]:
 
 
 def _contradictions(columns: Sequence[Column], key: Key, given: Mapping[str, Any]) -> list[Violation]:
-    """Return the key columns that the body repeats with another value than the path has."""
+    """Return the faults of key columns whose value in the body differs from the path."""
     faults = []
     for column, value in zip(columns, key, strict=True):
         if column.name not in given:

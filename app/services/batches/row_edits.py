@@ -1,4 +1,4 @@
-"""A row changed by hand: what a record has to say so that it sets what was touched and leaves the rest as it is."""
+"""Rows edited by hand: the record that sets the edited columns and leaves the others as they are."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Row = Mapping[str, Any]
 
 
 def row_now(repository: Repository, images: Images, table: Table, texts: Sequence[str]) -> tuple[Row, Row | None]:
-    """Return the key whose values are ``texts``, as JSON, and its row with what is staged; None if there is none.
+    """Return the key with the values ``texts``, as JSON, and its row with staged records; None if there is no row.
 
     Raise ``Invalid`` for texts that are no key.
     """
@@ -38,8 +38,8 @@ def row_now(repository: Repository, images: Images, table: Table, texts: Sequenc
 def record_of(plan: MergePlan, key: Row, touched: Row, kind: RowKind, row: Row | None) -> dict[str, Any]:
     """Return the record of ``kind`` that sets the columns ``touched`` of the row of ``key``, which is ``row`` now.
 
-    Where a column that is left out would be cleared, it says what there is; where a column is ordered by others, it
-    says these as they are, so that it counts as come now.
+    The record repeats the present value of columns that it would otherwise clear, and of ordering columns, so that it
+    is not older than the row.
     """
     again = () if row is None else said_again(plan, touched, kind)
     said = {**{name: row[name] for name in again if row and row[name] is not None}, **touched, **key}
@@ -48,7 +48,7 @@ def record_of(plan: MergePlan, key: Row, touched: Row, kind: RowKind, row: Row |
 
 
 def said_again(plan: MergePlan, touched: Collection[str], kind: RowKind) -> list[str]:
-    """Return the columns that a record which sets ``touched`` has to say as they are."""
+    """Return the columns whose present values a record that sets ``touched`` must repeat."""
     names = [column.name for column in plan.schema.value_columns if column.name not in touched]
     groups = {plan.rule_of[name].part.group for name in touched if name in plan.rule_of}
     ordering = {*(field.column.name for field in plan.order.fields), *(name for group in groups for name in group)}
@@ -61,7 +61,7 @@ def folds_in(plan: MergePlan, name: str) -> bool:
 
 
 def can_be_null(plan: MergePlan, name: str) -> bool:
-    """Return whether a record that says null of the column sets it to null; elsewhere a null changes nothing."""
+    """Return whether null in a record clears the column; otherwise null changes nothing."""
     rule = plan.rule_of.get(name)
     return rule is None or not (rule.part.skips_null or rule.part.group == (name,))
 

@@ -28,14 +28,14 @@ MOST_RETRIED: Final = 1000  # at once
 
 
 def list_events(repository: Repository, table: Table, request: PageRequest) -> Page[SetAsideEvent]:
-    """Return a page of the table's, in the order in which they were set aside. Raise ``Invalid``."""
+    """Return a page of the table's events, in the order in which they were set aside. Raise ``Invalid``."""
     events = repository.set_aside_events.page(table.id, after_number=request.after_number, limit=request.and_one_more)
     most = fitting(len(one.text) for one in events)
     return page_of(events, PageRequest(min(request.limit, most), request.token), lambda one: one.number)
 
 
 def withdraw_event(repository: Repository, table: Table, event_id: str) -> SetAsideEvent:
-    """Return the event, which its table keeps no longer. Raise ``NotFound``."""
+    """Delete the stored event and return it. Raise ``NotFound``."""
     [event] = repository.set_aside_events.some(table.id, [event_id])
     repository.set_aside_events.delete(table.id, [event_id])
     return event
@@ -43,9 +43,9 @@ def withdraw_event(repository: Repository, table: Table, event_id: str) -> SetAs
 
 @dataclass(frozen=True)
 class RetriedEvents:
-    """A request of events that were set aside: those with these ``ids``, without any the table's first thousand. They
-    are read as if they had come now. Those that still have faults stay where they are. ``sender`` is the name of the
-    caller's token.
+    """A request to retry events that were set aside: those with these ``ids``, by default the table's first thousand.
+    They are read as if they had arrived now. Events that still have faults stay set aside. ``sender`` is the name of
+    the caller's token.
     """
 
     database: CatalogDatabase
@@ -55,7 +55,7 @@ class RetriedEvents:
     idempotency_key: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise ``Invalid`` for more events than are retried at once."""
+        """Raise ``Invalid`` if there are more events than one retry may have."""
         if len(self.ids) > MOST_RETRIED:
             message = f"{len(self.ids)} events are named, {MOST_RETRIED} are retried at once"
             raise Invalid(message, violations=[Violation("/id", FaultCode.TOO_MANY, message, "name fewer")])
@@ -68,7 +68,7 @@ class RetriedEvents:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of which events are asked for."""
+        """A digest of the requested event ids."""
         return hashlib.sha256("\0".join(self.ids).encode()).hexdigest()
 
     @property
@@ -83,12 +83,12 @@ class RetriedEvents:
 
     @property
     def schema_bounds(self) -> SchemaBounds:
-        """Those of any table: its columns stay as they are."""
+        """The bounds of any schema; they do not matter, since the columns stay as they are."""
         return DEFAULT_BOUNDS.table
 
     @property
     def size(self) -> int:
-        """Characters of the events."""
+        """The size of the events in characters."""
         return sum(len(event.text) for event in self.events)
 
     def pieces(self, decoder: RecordDecoder, bounds: Bounds) -> Iterable[Piece]:

@@ -1,4 +1,4 @@
-"""What a request sends for one table, as a staging file that the catalog does not name yet."""
+"""The records of a request for one table, in a staging file that the catalog does not name yet."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_KEY_LENGTH: Final = 255
 
 
 class Request(Protocol):
-    """What is stored of a request in addition to its records."""
+    """The metadata that is stored with the records of a request."""
 
     @property
     def idempotency_key(self) -> str | None:
@@ -42,9 +42,8 @@ class Request(Protocol):
 
 @dataclass(frozen=True)
 class StagedUpload:
-    """A batch that the catalog does not have yet; ``notes`` count what may surprise about its records. ``changes`` of
-    the schema (Paimon's JSON) come before it: ``table`` is already as they make it. Its ``faulty`` events are set
-    aside.
+    """A batch that is not in the catalog yet; ``notes`` count the warnings about its records. The schema ``changes``
+    (Paimon's JSON) come first: ``table`` already includes them. Its ``faulty`` events are set aside.
     """
 
     table: Table
@@ -54,7 +53,7 @@ class StagedUpload:
     faulty: Sequence[FaultyEvent] = ()
 
     def delete(self, warehouse: Warehouse) -> None:
-        """Remove its file."""
+        """Delete the staging file."""
         delete_batch(warehouse, self.table.id, self.new.file)
 
 
@@ -66,10 +65,10 @@ def staged_upload(
     pieces: Iterable[Piece],
     unknown: FoundColumns | None = None,
 ) -> StagedUpload:
-    """Write what ``request`` sends for ``table``; ``unknown`` are the columns that are left out.
+    """Write the records of ``request`` for ``table`` to a staging file; ``unknown`` are the columns that are left out.
 
-    Raise what reading the ``pieces`` raises, ``NotStored``, ``NotFound`` if the table is dropped meanwhile,
-    ``Unavailable`` if a sweep took the file for garbage.
+    Raise what reading the ``pieces`` raises, ``NotStored``, ``NotFound`` if the table is dropped meanwhile, and
+    ``Unavailable`` if the file was garbage-collected.
     """
     batch_id = uuid.uuid4().hex
     counted = Notes([field.column.name for field in compile_plan(table.schema).order.fields])
@@ -120,7 +119,7 @@ def count_accepted(database: CatalogDatabase, batch: Batch) -> None:
 
 
 def check_idempotency_key(key: str | None) -> None:
-    """Raise ``Invalid`` for one that is too long or empty."""
+    """Raise ``Invalid`` if the Idempotency-Key is too long or empty."""
     if key is not None and not 0 < len(key) <= MAX_KEY_LENGTH:
         fault = Violation(
             "/Idempotency-Key", FaultCode.BAD_HEADER, f"the Idempotency-Key has {len(key)} characters", "use 1 to 255"

@@ -1,5 +1,5 @@
-"""Records with values for columns that the table does not have: what they say is left out, or the table gets the
-columns (``unknownColumns``).
+"""Records with values for columns that the table does not have: the values are left out, or the columns are added
+(``unknownColumns``).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ logger = logging.getLogger(__name__)
 
 
 def changes_for(table: Table, unknown: FoundColumns | None, failure: Invalid | None) -> list[Mapping[str, Any]]:
-    """Return the changes (Paimon's JSON) that give the table the columns, and wider types to those at fault; none if
-    nothing is to be added. Raise ``Invalid`` for too many columns.
+    """Return the schema changes (Paimon's JSON) that add the columns, and widen the types of columns with faults;
+    empty if no change is needed. Raise ``Invalid`` for too many columns.
     """
     if unknown is None or unknown.declared is None:
         return []
@@ -54,8 +54,8 @@ def changes_for(table: Table, unknown: FoundColumns | None, failure: Invalid | N
 
 
 def _type(declared: Mapping[str, DeclaredColumn], values: Mapping[str, Sequence[Any]], name: str) -> str | None:
-    """Return the type that the source declares, else what the values have in common; None for nulls alone, which have
-    any.
+    """Return the type that the source declares, else the narrowest type of the values; None if all are null, which
+    fits any type.
     """
     if name in declared:
         return declared[name].type
@@ -63,8 +63,8 @@ def _type(declared: Mapping[str, DeclaredColumn], values: Mapping[str, Sequence[
 
 
 def _default(table: Table, declared: DeclaredColumn | None, name: str) -> Sequence[Mapping[str, Any]]:
-    """Return the change that gives a column its default where rows show it that were there before: not where it
-    replaces nulls that are sent.
+    """Return the change that sets a column's default, if existing rows show the default; not if it would replace nulls
+    that are sent.
     """
     at_write = table.schema.parsed.engine in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW)
     if declared is None or declared.default is None or at_write:

@@ -38,7 +38,9 @@ _records = msgspec.json.Decoder(list[msgspec.Raw])
 
 @dataclass(frozen=True)
 class Part:
-    """What a body holds for one table: about how many bytes, what reads them, and where its faults are."""
+    """The part of a body for one table: its approximate size in bytes, the reader of its records, and the place of its
+    faults.
+    """
 
     size: int
     pieces: Callable[[RecordDecoder, Bounds], Iterable[Piece]]
@@ -47,8 +49,8 @@ class Part:
 
 @dataclass
 class Split:
-    """A body by table. ``skipped`` counts what no table takes by its name there, ``absent`` are the tables of these
-    names, ``no_rows`` counts the events that are about no row; ``faults`` are the first of ``total``.
+    """A body by table. ``skipped`` counts, by name, the records that no table takes; ``absent`` are the tables of
+    these names; ``no_rows`` counts the events that are not about a row; ``faults`` are the first of ``total``.
     """
 
     parts: dict[str, Part] = field(default_factory=dict)
@@ -93,7 +95,7 @@ def _record_pieces(raws: Sequence[msgspec.Raw], decoder: RecordDecoder, bounds: 
 
 
 def _only(text: Content | msgspec.Raw, member: str, pointer: str) -> msgspec.Raw:
-    """Return the one member that an object has. Raise ``Invalid``."""
+    """Return the only member of an object. Raise ``Invalid``."""
     members = _object(text, pointer)
     faults = [
         Violation(f"{pointer}/{escape_pointer(name)}", FaultCode.UNKNOWN_MEMBER, f"unknown member {name!r}", _TABLES)
@@ -131,7 +133,7 @@ def _no_records(faults: Sequence[Violation]) -> Invalid:
 
 @dataclass
 class _Chosen:
-    """The events of a body that are for one table, their numbers in the body, and where they are from."""
+    """The events of a body for one table, their numbers in the body, and their origins."""
 
     texts: list[Numbered] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
@@ -178,14 +180,14 @@ def split_events(
 
 
 class _Takers:
-    """Which tables take the events of an origin."""
+    """Finds the tables that take the events of an origin."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
         self._known: dict[Origin, Sequence[str]] = {}
 
     def of(self, origin: Origin) -> Sequence[str]:
-        """Return their names."""
+        """Return the names of these tables."""
         if origin not in self._known:
             feeds = [name for name, declared in self._sources.items() if origin.feeds(name, declared)]
             self._known[origin] = feeds
@@ -229,7 +231,7 @@ def _without_table(
 
 
 def faults_of(split: Split) -> Invalid:
-    """Return the failure of a body with the faults that ``split`` has found."""
+    """Return the error for a body with the faults that ``split`` found."""
     more = f" (and {split.total - 1} more)" if split.total > 1 else ""
     message = f"{split.faults[0].message}{more}; nothing was stored in any table"
     return Invalid(message, code=ErrorCode.INVALID_RECORDS, violations=split.faults, total_violations=split.total)

@@ -52,8 +52,8 @@ Reader = Callable[[Changes, Mapping[str, Any]], None]
 
 @dataclass(frozen=True)
 class EventFormat:
-    """``read`` reads one event, ``origins`` say where it is from, ``names_no_row`` whether it is about no row. ``name``
-    is what a stored event says of its format.
+    """``read`` reads one event, ``origins`` reads its source table, and ``names_no_row`` returns whether it is about
+    no row. ``name`` is stored with events that are set aside.
     """
 
     name: str
@@ -64,9 +64,9 @@ class EventFormat:
 
 @dataclass(frozen=True)
 class Events:
-    """How a body of events is read, and for which ``table``: without one, events of any table of the source are taken.
+    """How a body of events is read, and for which ``table``; None takes events of any table of the source.
 
-    ``unavailable`` stands in an event for a value that did not change.
+    ``unavailable`` is the placeholder for values that did not change.
     """
 
     format: EventFormat
@@ -76,7 +76,9 @@ class Events:
 
 @dataclass
 class _Reading:
-    """A body of events that is decoded a piece after the other; ``records`` have come of it so far, of ``origin``."""
+    """A body of events that is decoded piece by piece; ``records`` counts those so far, and ``origin`` is their source
+    table.
+    """
 
     events: Events
     decoder: RecordDecoder
@@ -150,8 +152,8 @@ class _Reading:
         how.read(changes, event)
 
     def _is_foreign(self, origin: Origin) -> bool:
-        """Return whether the events of ``origin`` are for another table. One that declares no source takes those of
-        its name, of one schema in a body.
+        """Return whether the events of ``origin`` are for another table. A table that declares no source takes the
+        events with its name, from one schema per body.
         """
         if origin == self.origin:
             return False
@@ -163,7 +165,7 @@ class _Reading:
 
 
 def _joined(parts: Sequence[DecodedRecords]) -> DecodedRecords:
-    """Return the records of all parts, whose columns are lists."""
+    """Return the records of all parts, as lists by column."""
     notes = sum((Counter(part.notes) for part in parts), Counter[Note]())
     return DecodedRecords(
         {name: [*chain.from_iterable(part.columns[name] for part in parts)] for name in parts[0].columns},
@@ -186,13 +188,13 @@ def _foreign(origin: Origin, first: Origin | None, table: str) -> Unusable:
 
 
 def unusable_events(faults: Sequence[Violation], total: int) -> Invalid:
-    """Return the failure of a body with such events."""
+    """Return the error for a body with such events."""
     message, code = f"{total} event(s) cannot be used; nothing was stored", ErrorCode.INVALID_RECORDS
     return Invalid(message, code=code, violations=faults[:REPORTED_VIOLATIONS], total_violations=total)
 
 
 def json_event_pieces(events: Events, decoder: RecordDecoder, content: Content, bounds: Bounds) -> Iterator[Piece]:
-    """Yield the records of one event, or of a list of them; nothing at all is a tombstone. Raise ``Invalid``, and
+    """Yield the records of one event, or of a list of them; an empty body is a tombstone. Raise ``Invalid``, and
     ``TooLarge``.
     """
     reading = _Reading(events, decoder, bounds)
@@ -232,9 +234,7 @@ def _grouped(reading: _Reading, texts: Sequence[Numbered], rows: Sequence[int], 
 
 
 def _of_event(fault: Violation, events: Sequence[int], first: int) -> Violation:
-    """Return the fault of a record as one of its event; ``first`` is the number of the record of the first of
-    ``events``.
-    """
+    """Return the fault of a record as a fault of its event; ``first`` is the number of the first event's record."""
     if fault.row is None:
         return fault
     event = events[fault.row - first]

@@ -76,14 +76,14 @@ def flat_debezium_names_no_row(event: Mapping[str, Any]) -> bool:
 
 
 def cloudevent_names_no_row(event: Mapping[str, Any]) -> bool:
-    """Return the same for a CloudEvent."""
+    """Return whether a CloudEvent of Debezium is about no row."""
     enclosed = event.get("data")
     payload = None if enclosed is None else _opened(object_of(enclosed))[0]
     return payload is None or _is_mark(payload, payload.get("op", event.get("iodebeziumop")))
 
 
 def _is_mark(payload: Mapping[str, Any], op: object) -> bool:
-    """Return whether it is a message, a heartbeat, a mark of a transaction, or a change of a schema."""
+    """Return whether the event is a message, a heartbeat, a transaction boundary, or a change of a schema."""
     return op == "m" or (op is None and (bool(payload.keys() & _MARKS) or _is_heartbeat(payload)))
 
 
@@ -92,7 +92,7 @@ def _is_heartbeat(payload: Mapping[str, Any]) -> bool:
 
 
 def _opened(event: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, object]:
-    """Return the event without what Kafka Connect's JSON converter puts around it, and its schema."""
+    """Return the payload of an event of Kafka Connect's JSON converter, and its schema."""
     if "payload" not in event or "op" in event:
         return event, None
     payload = event["payload"]
@@ -156,8 +156,8 @@ def _logged(changes: Changes, row: Row) -> Row:
 
 
 def _converted(changes: Changes, row: object, schema: object, side: str | None, *, changed: bool) -> Row:
-    """Return the row as JSON would have it. A value that did not change is left out, where the table can leave it as it
-    is.
+    """Return the row with its values as in JSON. Unchanged values are left out if the table can
+    keep the present ones.
     """
     plan, placeholder = changes.plan, changes.unavailable
     if changes.declared is not None and schema is not None:

@@ -55,7 +55,7 @@ def declared_columns(schema: object, side: str | None) -> dict[str, DeclaredColu
 
 
 def _type(of: Mapping[str, Any]) -> str | None:
-    """Return the type of a field in SQL; None if values must say it."""
+    """Return the type of a field in SQL; None if only the values show it."""
     name, kind = str(of.get("name")), str(of.get("type"))
     if name == "org.apache.kafka.connect.data.Decimal":
         return _decimal(of.get("parameters"))
@@ -75,7 +75,7 @@ def _inner(of: object) -> str | None:
 
 
 def _decimal(parameters: object) -> str:
-    """Return a type that holds the decimal; a text where none is wide enough."""
+    """Return a type that holds the decimal; STRING if no DECIMAL is wide enough."""
     known = parameters if isinstance(parameters, Mapping) else {}
     scale = _whole(known.get("scale"), 0)
     precision = _whole(known.get("connect.decimal.precision"), _MOST_DIGITS)

@@ -25,7 +25,7 @@ _NO_INFINITY = "let the column be null, or a date that the calendar has, in the 
 
 
 class Unreadable(ValueError):
-    """A value that Debezium could not say, or that no column can hold."""
+    """A value that Debezium could not represent, or that no column can hold."""
 
     def __init__(self, message: str, fix: str) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class Unreadable(ValueError):
 
 
 def readers(schema: object, side: str | None) -> Mapping[str, Read]:
-    """Return by field of the row what reads its values, as a schema says; none without one.
+    """Return the readers of a row's values, by field, for a schema; empty without one.
 
     ``side`` is before or after in an envelope; None for the schema of a row alone.
     """
@@ -89,8 +89,8 @@ def _each(read: Read) -> Read:
 
 
 def convert(read: tuple[Converter, Parameters], value: Any, of: DataType | None) -> Any:
-    """Return the value as JSON would have it; one that is not of its encoding stays, for the column's decoder to
-    refuse.
+    """Return the value as in JSON. A value that does not have its encoding is unchanged, and the column's decoder
+    refuses it.
 
     Raise ``Unreadable``.
     """
@@ -189,7 +189,7 @@ def _text_of_number(value: Any, _: Parameters, to: DataType | None) -> Any:
 
 
 def _geometry(value: Any, _: Parameters, to: DataType | None) -> Any:
-    """Return a geometry: its well-known bytes for BYTES, all of it as JSON for a text, a ROW as it is."""
+    """Return a geometry: its well-known bytes for BYTES, the whole object as JSON for a STRING, unchanged for a ROW."""
     if to is None or not isinstance(value, Mapping):
         return value
     if to.family is Family.BINARY:

@@ -1,4 +1,4 @@
-"""Content encodings (RFC 9110 §8.4): compressed bodies, opened no further than a request may be large."""
+"""Content encodings (RFC 9110 §8.4): bodies are decompressed up to the largest size of a request."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def decoded(body: Content, encoding: str, bounds: Bounds, room: Room) -> Content
 
     It is in a file of the ``room`` if it is too large for the memory.
 
-    Raise ``UnsupportedMediaType`` for another coding, ``TooLarge`` as soon as more has come out than the bounds say,
-    and ``Invalid`` for what is no whole stream.
+    Raise ``UnsupportedMediaType`` for another coding, ``TooLarge`` as soon as the output exceeds the bounds, and
+    ``Invalid`` for an incomplete stream.
     """
     codings = [coding.strip().lower() for coding in encoding.split(",")]
     applied = [coding for coding in codings if coding not in ("", "identity")]
@@ -88,5 +88,5 @@ def _zstd(body: Content) -> Iterator[bytes]:
             return
 
 
-# What undoes a coding, in parts of bounded size.
+# The decoder of a coding, which yields parts of bounded size.
 ENCODINGS: Mapping[str, Callable[[Content], Iterator[bytes]]] = {"gzip": _gzip, "x-gzip": _gzip, "zstd": _zstd}

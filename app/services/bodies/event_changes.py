@@ -1,4 +1,4 @@
-"""What change events come to: records, events that are no row, events that cannot be used."""
+"""The result of change events: records, events about no row, events that cannot be used."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CLOCK = re.compile(r"(.*\d\d:\d\d:\d\d)\.(\d+)(.*)", re.DOTALL)
 
 
 class Unusable(ValueError):
-    """An event that is no change of a row, or lacks the row, or a value of its ``column``."""
+    """An event that is not a change of a row, or that lacks the row or a value of its ``column``."""
 
     def __init__(
         self, message: str, fix: str, column: str | None = None, code: FaultCode = FaultCode.UNUSABLE_EVENT
@@ -44,10 +44,10 @@ class Unusable(ValueError):
 
 @dataclass
 class Changes:
-    """The records of the events read so far, and which event each is of; how often there was what ``Note`` names.
+    """The records of the events read so far, each with its event, and the counts of ``Note``.
 
-    ``unavailable`` is the placeholder of values that did not change; ``said`` is where the event that is being read
-    says its position. What events say of the types of columns is noted in ``declared``, where that is wanted.
+    ``unavailable`` is the placeholder of values that did not change; ``said`` is the object with the position of the
+    current event. Column types that events declare are collected in ``declared``, if requested.
     """
 
     plan: MergePlan
@@ -72,7 +72,7 @@ class Changes:
         self.events.append(self.event)
 
     def update(self, before: Row | None, after: Row) -> None:
-        """Add an update: what the row was only where something is taken back, or the key is another one."""
+        """Add an update. The row before it is added as a retract only if functions need it, or if the key changed."""
         if before is not None and self._moves(before, after):
             self.add(RowKind.DELETE, before)
             self.add(RowKind.INSERT, after)
@@ -82,16 +82,18 @@ class Changes:
         self.add(RowKind.UPDATE_AFTER, after)
 
     def skip(self) -> None:
-        """Count an event that is no row."""
+        """Count an event about no row."""
         self.note(Note.SKIPPED_EVENTS)
 
     def note(self, note: Note) -> None:
-        """Count what happened to the event that is being read."""
+        """Count a note about the current event."""
         self.notes[note] = self.notes.get(note, 0) + 1
 
     @cached_property
     def takes_back(self) -> bool:
-        """Whether values add up: a function that cannot take one back then refuses the -U, and says what to set."""
+        """Whether some column accumulates values, so that updates need a retract. A function that takes no retract
+        then refuses the -U, with the option to set.
+        """
         return RowKind.UPDATE_BEFORE not in self.plan.dropped and not all(
             isinstance(rule, (Register, NamedValues)) for rule in _each_of(self.plan.rules)
         )
@@ -112,7 +114,7 @@ class Changes:
 
     @cached_property
     def _adapted(self) -> Sequence[str]:
-        """The columns whose values an event may say otherwise than a record: most have none to look at."""
+        """The columns whose values may have another form in events than in records; usually none."""
         columns = self.plan.schema.columns
         times = {column.name for column in columns if column.type.family in _TIMES} if self._cuts else set()
         return [one.name for one in columns if one.type.kind is Kind.BOOLEAN or one.name in times]
@@ -130,7 +132,7 @@ class Changes:
         return parsed
 
     def _moves(self, before: Row, after: Row) -> bool:
-        """Return whether the update gives the row another key. A key that ``before`` lacks is none."""
+        """Return whether the update changes the key. Key columns that ``before`` lacks did not change."""
         names = self.plan.schema.primary_key
         known = [name for name in names if before.get(name) is not None and name in after]
         return len(known) == len(names) and any(before[name] != after[name] for name in names)

@@ -1,4 +1,4 @@
-"""Where a change event is from: the table of the source, as each format names it (``events.source``)."""
+"""The origin of a change event: the source table, as each format names it (``events.source``)."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import msgspec
 
 @dataclass(frozen=True)
 class Origin:
-    """A table of a source; ``parts`` are its database, its schema and its name, as far as the event has them."""
+    """A table of a source; ``parts`` are its database, schema and name, without those that the event lacks."""
 
     parts: tuple[str, ...]
 
     @property
     def names(self) -> Sequence[str]:
-        """What a table may call it: ``orders``, ``inventory.orders`` or ``shop.inventory.orders``."""
+        """The names by which a table may refer to it: ``orders``, ``inventory.orders`` or ``shop.inventory.orders``."""
         return [".".join(self.parts[-count:]) for count in range(1, len(self.parts) + 1)]
 
     @property
     def shown(self) -> str:
-        """The name for people: with its schema, or with its database where there are no schemas."""
+        """The name in messages: with its schema, or with its database if the source has no schemas."""
         return ".".join(self.parts[-2:])
 
     def feeds(self, table: str, declared: Sequence[str]) -> bool:
@@ -32,7 +32,7 @@ class Origin:
 
 
 class _Said(Protocol):
-    """A change event, of which nothing else is read."""
+    """A change event; only its origin is decoded."""
 
     def parts(self) -> Sequence[str | None]:
         """Return the database, the schema and the table."""
@@ -66,7 +66,7 @@ class _Flat(msgspec.Struct):
 
 
 class _Envelope(_Flat):
-    """Debezium's envelope; a flat row, which stands in its place at times, has no ``source``."""
+    """Debezium's envelope; a flat row, which may come instead, has no ``source``."""
 
     source: _Source | None = None
 
@@ -78,7 +78,7 @@ class _Envelope(_Flat):
 
 
 class _Debezium(_Envelope):
-    """The envelope, in what Kafka Connect's JSON converter puts around it or not."""
+    """The envelope, with or without the wrapper of Kafka Connect's JSON converter."""
 
     payload: _Envelope | None = None
 
@@ -118,21 +118,21 @@ class _Statement(msgspec.Struct):
 
 
 class Origins:
-    """Reads where the events of one format are from."""
+    """Reads the origins of the events of one format."""
 
     def __init__(self, said: type[_Said]) -> None:
         self._said = said
         self._decoder = msgspec.json.Decoder(said)
 
     def of(self, event: Mapping[str, Any]) -> Origin | None:
-        """Return where a parsed event is from; None if it does not say."""
+        """Return the origin of a parsed event; None if it has none."""
         try:
             return _origin(msgspec.convert(event, self._said))
         except msgspec.ValidationError:
             return None
 
     def of_text(self, text: bytes | msgspec.Raw) -> Origin | None:
-        """Return where an event is from; None if it does not say, and for what is no event."""
+        """Return the origin of an event; None if it has none, or the text is not an event."""
         try:
             return _origin(self._decoder.decode(text))
         except (ValueError, RecursionError):
@@ -146,7 +146,7 @@ def _origin(said: _Said) -> Origin | None:
 
 @lru_cache(maxsize=1024)
 def _known(*parts: str | None) -> Origin:
-    """Return the same origin for the same parts: a body has thousands of events of a few."""
+    """Return one shared object for equal parts: a body has thousands of events of a few origins."""
     return Origin(tuple(part for part in parts if part))
 
 

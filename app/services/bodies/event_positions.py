@@ -1,4 +1,4 @@
-"""Where an event stands in the log of its database: what ``fields.<column>.from-event`` puts into a column."""
+"""The position of an event in the log of its database, which ``fields.<column>.from-event`` puts into a column."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from app.core.table.options.event_position import EventPosition
 
-# The objects in which an event says where it is from: the event itself, and what it is wrapped in.
+# The objects that may hold the origin of an event: the event itself, and its wrappers.
 Said = Sequence[Mapping[str, Any]]
 _DIGITS = re.compile(r"-?\d{1,19}")
 _BINLOG = re.compile(r".*\.(\d+)", re.DOTALL)
@@ -20,8 +20,8 @@ _MILLIS = 1000
 
 
 def position_of(position: EventPosition, said: Said) -> int | str | None:
-    """Return the position of an event, None if it says none. Of two events of one source the later has the greater,
-    or the same where both are of one change.
+    """Return the position of an event; None if it has none. Positions of one source increase; events of one change may
+    share one.
     """
     return _READERS[position](said)
 

@@ -1,4 +1,4 @@
-"""The formats of uploaded records: one entry says how the body of a media type is read and how OpenAPI shows it."""
+"""The formats of uploaded records: one entry per media type, with the reader of its bodies and its OpenAPI schema."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ Reads = Callable[[RecordDecoder, Content, Bounds], Iterable[Piece]]
 
 @dataclass(frozen=True, eq=False)
 class Format:
-    """``pieces`` reads a body; it raises ``Invalid`` for what is no such body, or ``TooLarge``. ``schema`` is its
-    OpenAPI.
+    """``pieces`` reads a body; it raises ``Invalid`` for a malformed body, or ``TooLarge``. ``schema`` is its OpenAPI
+    schema.
     """
 
     pieces: Reads
@@ -52,7 +52,7 @@ _BYTES = {"type": "string", "format": "binary"}
 
 CSV, ARROW, PARQUET = "text/csv", "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
 CLOUDEVENTS, CLOUDEVENTS_BATCH = "application/cloudevents+json", "application/cloudevents-batch+json"
-# What reads the records of a body, by its media type.
+# The reader of the records of a body, by its media type.
 FORMATS: Mapping[str, Format] = {
     JSON: Format(json_pieces, _RECORDS),
     **dict.fromkeys(NDJSON, Format(ndjson_pieces, _TEXT)),
@@ -65,7 +65,7 @@ FORMATS: Mapping[str, Format] = {
 
 
 class EmptyFields(StrEnum):
-    """Values of ``emptyFields``: what an empty field of CSV says of its column."""
+    """Values of ``emptyFields``: the meaning of an empty CSV field."""
 
     NULL = "null"
     ABSENT = "absent"  # nothing
@@ -98,7 +98,7 @@ def format_of(
 def event_format(media_type: str, events: str | None) -> EventFormat | None:
     """Return the format of the change events in a body, None for one of records.
 
-    Raise ``Invalid`` for a name ``events`` that is no format, or that no body of this type has.
+    Raise ``Invalid`` if ``events`` is no format, or not one for this media type.
     """
     if events is None:
         return CLOUDEVENT if media_type in (CLOUDEVENTS, CLOUDEVENTS_BATCH) else None

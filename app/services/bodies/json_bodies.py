@@ -30,14 +30,14 @@ def parse_json(body: bytes) -> object:
 
 
 def _parsed_list(text: bytes) -> object:
-    """Its values are parsed one by one, so that other threads have their turns."""
+    """Parse the values of a list one by one, so that other threads can run in between."""
     try:
         return [_value_decoder.decode(raw) for raw in _list_decoder.decode(text)]
     except (ValueError, RecursionError, InvalidOperation):
         return _loads(text)
 
 
-_PARSED_AT_ONCE: Final = 2**16  # bytes; other threads wait meanwhile
+_PARSED_AT_ONCE: Final = 2**16  # bytes that are parsed while other threads wait
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
@@ -93,7 +93,7 @@ def is_list(content: Content) -> bool:
 def json_records(body: bytes) -> Sequence[object]:
     """Return the records of ``{"records": […]}``, or of the list alone. Raise ``Invalid``."""
     try:
-        # One by one, so that other threads have their turns while a large body is parsed.
+        # One by one, so that other threads can run while a large body is parsed.
         return [_value_decoder.decode(raw) for raw in _records_decoder.decode(body).records]
     except (ValueError, RecursionError, InvalidOperation):
         return _json_records(body)
@@ -141,7 +141,7 @@ def json_pieces(decoder: RecordDecoder, content: Content, bounds: Bounds) -> Ite
 
 
 def raw_record_pieces(decoder: RecordDecoder, raws: Sequence[msgspec.Raw], bounds: Bounds) -> Iterator[Piece]:
-    """Yield records as they stand in a body. Raise ``TooLarge``."""
+    """Yield the JSON texts of the records of a body. Raise ``TooLarge``."""
     bounds.check_records(len(raws))
     for first, last in groups_of(raws, bounds):
         yield partial(_decode_raws, decoder, raws[first:last], first)
@@ -154,8 +154,8 @@ def _decode_small(decoder: RecordDecoder, body: bytes, bounds: Bounds) -> Decode
 
 
 def _small_records(body: bytes) -> Sequence[msgspec.Raw]:
-    """Return the records of a small body as they stand there; none of what is no batch, of which ``json_records`` says
-    why.
+    """Return the JSON texts of the records of a small body; empty if the body is not a batch: ``json_records`` then
+    reports why.
     """
     try:
         return _list_decoder.decode(body) if is_list(body) else _records_decoder.decode(body).records
@@ -164,8 +164,8 @@ def _small_records(body: bytes) -> Sequence[msgspec.Raw]:
 
 
 def _raw_records(content: Content, bounds: Bounds) -> Sequence[msgspec.Raw]:
-    """Return the records of a large body as they stand there. What is wrong with it msgspec says: Python's parser would
-    fill the memory.
+    """Return the JSON texts of the records of a large body. Its faults are reported by msgspec: Python's parser would
+    take too much memory.
     """
     try:
         _check_shape(content, _shape_decoder, bounds)
@@ -180,7 +180,7 @@ def _raw_records(content: Content, bounds: Bounds) -> Sequence[msgspec.Raw]:
 
 
 def raw_list(content: Content, bounds: Bounds) -> Sequence[msgspec.Raw]:
-    """Return the objects of a large body that is a list, as they stand there. Raise ``Invalid``, and ``TooLarge``."""
+    """Return the JSON texts of the objects of a large body that is a list. Raise ``Invalid``, and ``TooLarge``."""
     try:
         _check_shape(content, _shapes_decoder, bounds)
         return _list_decoder.decode(content)
@@ -189,8 +189,8 @@ def raw_list(content: Content, bounds: Bounds) -> Sequence[msgspec.Raw]:
 
 
 def _check_shape(content: Content, decoder: msgspec.json.Decoder[Any], bounds: Bounds) -> None:
-    """Raise ``TooLarge`` for more objects than memory may be taken for, although each is three bytes, and what
-    ``decoder`` raises where other things than objects are in their place: of these there could be even more.
+    """Raise ``TooLarge`` if the body has more objects than the memory bound allows: an object may take only three
+    bytes. Raise what ``decoder`` raises if other values stand in their place, which could be even more.
     """
     most = _OBJECTS_OF_A_RECORD * bounds.records
     objects = count_of(content, b"{")
@@ -201,7 +201,7 @@ def _check_shape(content: Content, decoder: msgspec.json.Decoder[Any], bounds: B
 
 
 def _few_members(content: Content) -> Collection[str]:
-    """Return the members of a body that is an object, if there are not so many that they would fill the memory."""
+    """Return the members of a body that is an object, unless they are so many that they would fill the memory."""
     try:
         return _members_decoder.decode(content) if count_of(content, b":") < _MOST_MEMBERS else ()
     except msgspec.ValidationError:
@@ -209,20 +209,20 @@ def _few_members(content: Content) -> Collection[str]:
 
 
 def count_of(content: Content, byte: bytes) -> int:
-    """Return how often the byte is in a body."""
+    """Return the number of occurrences of the byte in a body."""
     return sum(content[place : place + _COUNTED].count(byte) for place in range(0, len(content), _COUNTED))
 
 
 def groups_of(raws: Sequence[bytes | msgspec.Raw], bounds: Bounds) -> Iterator[tuple[int, int]]:
-    """Yield from where to where the records of a piece are. Raise ``TooLarge`` for one that alone is too large."""
+    """Yield the range of the records in each piece. Raise ``TooLarge`` for a single record that is too large."""
     sizes = [len(raw) for raw in raws]
     bounds.check_record(max(sizes, default=0))
     return _groups(sizes, bounds.piece_bytes, bounds.piece_records)
 
 
 def _groups(sizes: Sequence[int], most: int, most_records: int) -> Iterator[tuple[int, int]]:
-    """Yield where to cut what has ``sizes`` so that no group is larger than ``most``, unless one alone is, or has more
-    than ``most_records``; one at least.
+    """Yield the ends of groups of items with these ``sizes``. No group is larger than ``most``, unless it is a single
+    item, or has more than ``most_records``; there is at least one group.
     """
     first = size = 0
     for place, one in enumerate(sizes):
@@ -247,7 +247,7 @@ def ndjson_pieces(decoder: RecordDecoder, content: Content, bounds: Bounds) -> I
 
 
 def ndjson_lines(content: Content, bounds: Bounds) -> Iterator[tuple[Sequence[Numbered], int]]:
-    """Yield the lines that are not blank, a piece at a time, each piece with how many were before it."""
+    """Yield the lines that are not blank, a piece at a time, each piece with the number of lines before it."""
     lines = rows = 0
     for _, part in text_pieces(content, bounds, lambda text: text.rfind(b"\n") + 1):
         split = part.splitlines()
@@ -261,13 +261,13 @@ def _decode_lines(decoder: RecordDecoder, lines: Sequence[Numbered], first: int)
 
 
 def _present(lines: Sequence[bytes], before: int) -> Sequence[Numbered]:
-    """Return the lines that are not blank; ``before`` others come before them."""
+    """Return the lines that are not blank, after the ``before`` lines of earlier pieces."""
     return [(number, line) for number, line in enumerate(lines, before + 1) if line.strip()]
 
 
 def parsed_each(texts: Iterable[Numbered], noun: str, rows: Sequence[int]) -> Sequence[object]:
-    """Return the value of each text; they are the records ``rows`` of the body. Those that are no JSON are reported all
-    together.
+    """Return the value of each text, which are the records ``rows`` of the body. Raise ``Invalid`` with every text
+    that is not JSON.
     """
     records: list[object] = []
     faults: list[Violation] = []
@@ -293,14 +293,14 @@ def _parsed(text: bytes | msgspec.Raw) -> object:
     try:
         return _value_decoder.decode(text)
     except (ValueError, RecursionError, InvalidOperation):
-        return _loads(bytes(text))  # which says what is wrong in the words that it has always had
+        return _loads(bytes(text))  # whose messages clients already know
 
 
 _FIX = "send JSON in UTF-8"
 
 
 class _TooManyDigits(ValueError):
-    """A whole number that Python does not read, for that takes a time that grows with the square of its digits."""
+    """A whole number with too many digits: parsing takes quadratic time in them."""
 
 
 def unreadable(pointer: str, error: Exception) -> Invalid:
@@ -337,9 +337,7 @@ def _decimal(text: str) -> Decimal:
 
 
 def _unchanged(parsed: dict[str, Any]) -> dict[str, Any]:
-    """Return a call of Python's for each object: without any, other threads would wait until the last byte is
-    parsed.
-    """
+    """Return the object unchanged. This Python call for each object lets other threads run while a body is parsed."""
     return parsed
 
 

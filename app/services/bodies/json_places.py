@@ -1,4 +1,4 @@
-"""Where members of a JSON text stand in it, for faults that name them by JSON pointers (RFC 6901)."""
+"""The places of members in a JSON text, for faults that name them by JSON pointers (RFC 6901)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _LEXEME: Final = re.compile(r'\s*+("(?:[^"\\]++|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"
 
 @dataclass(frozen=True)
 class Places:
-    """The offsets of the wanted values, and of those that they are members of, by their pointers."""
+    """The offsets of the wanted values, and of their parents, by JSON pointer."""
 
     offsets: Mapping[str, int]
 
     def nearest(self, pointer: str) -> int | None:
-        """Return where the value stands, or what it should be a member of; None in a text that was not understood.
+        """Return the place of the value, or of the nearest parent; None if the text could not be parsed.
 
         Faults of schemas point into ``{identifier, schema}``; a text may be the schema alone.
         """
@@ -41,13 +41,13 @@ class _Wanted:
     members: dict[str, _Wanted] = field(default_factory=dict)
 
     def add(self, pointer: str) -> None:
-        """Want the value of ``pointer``, too."""
+        """Add the value of ``pointer`` to the wanted ones."""
         wanted = self
         for step in pointer.split("/")[1:]:
             wanted = wanted.members.setdefault(step, _Wanted(f"{wanted.pointer}/{step}"))
 
     def count(self) -> int:
-        """Return how many values are wanted."""
+        """Return the number of wanted values."""
         return 1 + sum(one.count() for one in self.members.values())
 
 
@@ -63,7 +63,9 @@ class _Open:
 
 @dataclass
 class _Reading:
-    """Of unwanted values only the depth is kept: texts may open a bracket with each of their characters."""
+    """The state of the parser. Of unwanted values only the depth is kept: each character of a text
+    may open a bracket.
+    """
 
     root: _Wanted
     offsets: dict[str, int] = field(default_factory=dict)
@@ -71,7 +73,7 @@ class _Reading:
     unwanted: int = 0  # brackets that are open inside an unwanted value
 
     def take(self, lexeme: str, offset: int) -> None:
-        """Take one lexeme. Raise ``ValueError`` or ``IndexError`` for what is no JSON."""
+        """Process one lexeme. Raise ``ValueError`` or ``IndexError`` if the text is not JSON."""
         if self.unwanted:
             self.unwanted += 1 if lexeme in "{[" else -1 if lexeme in "}]" else 0
             return
@@ -104,7 +106,7 @@ class _Reading:
 
 
 def places_in(text: str, pointers: Iterable[str]) -> Places:
-    """Return the places of the values that ``pointers`` name, as far as ``text`` is JSON."""
+    """Return the places of the values that ``pointers`` name, up to the first error of the JSON ``text``."""
     root = _Wanted()
     for pointer in pointers:
         root.add(pointer)

@@ -86,7 +86,7 @@ def _from_text(plan: MergePlan, name: str, value: Any) -> Any:
 
 
 def read_maxwell(changes: Changes, event: Mapping[str, Any]) -> None:
-    """Read one event of Maxwell. A column that ``old`` names and ``data`` lacks is null now."""
+    """Read one event of Maxwell. A column that is in ``old`` but not in ``data`` is now null."""
     kind = event.get("type")
     changes.said = (event,)
     if maxwell_names_no_row(event):
@@ -106,7 +106,7 @@ def read_maxwell(changes: Changes, event: Mapping[str, Any]) -> None:
 
 
 def _in_utc(plan: MergePlan, row: Row) -> Row:
-    """Maxwell writes TIMESTAMP columns in UTC, without saying so."""
+    """Return a TIMESTAMP with its zone: Maxwell writes these columns in UTC, without saying so."""
     return {name: _zoned(plan, name, value) for name, value in row.items()}
 
 

@@ -1,6 +1,4 @@
-"""The records of an uploaded body as their sender wrote them, where they are easily found: to be shown with their
-faults.
-"""
+"""The original texts of the records of an uploaded body, if they are easy to find: they are shown with their faults."""
 
 from __future__ import annotations
 
@@ -19,8 +17,8 @@ _MOST_JSON_BYTES: Final = 2**23
 
 
 def record_texts(content: Content, media_type: str, rows: Collection[int]) -> dict[int, str]:
-    """Return the texts of the records ``rows`` (from 0), as far as they are found in the beginning of the body; of
-    formats that have no texts none.
+    """Return the texts of the records ``rows`` (from 0) that are near the beginning of the body; empty for binary
+    formats.
     """
     if not rows:
         return {}

@@ -1,4 +1,4 @@
-"""A form with a file in it (multipart/form-data, RFC 7578), read in parts: the file need not fit the memory."""
+"""A form with a file in it (multipart/form-data, RFC 7578), read in parts: the file may be larger than the memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_FIELD_BYTES: Final = 2**16
 
 @dataclass(frozen=True)
 class SentFile:
-    """A file as it was sent: its name, and what is in it."""
+    """A file as it was sent: its name and content."""
 
     name: str
     content: Content
@@ -31,15 +31,15 @@ class SentFile:
 
 @dataclass(frozen=True)
 class SentForm:
-    """The fields of a form, and its file; none if no one chose one."""
+    """The fields of a form, and its file; None if none was chosen."""
 
     fields: Mapping[str, str] = field(default_factory=dict)
     file: SentFile | None = None
 
 
 def read_form(body: Content, content_type: str, room: Room) -> SentForm:
-    """Return the form that ``body`` is; a large file goes to the disk again. Raise ``Invalid``, and ``Unavailable``
-    if there is no room for it.
+    """Return the form in ``body``; a large file is written to the disk again. Raise ``Invalid``, and ``Unavailable``
+    if the disk has no room.
     """
     media_type, options = parse_options_header(content_type)
     if media_type != b"multipart/form-data" or not options.get(b"boundary"):
@@ -83,7 +83,7 @@ class _Parts:
         }
 
     def spill(self) -> None:
-        """Write to the disk what is too much for the memory."""
+        """Write the content to the disk once it is too large for the memory."""
         if self._spool.due:
             self._spool.spill()
 

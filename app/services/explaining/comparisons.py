@@ -1,4 +1,4 @@
-"""Two snapshots compared by key: what a merge did to the rows, or all that was committed between the two."""
+"""Two snapshots compared by key: the changes that a merge made to rows, or that all commits in between made."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from app.services.snapshots.snapshots import find_snapshot
 from app.storage.scans.comparing import Difference, Sides, differences
 from app.storage.scans.writers import text_bytes
 
-MOST_SAMPLE: Final = 100  # rows that were added, changed and removed, of each
-MOST_SAMPLE_BYTES: Final = 8 * 2**20  # of all of them, about
+MOST_SAMPLE: Final = 100  # examples each of added, changed and removed rows
+MOST_SAMPLE_BYTES: Final = 8 * 2**20  # of all examples, about
 _TOKENS: Final = 2**64
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What one comparison looks at, at most: ``keys`` of the runs that differ, and ``cells`` (rows times columns) in
-    the row groups that are read for them.
+    """The most that one comparison reads: ``keys`` of the runs that differ, and ``cells`` (rows times columns) of
+    their row groups.
     """
 
     keys: int = 150_000
@@ -46,7 +46,7 @@ BOUNDS: Final = Bounds()
 
 
 class Became(StrEnum):
-    """What became of a row that is not as it was."""
+    """The kinds of change between two snapshots."""
 
     ADDED = "added"
     CHANGED = "changed"
@@ -66,7 +66,7 @@ class RowChange:
 
 @dataclass(frozen=True)
 class ColumnChanges:
-    """In how many of the rows that changed a column differs."""
+    """The number of changed rows in which a column differs."""
 
     column: str
     changed: int
@@ -74,10 +74,10 @@ class ColumnChanges:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What became of the rows between two snapshots (None: nothing was merged yet).
+    """The changes of rows between two snapshots (None: before the first merge).
 
-    ``keys`` are those that the runs between them hold; ``unchanged`` ones look as they did. Unless they are ``exact``
-    the numbers are estimated from the keys of that ``share`` of all tokens.
+    ``keys`` counts those in the runs between them; ``unchanged`` counts the keys whose rows are equal. Unless
+    ``exact``, the counts are extrapolated from the keys in that ``share`` of all tokens.
     """
 
     since: int | None
@@ -95,7 +95,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Compared:
-    """What is compared: the runs of two snapshots, shown by the plan of ``view``, which has the schemas of both."""
+    """The runs of two snapshots, shown by the plan of ``view``, which has the schemas of both."""
 
     view: View
     since: int | None
@@ -142,7 +142,7 @@ def of_merge(repository: Repository, table: Table, merge_id: str) -> Compared:
 
 
 def of_snapshots(repository: Repository, table: Table, version: str, since: str | None) -> Compared:
-    """Return the snapshot that ``version`` means and the one that ``since`` means: by default the one before it.
+    """Return the snapshots of ``version`` and of ``since``, by default the one before ``version``.
 
     Raise ``NotFound``.
     """
@@ -171,7 +171,7 @@ def _expired(repository: Repository, table: Table, task: CatalogTask) -> NotFoun
 
 
 def _since_last(repository: Repository, table: Table, after: Snapshot) -> Compared:
-    """Return the snapshot and the one before it; where that has expired, a merge's own runs say what it found."""
+    """Return the snapshot and the one before it; if the latter has expired, the merge's own runs show its rows."""
     before = repository.snapshots.find(table.id, after.id - 1) if after.id > 1 else None
     if before is not None or after.id == 1:
         return _compared(repository, table, before, after)
@@ -183,7 +183,7 @@ def _since_last(repository: Repository, table: Table, after: Snapshot) -> Compar
 
 
 def _compared(repository: Repository, table: Table, before: Snapshot | None, after: Snapshot | None) -> Compared:
-    """Both under the later one's schema: what an ALTER between them did is no change of a row."""
+    """Return both under the schema of the later one, so that an ALTER in between is no change of a row."""
     snapshots = [snapshot for snapshot in (before, after) if snapshot is not None]
     schema_id = max((snapshot.schema_id for snapshot in snapshots), default=table.schema_id)
     shown = table
@@ -206,9 +206,10 @@ def compare_named(
     integers: Integers | None = None,
     bounds: Bounds = BOUNDS,
 ) -> Comparison:
-    """Return ``compare`` of what ``find`` says of the table ``name`` (database, table), in a place of the ``room``.
+    """Return ``compare`` of the snapshots that ``find`` returns for the table ``name`` (database, table), within the
+    bounds of ``room``.
 
-    Raise as ``find`` and ``compare`` do, and ``Unavailable`` if there is no place.
+    Raise as ``find`` and ``compare`` do, and ``Unavailable`` if too many comparisons run already.
     """
     with room.place() as place:
 
@@ -250,9 +251,7 @@ def compare(
 def _planned(
     warehouse: Warehouse, compared: Compared, bounds: Bounds
 ) -> tuple[TokenRange, Sequence[tuple[Sides, Tokens]]]:
-    """Return the tokens to look at, all if that is within ``bounds``, and those of each partition whose keys were
-    touched.
-    """
+    """Return the token range to compare, all if that is within ``bounds``, and the touched keys of each partition."""
     every = compared.sides
     tokens = _part(TokenRange(), bounds.keys, sum(run.rows for sides in every for run in sides.apart))
     touched = [sides.touched(warehouse, tokens) for sides in every]
@@ -262,14 +261,14 @@ def _planned(
 
 
 def _part(tokens: TokenRange, most: int, differing: int) -> TokenRange:
-    """Return the first of the tokens, as many as leave about ``most`` of the ``differing`` rows of all of them."""
+    """Return the share of the tokens, from the first on, that leaves about ``most`` of the ``differing`` rows."""
     if differing <= most:
         return tokens
     return TokenRange(tokens.first, tokens.first + max(1, (tokens.last - tokens.first + 1) * most // differing) - 1)
 
 
 class _Tally:
-    """What was found so far, and up to ``most`` rows of each that were added, changed and removed."""
+    """The counts so far, and up to ``most`` examples each of added, changed and removed rows."""
 
     def __init__(self, scan: Scan, most: int) -> None:
         self.scan = scan
@@ -303,7 +302,7 @@ class _Tally:
                 self._take(became, _row_at(before, place), _row_at(after, place), differing)
 
     def _take(self, became: Became, before: Any, after: Any, differing: Sequence[str]) -> None:
-        """Keep a row as an example, unless it would make the answer too large."""
+        """Keep a row as an example, unless the answer would exceed its size."""
         size = sum(text_bytes(side) for side in (before, after) if side is not None)
         if size > self._room:
             return

@@ -26,7 +26,7 @@ _OPTIONS: Final = {"comment": "Examples of Keyfold's console; goes with the last
 
 @dataclass(frozen=True)
 class Example:
-    """A table as SQL, and records to post to it one by one, all of the row with the key 1. ``says`` is about each."""
+    """A table as SQL, and records to post to it one by one, all with the key 1. ``says`` explains each."""
 
     name: str
     title: str
@@ -148,7 +148,7 @@ def example_of(name: str) -> Example:
 def load_example(
     catalog: CatalogDatabase, example: Example, by: str = "", bounds: CatalogBounds = DEFAULT_BOUNDS
 ) -> None:
-    """Make the example's table, and its database if that is not there; nothing if the table is there already.
+    """Create the example's table, and its database if it does not exist. Do nothing if the table exists.
 
     Raise ``Conflict`` if there are too many tables.
     """
@@ -169,15 +169,15 @@ def loaded_example(catalog: CatalogDatabase, example: Example) -> tuple[Table, i
 
 
 def drop_example(catalog: CatalogDatabase, warehouse: Warehouse, example: Example) -> None:
-    """Drop the example's table and what was posted to it, and the database of the examples with the last one.
+    """Drop the example's table and what was posted to it, and, after the last example, their database.
 
-    Raise ``NotFound``, or ``Conflict`` for a table of that name with another schema: somebody made it.
+    Raise ``NotFound``, or ``Conflict`` if a user's table has that name, with another schema.
     """
     drop_table(catalog, warehouse, (DATABASE, example.name), _made_of(example))
     with catalog.reading() as repository:
         ours = repository.databases.get(DATABASE).options == _OPTIONS and not repository.tables.names(DATABASE, limit=1)
     if ours:
-        with suppress(Conflict, NotFound):  # somebody made a table in it, or dropped it, just now
+        with suppress(Conflict, NotFound):  # a user created a table in it, or dropped it, just now
             drop_database(catalog, warehouse, DATABASE, cascade=False)
 
 

@@ -1,4 +1,4 @@
-"""Why a row shows what it shows: the kept records of its key, folded again step by step."""
+"""Why a row shows its values: the kept records of its key, folded again step by step."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ NOT_SUM = (
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a row: ``texts`` are its key values in primary-key order, ``columns`` those to explain (None:
-    all), ``as_of`` a snapshot's number or tag, or a time; at most ``steps`` records, those that came before ``before``.
+    """A request to explain a row: ``texts`` are its key values in primary-key order, ``columns`` those to explain
+    (None: all), ``as_of`` a snapshot's number or tag, or a time. At most ``steps`` records are answered, all earlier
+    than ``before``.
     """
 
     texts: Sequence[str]
@@ -50,10 +51,11 @@ class Question:
 
 
 def explain_row(database: CatalogDatabase, images: Images, name: tuple[str, str], question: Question) -> ExplainedRow:
-    """Return the story of one row of the table ``name`` (database, table), staged records included but for ``as_of``.
+    """Return the explanation of one row of the table ``name`` (database, table), with staged records unless there is
+    an ``as_of``.
 
-    Raise ``Invalid`` for a key, columns, a time or a place that there cannot be, ``NotFound`` for a snapshot that
-    there is not (any more) and for a key that no record is known of (ROW_NOT_FOUND), ``DamagedFile``.
+    Raise ``Invalid`` for an impossible key, column, time or place, ``NotFound`` for a snapshot that does not exist or
+    has expired, and for a key without any known record (ROW_NOT_FOUND), ``DamagedFile``.
     """
 
     def explained() -> ExplainedRow:
@@ -69,7 +71,7 @@ def explain_row(database: CatalogDatabase, images: Images, name: tuple[str, str]
 def _explained(
     database: CatalogDatabase, images: Images, view: View, version: str | None, known: Known, question: Question
 ) -> ExplainedRow:
-    """Return the row explained. Read files while no transaction is open: it would keep PostgreSQL from cleaning up."""
+    """Return the row explained. Read files outside of transactions, which would keep PostgreSQL from vacuuming."""
     key = key_from_text(view.table.schema, question.texts)
     names = wanted_columns(view, question.columns, "/column")
     lookup = find(view, images, key, view.columns)
@@ -118,7 +120,7 @@ def _expired(as_of: str, before: Commit, after: Commit) -> NotFound:
 
 
 def _moment(text: str) -> datetime | None:
-    """Return the time that ``text`` says; None if it is a snapshot's number or a tag. Raise ``Invalid`` without
+    """Return the time in ``text``; None if it is a snapshot's number or a tag. Raise ``Invalid`` for a time without
     offset.
     """
     if not re.match(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}", text):
@@ -140,13 +142,13 @@ def _bad(message: str) -> Invalid:
 
 
 class _Explanation:
-    """The answer to one question."""
+    """Makes the answer to one question."""
 
     def __init__(self, history: KeptHistory, lookup: FoundRow, shown: Shown, question: Question) -> None:
         self.history, self.lookup, self.shown, self.question = history, lookup, shown, question
 
     def answer(self) -> ExplainedRow:
-        """Return the explanation from the oldest snapshot on from which it is exact."""
+        """Return the explanation from the oldest snapshot from which it is exact."""
         number, words = self._chosen()
         records = [one for one in self.history.after(number) if isinstance(one, Taken)]
         page = self._page(records)
@@ -172,8 +174,8 @@ class _Explanation:
     def _chosen(self) -> tuple[int, str]:
         """Return the snapshot that the explanation starts from, and why it is this one.
 
-        Where something older was forgotten that the records alone do not show, it is a later one. Once the state of a
-        snapshot comes to the row, so does that of every snapshot after it.
+        It is a later one if an older state was forgotten that the records do not show. If folding from one snapshot
+        gives the row, so does folding from every later one.
         """
         numbers = self.history.bases
         first = numbers[0]
@@ -203,7 +205,7 @@ class _Explanation:
         return f"records merged up to snapshot {number} are one state: older ones are not kept"
 
     def _page(self, records: Sequence[Taken]) -> StepPage:
-        """Return which of the records are shown. Raise ``Invalid`` for a place that none of them has."""
+        """Return the records to show. Raise ``Invalid`` if ``before`` is not the place of one of them."""
         until = len(records)
         if self.question.before is not None:
             matching = [place for place, one in enumerate(records) if _named(one) == self.question.before]

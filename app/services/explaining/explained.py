@@ -1,4 +1,4 @@
-"""What an explanation answers: its start, its steps, the source of each value. ``Play`` folds a history to it."""
+"""The answer of an explanation: its start, its steps, the source of each value. ``Play`` folds a history to it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.services.explaining.kept_history import Base, KeptHistory, Taken, Turn
 
 
 class StepKind(StrEnum):
-    """What a step of an explanation is."""
+    """The kinds of steps."""
 
     RECORD = "record"  # a record of the key was folded
     SCHEMA = "schema"  # the table was altered
@@ -54,12 +54,12 @@ class RecordStep(RecordPlace):
 
 @dataclass(frozen=True)
 class ExplainedStep:
-    """One step. ``record`` is None of what is none, ``columns`` are what it did to each, ``exists`` whether there is a
-    row after it; ``undone`` are the newest records that a rollback took out of the table, ``undone_left_out`` how many
-    more.
+    """One step. ``record`` is None for other kinds, ``columns`` are its effects, ``exists`` is whether there is a row
+    afterwards. ``undone`` are the newest records that a rollback removed from the table, ``undone_left_out`` counts
+    the others.
 
-    ``late``: it is older, by sequence, than what some column held; ``ignored``: it changed no column that it had its
-    say of.
+    ``late``: the record is older, by sequence, than the value of some column; ``ignored``: it changed none of its
+    columns.
     """
 
     what: StepKind
@@ -77,7 +77,9 @@ class ExplainedStep:
 
 @dataclass(frozen=True)
 class Start:
-    """What the steps start from: the row in ``snapshot``, None before the first batch, and why it is this one."""
+    """The beginning of the steps: the row in ``snapshot``, None before the first batch, and why this snapshot was
+    chosen.
+    """
 
     snapshot: int | None
     committed_at: datetime | None
@@ -87,8 +89,8 @@ class Start:
 
 @dataclass(frozen=True)
 class ExplainedColumn:
-    """Where the value of a column came from: ``records``, newest last, and ``left_out`` older ones; ``start``: from
-    what the steps start from, too or alone.
+    """The sources of a column's value: ``records``, newest last, and ``left_out`` older ones; ``start`` if the value,
+    or a part of it, comes from the start.
     """
 
     column: str
@@ -100,10 +102,10 @@ class ExplainedColumn:
 
 @dataclass(frozen=True)
 class ExplainedRow:
-    """A key, the row that a lookup answers, and how it came to that. ``snapshot`` is the one that it is explained at.
+    """A key, the row that a lookup answers, and its history, as of ``snapshot``.
 
-    ``exact``: the steps come to that row; else ``inexact`` says why they may not. ``left_out`` records came before the
-    first step: ``before`` asks for them.
+    ``exact``: the steps lead to that row; else ``inexact`` says why they may not. ``left_out`` records came before the
+    first step: ``before`` is the parameter that requests them.
     """
 
     key: Row
@@ -133,7 +135,7 @@ class StepPage:
     dropped: int = 0
 
     def add(self, steps: list[ExplainedStep]) -> None:
-        """Add one more record, and what came before it. Drop records that are too old for an answer of this size."""
+        """Add a record, and the events before it. Drop the oldest records if the page is too large."""
         size = sum(_size(step) for step in steps)
         self.groups.append((size, steps))
         self.size += size
@@ -153,7 +155,7 @@ def _size(step: ExplainedStep) -> int:
 
 
 class Play:
-    """The history from one base on, folded; ``page`` is None if only the end is wanted."""
+    """The history from one base on, folded; ``page`` is None if only the final state is needed."""
 
     def __init__(self, history: KeptHistory, base: Base, shown: Shown, page: StepPage | None) -> None:
         self.history, self.base, self.page = history, base, page
@@ -204,7 +206,7 @@ class Play:
             self._event(StepKind.SCHEMA, "the table was altered: " + "; ".join(words), None, None)
 
     def _look_for_forgotten(self, number: int) -> None:
-        """Forget a removed row that a compaction forgot before the snapshot ``number``."""
+        """Forget the deleted row if a compaction forgot it before the snapshot ``number``."""
         after, self._last = self._last, number
         if self.story.plan.row.retained is None or number <= after + 1:
             return
@@ -228,7 +230,7 @@ class Play:
             return
         self._flush()
         if one.kind is SnapshotKind.FORGETTING:
-            if self.story.state is None:  # of a key that has something before it nothing was forgotten
+            if self.story.state is None:  # a compaction forgets nothing of a key that has older state
                 words = "keys of the table were forgotten, perhaps this one: then nothing from before is known"
                 self._event(StepKind.FORGETTING, words, one.snapshot_id, one.committed_at)
             return
@@ -267,7 +269,7 @@ class Play:
         )
 
     def body(self) -> bytes | None:
-        """Return the row that the history comes to, as lookups answer it."""
+        """Return the row after the history, as lookups answer it."""
         self._flush()
         row = None if self.story.state is None else finish(self.story.plan, self.story.state)
         return None if row is None else row_json(self.history.view.table.schema, row)

@@ -1,4 +1,4 @@
-"""What the records of one key come to in a column: a few values, folded by the program itself."""
+"""Examples of folds: a few values of one column in records of one key, folded by the program itself."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _values(data_type: DataType, function: AggregateFunction | None) -> list[Any
 
 
 def _schema(of_table: Mapping[str, str], type_sql: str, own: Mapping[str, str], bounds: SchemaBounds) -> TableSchema:
-    """Raise ``Invalid``."""
+    """Return the schema of the example. Raise ``Invalid``."""
     body = {
         "fields": [
             {"id": 0, "name": "key", "type": f"{Kind.INT} NOT NULL"},
@@ -103,7 +103,7 @@ def _schema(of_table: Mapping[str, str], type_sql: str, own: Mapping[str, str], 
 
 
 def _needed(invalid: Invalid, type_sql: str) -> dict[str, str]:
-    """Return the options of nested fields that the function asks for: each names the first field."""
+    """Return the options with nested fields that the function requires: each names the first field."""
     missing = [fault.about.option or "" for fault in invalid.violations if fault.code is FaultCode.MISSING_OPTION]
     if not missing:
         return {}

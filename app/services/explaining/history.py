@@ -56,8 +56,8 @@ class KeptRecord:
 
 
 def kept_since(repository: Repository, table: Table) -> int:
-    """Return the number of the snapshot after which every merged record is kept: it is kept, too. 0 if all are kept
-    from the table's first batch on.
+    """Return the number of the snapshot since which every merged record is kept, and which is kept itself; 0 if all
+    are kept from the table's first batch on.
     """
     if not retention_of(table).window:
         return table.snapshot_id or 0
@@ -66,7 +66,7 @@ def kept_since(repository: Repository, table: Table) -> int:
 
 @dataclass(frozen=True)
 class KeptFiles:
-    """Where the records are that merges brought into the snapshots after number ``after`` up to ``until``: history
+    """The files with the records that were merged into the snapshots after number ``after`` up to ``until``: history
     files, oldest first, and batches in merge order, each with the schema that it was written under.
     """
 
@@ -79,8 +79,8 @@ class KeptFiles:
 
 @dataclass(frozen=True)
 class KeptRecords:
-    """Records of a key in merge order (by snapshot, batch number, position): all that are kept of snapshots after
-    number ``after``.
+    """Records of a key in merge order (by snapshot, batch number, position): all those of snapshots after number
+    ``after``.
     """
 
     after: int
@@ -107,17 +107,17 @@ def kept_files(repository: Repository, table: Table, after: int, until: int) -> 
 def kept_records(
     warehouse: Warehouse, kept: KeptFiles, key: Key, batches_of: BatchesOf, room: Room = KEY_ROOM
 ) -> KeptRecords:
-    """Return the newest records of ``key``, all or those for which there is ``room``; ``batches_of`` asks the catalog,
-    while no file is read in the same transaction.
+    """Return the newest records of ``key``, as many as ``room`` allows. ``batches_of`` reads the catalog, in a
+    transaction in which no file is read.
 
-    Raise ``DamagedFile``; ``missing`` also where a sweep has moved records to another file since ``kept`` was read: to
-    be read again (``app.services.shared.damage.read_again``).
+    Raise ``DamagedFile``; it is ``missing`` also if a sweep has moved records to another file since ``kept`` was read:
+    then repeat both (``app.services.shared.damage.read_again``).
     """
     return _KeyRecords(warehouse, kept, key, batches_of, room).read()
 
 
 class _KeyRecords:
-    """The records of one key, read from the newest on."""
+    """Reads the records of one key, the newest first."""
 
     def __init__(self, warehouse: Warehouse, kept: KeptFiles, key: Key, batches_of: BatchesOf, room: Room) -> None:
         self._warehouse, self._kept, self._key, self._batches_of, self._room = warehouse, kept, key, batches_of, room
@@ -126,7 +126,7 @@ class _KeyRecords:
         self._after = kept.after
 
     def read(self) -> KeptRecords:
-        """Return those for which there is room."""
+        """Return the records for which there is room."""
         if self._read_staged():
             self._read_filed()
         complete = [one for one in self._records if (one.batch.snapshot_id or 0) > self._after]
@@ -134,7 +134,9 @@ class _KeyRecords:
         return KeptRecords(self._after, complete)
 
     def _read_staged(self) -> bool:
-        """Read what is in no history file, which is the newest; whether there was room for all of it."""
+        """Read the records that are in no history file yet, which are the newest. Return whether there was room for
+        all of them.
+        """
         for batch, schema in reversed(self._kept.unfiled):
             self._batches[batch.number] = batch
             if not self._take(schema, staged_key_records(self._warehouse, batch, schema, self._key, self._room)):
@@ -148,7 +150,7 @@ class _KeyRecords:
             some = rest[-at_once:]
             filed = key_records(self._warehouse, self._kept.table_id, some, self._key, self._wanted, self._room)
             for newest in reversed(filed):
-                # Those that were read at once had each the room for itself.
+                # Files that were read in parallel had the whole room each.
                 if not (self._room.holds(newest) and self._take(rest.pop()[1], newest)):
                     self._after = max([self._after, *(file.last_snapshot for file, _ in rest)])
                     return
@@ -161,13 +163,13 @@ class _KeyRecords:
         return [number for number in numbers if self._kept.after < self._snapshot(number) <= self._kept.until]
 
     def _snapshot(self, number: int) -> int:
-        """Return the snapshot of a batch; 0 of one that history does not have any more."""
+        """Return the snapshot of a batch; 0 for a batch that the history no longer has."""
         batch = self._batches[number]
         return (batch.snapshot_id or 0) if batch else 0
 
     def _take(self, schema: TableSchema, newest: NewestRecords) -> bool:
-        """Return whether these are all that there are: else what is known of the key begins after the snapshot of the
-        first that is not among them.
+        """Add the records. Return whether these are all: if not, the history of the key begins after the snapshot of
+        the first one that is left out.
         """
         for record in newest.records:
             batch = self._batches[batch_number(record.arrival)]
@@ -181,11 +183,11 @@ class _KeyRecords:
 
 
 def file_history(database: CatalogDatabase, warehouse: Warehouse, table: Table, cut: Cut = CUT) -> None:
-    """Put what is kept in the staging files of merged batches into history files, and small ones into larger ones.
+    """Move the kept records of merged batches from staging files to history files, and join small history files.
 
-    A file is named when it is whole, and what it has is forgotten elsewhere in the same transaction: anyone who is
-    interrupted leaves files that nothing names. Records whose staging file is damaged end what is kept: history begins
-    again after them. Raise ``OSError``, and ``KeyfoldError`` if catalog or warehouse do not answer.
+    The transaction that names a complete file also drops its records elsewhere, so an interruption leaves only files
+    that nothing names. If a staging file is damaged, the history begins again after it. Raise ``OSError``, and
+    ``KeyfoldError`` if catalog or warehouse do not answer.
     """
     if not retention_of(table).window:
         return
@@ -200,8 +202,8 @@ def file_history(database: CatalogDatabase, warehouse: Warehouse, table: Table, 
 
 
 def file_histories(database: CatalogDatabase, warehouse: Warehouse, least_batches: int = 0) -> None:
-    """File the history of all tables of which at least ``least_batches`` were merged since. A failure is logged, and
-    retried later.
+    """File the history of all tables of which ``least_batches`` or more were merged since the last time. A failure is
+    logged, and retried later.
     """
     with database.reading() as repository:
         late_tables = [repository.tables.find(table_id) for table_id in repository.history.behind(least_batches)]
@@ -211,7 +213,7 @@ def file_histories(database: CatalogDatabase, warehouse: Warehouse, least_batche
 
 
 def _file_some(database: CatalogDatabase, warehouse: Warehouse, table: Table, cut: Cut) -> bool:
-    """Write the next batches, all those of some snapshots, into history files. Return whether there may be more."""
+    """Write the next batches of whole snapshots into history files. Return whether there may be more."""
     with database.reading() as repository:
         before = repository.history.of(table.id)
         current = repository.commits.heads([table.id]).get(table.id, 0)
@@ -235,8 +237,8 @@ def _file_some(database: CatalogDatabase, warehouse: Warehouse, table: Table, cu
 
 
 def _next(waiting: Sequence[Batch], bases: Sequence[int]) -> Sequence[Batch]:
-    """Return the first batches of ``waiting``, all of their snapshots: no file has records from before and after a
-    base, so that it goes as a whole.
+    """Return the first batches of ``waiting``, by whole snapshots: a file never has records from before and after a
+    base, so that it expires as a whole.
     """
     size = 0
     for place, (batch, following) in enumerate(pairwise(waiting), 1):
@@ -287,7 +289,8 @@ def retention_of(table: Table) -> Retention:
 
 
 def move_history(repository: Repository, table: Table, now: datetime) -> None:
-    """Advance the start of the history to what the retention options allow at ``now``: a snapshot that is kept for it.
+    """Advance the start of the history as far as the retention options allow at ``now``, to a snapshot that is kept
+    for this.
 
     Raise ``NotFound`` when the table is gone.
     """
@@ -311,7 +314,9 @@ def move_history(repository: Repository, table: Table, now: datetime) -> None:
 
 
 def _restored(repository: Repository, table_id: str, since: int) -> list[Base]:
-    """Return the snapshots of rollbacks to what was before all that is kept: it cannot be explained from any other."""
+    """Return the snapshots of rollbacks to a state from before the history: that state cannot be explained from
+    another snapshot.
+    """
     rewrites = repository.rewrites.after(table_id, since)
     back = [one for one in rewrites if one.kind is SnapshotKind.ROLLBACK and (one.restored_from or 0) < since]
     commits = (repository.commits.find(table_id, one.snapshot_id) for one in back)

@@ -1,5 +1,5 @@
-"""What is known of one key up to a snapshot: which of its records are in effect there, what came between them, and from
-which snapshots on they can be folded.
+"""The history of one key up to a snapshot: the records that are in effect there, the events between them, and the
+snapshots from which they can be folded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from app.storage.images import Images
 
 @dataclass(frozen=True)
 class Taken:
-    """A record as it is folded: under the schema of its merge, or of the table where it is ``staged``."""
+    """A record with the schema of its merge, or of the table if it is ``staged``."""
 
     batch: Batch
     schema: TableSchema
@@ -49,8 +49,8 @@ class Taken:
 
 @dataclass(frozen=True)
 class Turn:
-    """A rollback, a drop of the key's partition, or a forgetting of keys; ``undone`` are the records that it took out
-    of the table.
+    """A rollback, a drop of the key's partition, or a forgetting of keys; ``undone`` are the records that it removed
+    from the table.
     """
 
     rewrite: Rewrite
@@ -64,8 +64,8 @@ class Turn:
 
 @dataclass(frozen=True)
 class Base:
-    """What is folded upon: the key's state row in the snapshot ``commit``, under ``schema``; nothing before the first
-    batch, where ``commit`` is None.
+    """The state to fold upon: the key's state row in the snapshot ``commit``, under ``schema``; empty before the first
+    batch, with ``commit`` None.
     """
 
     commit: Commit | None = None
@@ -80,8 +80,8 @@ class Base:
 
 @dataclass(frozen=True)
 class Known:
-    """What the catalog knows of a table's history up to a snapshot (0: before the first), all of one moment: what was
-    merged after snapshot ``since`` is kept, in ``files``.
+    """A table's history in the catalog up to a snapshot (0: before the first), read in one transaction. Records that
+    were merged after snapshot ``since`` are kept, in ``files``.
     """
 
     rewrites: Sequence[Rewrite]
@@ -98,10 +98,10 @@ def known_history(repository: Repository, table: Table, until: int) -> Known:
 
 
 class KeptHistory:
-    """What is known of ``key`` in the table that ``view`` sees. Files are read and records folded while no transaction
-    is open: what else the catalog is asked, it is asked shortly.
+    """The history of ``key`` in the table of ``view``. Files are read and records folded outside of transactions;
+    other reads of the catalog are short.
 
-    Raises ``Moved`` if it has forgotten meanwhile what it knew.
+    Raises ``Moved`` if the catalog has dropped a part of it since.
     """
 
     def __init__(self, database: CatalogDatabase, images: Images, view: View, key: Key, known: Known) -> None:
@@ -131,8 +131,8 @@ class KeptHistory:
 
     @property
     def read_after(self) -> int:
-        """All kept records of later snapshots were read; of this one and those before it there were too many, unless it
-        is ``since``.
+        """The snapshot after which all kept records were read. Earlier records were too many,
+        unless it is ``since``.
         """
         return self._read.after
 
@@ -143,7 +143,7 @@ class KeptHistory:
 
     @cached_property
     def staged(self) -> Sequence[Taken]:
-        """Those that are staged on top, in arrival order."""
+        """The records that are staged on top, in arrival order."""
         by_number = {batch.number: batch for batch in self.view.staged}
         records = self.view.staged_records(self.images.warehouse, self.key)
         return [
@@ -178,8 +178,8 @@ class KeptHistory:
         ]
 
     def _schemas(self, kept: Sequence[KeptRecord]) -> Mapping[int, TableSchema]:
-        """Return the schema under which each merge folded. Of an expired snapshot it is unknown: it is not older than
-        that of its batches, nor than that of the merge before.
+        """Return the schema under which each merge folded. For an expired snapshot it is estimated: not older than the
+        schemas of its batches, nor than that of the previous merge.
         """
         table = self.view.table
         numbers = sorted({one.batch.snapshot_id or 0 for one in kept})
@@ -200,8 +200,8 @@ class KeptHistory:
 
     @cached_property
     def bases(self) -> Sequence[int]:
-        """The numbers of the snapshots upon which the records that are in effect can be folded, oldest first, 0 for
-        nothing.
+        """The numbers of the snapshots upon which the records in effect can be folded, oldest first; 0 is the empty
+        table.
         """
         first = max(self.since, self.read_after, self.lineage.first)
         numbers = [0] if self.since == self.read_after == 0 and self.lineage.complete else []
@@ -210,7 +210,7 @@ class KeptHistory:
         return numbers or [self.until]  # older than all that is kept: its own state is all that is known of it
 
     def base(self, number: int) -> Base:
-        """Return the key's state in a snapshot that has not expired; 0: before the first."""
+        """Return the key's state in the snapshot ``number``, which has not expired; 0 is before the first."""
         known = self._bases.get(number)
         if known is None:
             known = self._bases[number] = self._state_in(number)
@@ -236,7 +236,7 @@ class KeptHistory:
         return [*sorted(later, key=lambda one: one.snapshot or 0), *self.staged]
 
     def forgotten(self, after: int, before: int) -> Commit | None:
-        """Return the last compaction between two snapshots, if it has forgotten the key; None too where it has
+        """Return the last compaction between two snapshots, if it has forgotten the key; None also if its snapshot has
         expired.
         """
         between = [one for one in self.commits if after < one.snapshot_id < before]

@@ -28,7 +28,7 @@ MOST_RECORDS: Final = 2_000_000  # of a merge: the batches beyond are left out
 MOST_OLDER_ROWS: Final = 2_000_000  # beyond, a share of the keys is compared with older runs
 MOST_MERGES: Final = 5_000  # of a report
 MOST_SENDERS: Final = 20  # of a merge
-OTHERS: Final = "(others)"  # what no token can be called
+OTHERS: Final = "(others)"  # a name that no token can have
 
 
 def count_late_records(
@@ -38,9 +38,9 @@ def count_late_records(
     merge_id: str,
     most_older_rows: int = MOST_OLDER_ROWS,
 ) -> bool:
-    """Count what of a merge came late and keep it with the merge; whether there was anything to count.
+    """Count the late records of a merge and store the counts with it. Return whether there was anything to count.
 
-    Nothing is counted of a merge that has not committed, in a table without sequences, and where files are gone by now.
+    Nothing is counted if the merge has not committed, the table has no sequences, or files are gone by now.
     """
     with database.reading() as repository:
         table = repository.tables.find(table_id)
@@ -66,7 +66,9 @@ def count_late_records(
 
 
 def _few(senders: Mapping[str, LateRecords]) -> Mapping[str, LateRecords]:
-    """Return those that sent the most, and the rest together: each merge keeps counts of all of them."""
+    """Return the counts of the senders with most records, and those of all others together, since they are stored with
+    each merge.
+    """
     if len(senders) <= MOST_SENDERS:
         return senders
     ordered = sorted(senders.items(), key=lambda one: (-one[1].records, one[0]))
@@ -92,8 +94,8 @@ def _merge_of(repository: Repository, table: Table, merge_id: str) -> Merged | N
 
 
 def first_batches(batches: Sequence[Batch], most: int = MOST_RECORDS) -> Sequence[Batch]:
-    """Return the first batches that have records, as many as have ``most`` of them together: what came after one that
-    is left out would be compared with less than was there before it.
+    """Return the first batches with records, up to ``most`` records in all. Later batches cannot be counted without
+    those before them.
     """
     sums = accumulate(batch.records for batch in batches)
     some = takewhile(lambda one: one[1] <= most, zip(batches, sums, strict=True))
@@ -111,7 +113,7 @@ def _merged(repository: Repository, compared: Compared, batches: Sequence[Batch]
 
 @dataclass(frozen=True)
 class LateSender:
-    """What one sender sent late, by the name of its token; empty if none was needed."""
+    """The late records of one sender, by the name of its token; empty if none was needed."""
 
     sender: str
     counts: LateRecords
@@ -119,10 +121,10 @@ class LateSender:
 
 @dataclass(frozen=True)
 class LateLane:
-    """What came late in one lane, by sender.
+    """The late records of one lane, by sender.
 
-    ``measure`` says in what the lane counts, None if it cannot: ``seconds``, or ``number``, the difference of two
-    numbers. ``horizon`` is the table's ``sequence.late-horizon`` as text. ``steps`` are bounds in the unit of
+    ``measure`` is the unit of lateness, ``seconds`` or ``number`` (the difference of two numbers); None if it cannot
+    be measured. ``horizon`` is the table's ``sequence.late-horizon`` as text. ``steps`` are bounds in the unit of
     ``measure``: ``LateRecords.steps`` counts the records up to each.
     """
 
@@ -136,8 +138,8 @@ class LateLane:
 
 @dataclass(frozen=True)
 class LateReport:
-    """What came late in the merges since ``since``, the end of the first of them: ``counted`` of ``merges`` merges,
-    which folded ``records``. ``exact``: all keys of them were compared with what was merged before; else a share.
+    """The late records of the merges since ``since``, the end of the first of them: ``counted`` of ``merges`` merges,
+    which folded ``records``. ``exact``: all their keys were compared with older runs; else a share of them.
     """
 
     since: datetime | None
@@ -166,7 +168,7 @@ def late_report(repository: Repository, table: Table, since: datetime | None) ->
 
 
 def _add(totals: dict[str, LateRecords], senders: Mapping[str, Any]) -> None:
-    """Add what an older merge has to what later ones have."""
+    """Add the counts of an older merge to those of later ones."""
     for name, body in senders.items():
         counts = LateRecords.from_json(body)
         totals[name] = counts + totals[name] if name in totals else counts
@@ -199,12 +201,12 @@ def parsed_since(text: str | None) -> datetime | None:
     raise Invalid(message, violations=[Violation("/since", FaultCode.BAD_TIMESTAMP, message, fix)])
 
 
-MOST_WAITING: Final = 1_000  # merges; of more that come at once nothing is counted
+MOST_WAITING: Final = 1_000  # merges that wait; more that come at once are not counted
 LOOK_SECONDS: Final = 1.0  # how soon it ends after a stop is requested
 
 
 class LateCounting:
-    """Counts what came late in each merge that ``note`` gets. Safe to share between threads."""
+    """Counts the late records of each merge that ``note`` gets. Safe to share between threads."""
 
     def __init__(self, database: CatalogDatabase, warehouse: Warehouse) -> None:
         self._database = database
@@ -212,14 +214,14 @@ class LateCounting:
         self._waiting: Queue[CatalogTask] = Queue(MOST_WAITING)
 
     def note(self, merge: CatalogTask) -> None:
-        """Have a merge that is over counted."""
+        """Queue a finished merge for counting."""
         try:
             self._waiting.put_nowait(merge)
         except Full:
             logger.info("late records of merge %s are not counted: too many merges wait for it", merge.id)
 
     def run(self, stopped: Callable[[], bool]) -> None:
-        """Count until ``stopped``; what waits then is not counted."""
+        """Count until ``stopped``; merges that still wait are not counted."""
         while not stopped():
             try:
                 merge = self._waiting.get(timeout=LOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""A schema and records, folded in one order and in another, in these batches and in those; nothing is stored."""
+"""A playground: records folded under a schema in one order or another, and in several batches; nothing is stored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_VALUES: Final = 20_000  # records times columns: each is folded three times
 
 @dataclass(frozen=True)
 class Difference:
-    """A column that another order gave another value, and why it may: its rule, whether arrival decides in it."""
+    """A column with another value in another order, and its rule; ``arrival``: the order of arrival decides."""
 
     key: Mapping[str, Any]
     column: str
@@ -37,8 +37,8 @@ class Difference:
 
 @dataclass(frozen=True)
 class Played:
-    """The rows that the records come to. ``in_batches``: whether each batch folded by itself comes to the same;
-    ``differences`` are those from what the records came to as they were posted.
+    """The rows of the folded records. ``in_batches``: whether folding each batch separately gives the same rows;
+    ``differences`` are those from the rows in the posted order.
     """
 
     schema: TableSchema
@@ -64,7 +64,7 @@ def play(schema_text: str, records: str, posted: str, bounds: CatalogBounds = DE
     parsed = _records(lines)
     rows, rest = simulate_on_nothing(plan, parsed), iter(parsed)
     merged = merged_in_batches(plan, [[*islice(rest, len(batch))] for batch in batches])
-    # Other records are not the posted ones in another order: nothing can be said of an order then.
+    # If these are not the posted records in another order, the orders cannot be compared.
     moved = batches != first and sorted(lines) == sorted(others)
     differences = _differences(plan, simulate_on_nothing(plan, _records(others)), rows) if moved else []
     same = [row.after for row in rows] == merged
@@ -96,7 +96,7 @@ def _batches(text: str) -> list[list[str]]:
 
 
 def _check_values(records: int, columns: int) -> None:
-    """Raise ``TooLarge`` for more than a page can show."""
+    """Raise ``TooLarge`` for more values than a page can show."""
     most = MOST_VALUES // columns
     if records > most:
         fix = "play fewer of them, or leave out columns"

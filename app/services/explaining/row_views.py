@@ -1,4 +1,4 @@
-"""All that a page about one row shows: how it came to be, as it was at some time, and what records would do to it."""
+"""All that a page about one row shows: its history, its row at some time, and the effect of trial records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from app.storage.images import Images
 
 @dataclass(frozen=True)
 class Trial:
-    """What records would do to the row as it is now; ``error`` where they cannot be tried."""
+    """The effect of trial records on the present row; ``error`` if they cannot be folded."""
 
     records: Sequence[Mapping[str, Any]]
     steps: Sequence[SimulatedStep] = ()
@@ -37,9 +37,9 @@ class Trial:
 
 @dataclass(frozen=True)
 class RowView:
-    """``now`` is the row with what is staged, ``then`` as it was asked for (the same where no time was), ``lanes`` and
-    ``snapshots`` those of then and those that there still are. ``staged``: some of its records are; ``merged`` is the
-    row without them.
+    """``now`` is the row with staged records; ``then`` is the row at the requested time, by default the same.
+    ``lanes`` are those of ``then``; ``snapshots`` are those that still exist. ``staged``: some of its records are;
+    ``merged`` is the row without them.
     """
 
     now: ExplainedRow
@@ -53,7 +53,7 @@ class RowView:
 
 @dataclass(frozen=True)
 class NoRow:
-    """A key of which nothing is known, and what records would do."""
+    """A key without any known record, and the effect of trial records."""
 
     key: Mapping[str, Any]
     lanes: Sequence[StoryLane]
@@ -63,7 +63,7 @@ class NoRow:
 def view_row(
     database: CatalogDatabase, images: Images, table: Table, question: Question, tried: Sequence[Mapping[str, Any]] = ()
 ) -> RowView:
-    """Return all that is known of the row; ``tried`` are records without their key, and are not stored.
+    """Return the view of the row; ``tried`` are trial records without their key, which are not stored.
 
     Raise as ``explain_row`` does.
     """
@@ -83,7 +83,7 @@ def view_row(
 def view_no_row(
     database: CatalogDatabase, images: Images, table: Table, texts: Sequence[str], tried: Sequence[Mapping[str, Any]]
 ) -> NoRow:
-    """Return the view of a key of which no record is known. Raise ``Invalid`` for texts that are no key."""
+    """Return the view of a key of which no record is known. Raise ``Invalid`` if the texts are not a key."""
     key = key_to_json(table.schema, key_from_text(table.schema, texts))
     with database.reading() as repository:
         trial = try_records(repository, images, table, key, tried)

@@ -1,4 +1,4 @@
-"""Simulations: records folded as a merge would, with a reason for every step; nothing is stored."""
+"""Simulations: records folded as by a merge, with a reason for every step; nothing is stored."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from app.storage.ingest.pieces import decoding
 
 MAX_RECORDS = 10_000
 MOST_VALUES = 200_000  # of all steps: records times columns; each takes 1.5 KB until it is answered
-MOST_ANSWER_BYTES = 2**25  # of the rows after all steps: what functions collect grows with each
-_AFTER_ALL = 2**38  # a batch number behind every real one
+MOST_ANSWER_BYTES = 2**25  # of the rows after all steps: collected values grow with each step
+_AFTER_ALL = 2**38  # a batch number after every real one
 StateOf = Callable[[Key], Mapping[str, Any] | None]
 
 
@@ -66,8 +66,8 @@ class SimulatedRow:
 def simulate_rows(
     repository: Repository, images: Images, table: Table, body: bytes, integers: Integers | None = None
 ) -> list[SimulatedRow]:
-    """Return the records of ``body`` folded on the live rows of ``table``, staged batches included; rows are reported
-    with ``integers`` as asked.
+    """Return the records of ``body`` folded on the live rows of ``table``, staged batches included; ``integers`` is
+    the form of BIGINT in the rows.
 
     Raise ``Invalid`` for records that a batch could not hold either.
     """
@@ -77,7 +77,7 @@ def simulate_rows(
 def simulate_on_rows(
     repository: Repository, images: Images, table: Table, records: Sequence[Any], integers: Integers | None = None
 ) -> list[SimulatedRow]:
-    """Fold ``records``, as ``parse_json`` gives them, on the live rows of ``table``, staged batches included.
+    """Fold ``records``, values of ``parse_json``, on the live rows of ``table``, staged batches included.
 
     Raise ``Invalid`` for records that a batch could not hold either, ``TooLarge``.
     """
@@ -88,7 +88,7 @@ def simulate_on_rows(
 def simulate_merge(
     body: bytes, bounds: SchemaBounds = DEFAULT_BOUNDS.table, integers: Integers | None = None
 ) -> list[SimulatedRow]:
-    """Return the records of ``body`` folded on nothing, in a table of the schema that ``body`` gives.
+    """Return the records of ``body`` folded into an empty table with the schema in ``body``.
 
     Raise ``Invalid`` with the faults of the schema or of the records.
     """
@@ -105,7 +105,7 @@ def simulate_merge(
 def simulate_on_nothing(
     plan: MergePlan, records: Sequence[Any], integers: Integers | None = None
 ) -> list[SimulatedRow]:
-    """Fold ``records``, as ``parse_json`` gives them, under ``plan``.
+    """Fold ``records``, values of ``parse_json``, under ``plan``.
 
     Raise ``Invalid`` for records that a batch could not hold, ``TooLarge``.
     """
@@ -114,8 +114,8 @@ def simulate_on_nothing(
 
 
 def merged_in_batches(plan: MergePlan, batches: Sequence[Sequence[Any]]) -> list[dict[str, Any] | None]:
-    """Return the rows of ``batches`` of records, each folded by itself and then all of them, as merges and compactions
-    do; in the order of the first record of each key.
+    """Return the rows of ``batches`` of records: each batch is folded separately, and then the results are combined,
+    as merges and compactions do. Rows are in the order of the first record of each key.
 
     Raise ``Invalid`` for records that a batch could not hold.
     """
@@ -231,7 +231,7 @@ class _Fold:
         self.steps: list[SimulatedStep] = []
 
     def step(self, position: int, record: Record | None) -> int:
-        """Fold one record; None is a record that the table ignores. Returns about how many bytes the row takes then."""
+        """Fold one record; None is a record that the table ignores. Return the approximate size of the row in bytes."""
         if record is None:
             row = self.fold.visible()
             ignored = "ignored: the table drops this row kind (ignore-delete or ignore-update-before)"

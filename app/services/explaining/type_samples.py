@@ -1,4 +1,4 @@
-"""A few values of any type, as JSON: small ones that differ, for examples of what functions do."""
+"""A few values of any type, as JSON: small and different, for examples of functions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sample(data_type: DataType, place: int) -> Any:
 
 
 def samples(data_type: DataType) -> list[Any]:
-    """Return the values of the type, between nulls where it has those and is not nested."""
+    """Return the sample values of the type, with nulls in between if it is nullable and not nested."""
     values = [sample(data_type, place) for place in PLACES]
     scalar = data_type.family not in (Family.ARRAY, Family.MAP, Family.ROW)
     return [None, *values, None] if scalar and data_type.nullable else values

@@ -50,7 +50,9 @@ def run_small_compactions(site: MergeSite, leases: Sequence[Lease]) -> None:
 
 
 def _planned(site: MergeSite, lease: Lease) -> tuple[Compaction, PlannedStep] | None:
-    """Return the one step of a compaction; None if it has none or several, or its own run has to say why."""
+    """Return the one step of a compaction; None if it has none or several, or fails: then it runs alone, and reports
+    why.
+    """
     try:
         compaction = Compaction.of(site, lease.claimed)
         if len(compaction.steps) == 1:

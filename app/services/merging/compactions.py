@@ -35,8 +35,8 @@ MOST_ROWS_TOGETHER = 4_000_000  # of partitions that one job compacts and one co
 
 @dataclass(frozen=True)
 class Picked:
-    """Neighbouring runs of one partition that are combined; ``full``: they are all there is, so nothing older lies
-    below.
+    """Neighbouring runs of one partition that are combined; ``full``: these are all runs of the partition, so there is
+    no older one.
     """
 
     runs: tuple[Run, ...]
@@ -54,13 +54,13 @@ class Picked:
 
 
 def ask_for_compaction(repository: Repository, table_id: str, *, full: bool = True) -> CatalogTask:
-    """Return a compaction of all runs, or of those that the policy picks; one that waits is answered again."""
+    """Return a compaction of all runs, or of those that the policy picks; a pending one is returned again."""
     return repository.tasks.request(table_id, TaskTrigger.REQUEST, TaskKind.COMPACTION, full=full)
 
 
 def request_due_compaction(repository: Repository, table: Table, snapshot: Snapshot) -> None:
-    """Ask for a compaction of ``table`` if its options want one after ``snapshot``. Where the last ones failed it is
-    put off, longer each time: the next merge, or ``request_failed_compactions``, asks again.
+    """Request a compaction of ``table`` if its options require one after ``snapshot``. After failures it is postponed,
+    longer each time: the next merge, or ``request_failed_compactions``, requests it again.
     """
     request_due_compactions(repository, [(table, snapshot)])
 
@@ -84,15 +84,13 @@ def _wants_full(repository: Repository, table: Table) -> bool:
     options = table.schema.parsed
     commits = options["full-compaction.delta-commits"]
     if commits is None and options["changelog-producer"] is ChangelogProducer.FULL_COMPACTION:
-        commits = 1  # no one would see a change otherwise
+        commits = 1  # otherwise no changelog would have the changes
     full = commits is not None and repository.tables.merges_since_full(table.id) >= commits
     return full or waits_for_its_first(repository, table)
 
 
 def request_failed_compactions(database: CatalogDatabase) -> None:
-    """Ask again for the compactions that have failed and are still due: a table that no one writes to has no next
-    merge.
-    """
+    """Request failed compactions that are still due: a table without new batches has no next merge that would."""
     with database.reading() as repository:
         failed = repository.tasks.failed_compactions()
     for table_id in failed:
@@ -103,8 +101,8 @@ def request_failed_compactions(database: CatalogDatabase) -> None:
 
 
 def other_meanings(repository: Repository, table: Table, snapshot: Snapshot) -> frozenset[int]:
-    """Return the ids of the schemas of runs whose state means something else than the table's present one, or which
-    other engines would not find their columns in.
+    """Return the ids of schemas whose runs have another meaning under the table's present schema, or in which other
+    engines would not find their columns.
     """
     same = readable_as if formats_of(table.schema) else same_fold
     written = {run.schema_id for run in snapshot.runs} - {table.schema_id}
@@ -144,14 +142,16 @@ def _partitions(runs: Iterable[Run]) -> list[list[Run]]:
 
 
 def run_compaction(lease: Lease) -> None:
-    """Run a claimed compaction to its end. A failure is recorded with it, never raised; it costs speed, never
-    answers.
+    """Run a claimed compaction to its end. A failure is recorded with it, never raised: without compaction lookups are
+    slower, but correct.
     """
     run_leased(lease, lambda claimed, held: _compact(held.site, claimed, held))
 
 
 def _compact(site: MergeSite, claimed: ClaimedTask, lease: Lease) -> Done:
-    """Make one pass over the table's partitions; what became due meanwhile is requested again, behind other tables."""
+    """Make one pass over the table's partitions; compactions that became due meanwhile are requested, and queue behind
+    other tables.
+    """
     compaction = Compaction.of(site, claimed)
     lease.expect(len(compaction.steps))
     for picked in compaction.steps:
@@ -163,7 +163,7 @@ def _compact(site: MergeSite, claimed: ClaimedTask, lease: Lease) -> Done:
 
 @dataclass
 class Compaction:
-    """A claimed compaction: the steps that it takes, each a commit, and what it has committed so far."""
+    """A claimed compaction: its steps, each a commit, and its outcome so far."""
 
     site: MergeSite
     claimed: ClaimedTask
@@ -183,9 +183,7 @@ class Compaction:
         return cls(site, claimed, other, [*_together(picked)], base.runs if base else (), base)
 
     def commit(self, planned: PlannedStep, results: Sequence[Result], lease: Lease) -> None:
-        """Put what the tasks of a step have written in the place of the runs that it is made of. With the last step
-        the compaction ends.
-        """
+        """Replace the runs of a step with the runs that its tasks have written. The last step ends the compaction."""
         picked, table = planned.picked, self.claimed.table
         before = {one.runs[0].partition: one for one in picked}
         runs = tuple(
@@ -200,7 +198,7 @@ class Compaction:
     def _committed(
         self, planned: PlannedStep, compacted: Sequence[Run], changelog: Sequence[ChangelogFile], lease: Lease
     ) -> Snapshot | None:
-        """Put the compacted runs in the place of those they were made of, on top of what was committed meanwhile.
+        """Replace the compacted runs in the current snapshot, which may be newer than the one that was read.
 
         Raise ``Conflict`` when these are no longer part of the table.
         """
@@ -231,7 +229,7 @@ class Compaction:
         return Done(self.rows)
 
     def _finish(self, repository: Repository, snapshot: Snapshot | None, lease: Lease) -> None:
-        """Note that the compaction is done, and request what is due now."""
+        """Record that the compaction is done, and request those that are due now."""
         claimed = self.claimed
         number = snapshot.id if snapshot else None
         repository.leases.finish_compaction(
@@ -257,7 +255,7 @@ def _together(picked: Sequence[Picked]) -> Iterator[list[Picked]]:
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """A step of a compaction: the partitions, the folder that their new runs go to, and the tasks."""
+    """A step of a compaction: the partitions, the folder of their new runs, and the tasks."""
 
     picked: Sequence[Picked]
     output: str
@@ -265,7 +263,7 @@ class PlannedStep:
 
 
 def plan_step(site: MergeSite, claimed: ClaimedTask, picked: Sequence[Picked]) -> PlannedStep:
-    """Return the tasks that compact the picked runs, and write the changes that they bring where these are wanted."""
+    """Return the tasks that compact the picked runs, and write their changes if the table keeps a changelog."""
     table = claimed.table
     plan = plan_of(site, table, {run.schema_id for one in picked for run in one.runs})
     output, wanted = uuid.uuid4().hex, changes_wanted(table.schema.parsed)
@@ -278,15 +276,15 @@ def plan_step(site: MergeSite, claimed: ClaimedTask, picked: Sequence[Picked]) -
 
 
 def _wants_changes(options: TableOptions, picked: Picked) -> bool:
-    """Return whether a compaction of ``picked`` writes a changelog: there is one, and something
-    newer than the last.
+    """Return whether a compaction of ``picked`` writes a changelog: the table has one, and records newer than the
+    last.
     """
     full = options["changelog-producer"] is ChangelogProducer.FULL_COMPACTION and picked.full
     return full and len(picked.runs) > int(picked.runs[0].full)
 
 
 def changes_wanted(options: TableOptions) -> dict[str, Any]:
-    """Return which rows count as changed; of first-row only new ones do."""
+    """Return which rows count as changed; with first-row only new ones do."""
     deduplicate = options["changelog-producer.row-deduplicate"] or options.engine is MergeEngine.FIRST_ROW
     ignored = options["changelog-producer.row-deduplicate-ignore-fields"]
     return {"row_deduplicate": deduplicate, "ignored_fields": ignored}
@@ -295,7 +293,7 @@ def changes_wanted(options: TableOptions) -> dict[str, Any]:
 def replaced(runs: Sequence[Run], picked: Sequence[Sequence[str]], compacted: Sequence[Run]) -> list[Run]:
     """Return ``runs`` with each ``picked`` list of neighbours (by id) replaced by the compacted run of its partition.
 
-    Raise ``Conflict`` when some are gone, or have others between them now.
+    Raise ``Conflict`` if some are gone, or are no longer neighbours.
     """
     place_of = {run.id: place for place, run in enumerate(runs)}
     results = {run.partition: run for run in compacted}

@@ -1,4 +1,4 @@
-"""Compactions give way to merges that are overdue because there are too many, and are never put off for ever."""
+"""Compactions wait for merges that are overdue because there are too many, but never for ever."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class GivingWay:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._took = MOST_SECONDS  # it is unknown how long the next one takes; the first waits for merges
+        self._took = MOST_SECONDS  # the duration of the next one is unknown; the first waits for merges
         self._since: float | None = None
 
     def may_begin(self, database: CatalogDatabase) -> bool:
-        """Return whether a compaction waits that may begin now. Raise ``Unavailable``."""
+        """Return whether a pending compaction may begin now. Raise ``Unavailable``."""
         with database.reading() as repository:
             if not repository.leases.compactions_wait():
                 return False
@@ -35,7 +35,7 @@ class GivingWay:
         return not self.gives_way(crowded)
 
     def gives_way(self, crowded: bool) -> bool:
-        """Return whether the next compaction is put off; ``crowded``: merges wait for others."""
+        """Return whether the next compaction is postponed; ``crowded``: merges wait for others."""
         now = self._clock()
         if self._since is None:
             self._since = now
@@ -53,6 +53,6 @@ class GivingWay:
 
 
 def _crowded(repository: Repository) -> bool:
-    """Return whether merges are overdue because they wait for others."""
+    """Return whether merges are overdue because they wait for other merges."""
     late = overdue_tables(repository, spark_answers=True)
     return any(one.reason is OverdueReason.WAITING for one in late)

@@ -1,4 +1,4 @@
-"""The leases that one worker holds: how many of its places are taken, and what is under way when it ends."""
+"""The leases that one worker holds: how many of its places are taken, and the tasks under way when it ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.services.merging.leases import Lease
 
 
 class HeldLeases:
-    """What a worker is doing now. Safe to share between its threads."""
+    """The tasks that a worker is running. Safe to share between its threads."""
 
     def __init__(self) -> None:
         self._held: set[Lease] = set()
@@ -18,9 +18,7 @@ class HeldLeases:
         self._ended = False
 
     def hold(self, lease: Lease | None) -> Lease | None:
-        """Return the lease, which is held from now on; None if there is none, or the worker ends: then it is handed
-        back.
-        """
+        """Hold the lease and return it; None if there is none, or the worker is ending: then it is handed back."""
         if lease is None:
             return None
         with self._changed:
@@ -31,7 +29,7 @@ class HeldLeases:
         return None
 
     def let_go(self, leases: Collection[Lease]) -> None:
-        """They are over."""
+        """Remove the leases of finished tasks."""
         with self._changed:
             self._held.difference_update(leases)
             self._changed.notify_all()
@@ -42,12 +40,12 @@ class HeldLeases:
             return sum(lease.claimed.task.kind is TaskKind.MERGE for lease in self._held)
 
     def wait_for_place(self, places: int, seconds: float) -> None:
-        """Return when fewer merges than ``places`` are under way, the worker ends, or after the time."""
+        """Wait until fewer merges than ``places`` are under way, the worker ends, or the time is over."""
         with self._changed:
             self._changed.wait_for(lambda: self._ended or self.merging() < places, seconds)
 
     def end(self, seconds: float) -> Collection[Lease]:
-        """Stop holding leases. Return those that are still in use after ``seconds``."""
+        """Take no more leases. Return those that are still held after ``seconds``."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()

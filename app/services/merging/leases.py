@@ -1,4 +1,4 @@
-"""Leases: a claimed task is worked on while its lease is renewed; its failure is recorded."""
+"""Leases: a claimed task runs while its lease is renewed; a failure is recorded."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from app.telemetry.logs import about
 from app.telemetry.traces import job_tag, span
 
 logger = logging.getLogger(__name__)
-BEFORE_COMMIT = 0.99  # the most that the progress says before the commit
+BEFORE_COMMIT = 0.99  # the highest progress before the commit
 
 
 def claim_one(site: MergeSite, owner: str, task_id: str, table_id: str) -> Lease | None:
     """Return a lease of this task; None if it cannot be claimed any more, or if the catalog is damaged for the table.
 
-    Then its tasks wait, and those of other tables go on. Two claims at work at the same time need different ``owner``
-    names: a commit checks no more than the owner.
+    Then its tasks wait, and those of other tables go on. Concurrent claims need different ``owner`` names: a commit
+    checks nothing but the owner.
     """
     try:
         with site.database.transaction() as repository:
@@ -42,17 +42,17 @@ def claim_one(site: MergeSite, owner: str, task_id: str, table_id: str) -> Lease
 
 @dataclass(frozen=True)
 class Done:
-    """What a merge or compaction committed: state rows, and the staged records that are in them."""
+    """The counts of a committed merge or compaction: state rows, and the staged records in them."""
 
     rows: int = 0
     records: int = 0
 
 
 def run_leased(lease: Lease, work: Callable[[ClaimedTask, Lease], Done]) -> None:
-    """Do the ``work`` of a claimed task while its lease is kept.
+    """Do the ``work`` of a claimed task while its lease is renewed.
 
-    A failure is recorded with it, never raised; batches that it has not committed stay staged. Either way the log has
-    one line of it.
+    A failure is recorded with it, never raised; batches that it has not committed stay staged. One line is logged in
+    either case.
     """
     claimed = lease.claimed
     ids = {claimed.task.kind.value: claimed.task.id, "table": claimed.table.id}
@@ -65,7 +65,7 @@ def run_leased(lease: Lease, work: Callable[[ClaimedTask, Lease], Done]) -> None
 
 
 def _run(lease: Lease, work: Callable[[ClaimedTask, Lease], Done]) -> tuple[TaskOutcome, Done]:
-    """Return how it ended, and what it committed or, if it did not, the records that wait."""
+    """Return the outcome, and the committed counts or, after a failure, the number of records that still wait."""
     site, claimed, kind = lease.site, lease.claimed, lease.claimed.task.kind
     try:
         with _kept(lease):
@@ -83,7 +83,7 @@ def _run(lease: Lease, work: Callable[[ClaimedTask, Lease], Done]) -> tuple[Task
 
 
 def log_outcome(lease: Lease, outcome: TaskOutcome, done: Done, seconds: float) -> None:
-    """Count a task that is over, and log one line about it."""
+    """Count a finished task, and log one line about it."""
     claimed, metrics = lease.claimed, lease.site.database.metrics
     kind = claimed.task.kind.value
     metrics.observe(Counted.TASK_SECONDS, seconds, kind, outcome)
@@ -134,7 +134,7 @@ def _record_failure(
         with site.database.transaction() as repository:
             repository.leases.fail(claimed.task.id, claimed.lease_owner, text, cancelled=cancelled, blame=blame)
     except KeyfoldError:
-        # The lease is gone, or the catalog is: then the lease runs out and another worker takes the task.
+        # The lease or the catalog is lost: the lease will expire, and another worker will claim the task.
         logger.warning("the failure of task %s could not be recorded", claimed.task.id, exc_info=True)
 
 
@@ -151,36 +151,38 @@ class Lease:
         self._jobs, self._done = 1, 0
 
     def expect(self, jobs: int) -> None:
-        """How many jobs of the executor the work is, each an equal share of the progress."""
+        """Set the number of jobs of the task, each an equal share of its progress."""
         self._jobs = max(1, jobs)
 
     def end_job(self) -> None:
-        """What is reported from here on is of the next job."""
+        """Count a finished job; later reports are about the next one."""
         self._done += 1
 
     def report(self, fraction: float, detail: Mapping[str, int]) -> None:
-        """Note the progress, which never goes back and ends with the commit only; the next renewal writes it."""
+        """Note the progress, which never decreases and is complete only with the commit; the next renewal stores it."""
         reached = min((self._done + fraction) / self._jobs, BEFORE_COMMIT)
         self._progress = (max(self._progress[0], reached), detail)
 
     def report_detail(self, _: float, detail: Mapping[str, int]) -> None:
-        """Note what a job does that has no share of the progress, because there is hardly ever one."""
+        """Note an activity of a job that is too rare to have a share of the progress."""
         self._progress = (self._progress[0], detail)
 
     @property
     def detail(self) -> Mapping[str, int]:
-        """What was reported last, of Spark's tasks."""
+        """The last report of Spark's tasks."""
         return self._progress[1]
 
     def keep(self) -> None:
-        """Renew until ``end``; stop the task's jobs when somebody asks to, or the lease is lost."""
+        """Renew until ``end``; stop the task's jobs if a caller cancelled the task, or the lease is lost."""
         interval = min(self.site.lease_seconds / 4, 0.5)
         while not self._ended.wait(interval):
             if not self.renew_once():
                 return
 
     def renew_once(self) -> bool:
-        """Renew it; whether it is still held. The task's jobs are stopped where it is not, or somebody asked to."""
+        """Renew the lease; return whether it is still held. Stop the task's jobs if it is not, or if a caller
+        cancelled the task.
+        """
         try:
             if self._renew():
                 self._stop()
@@ -201,14 +203,14 @@ class Lease:
             return repository.leases.renew(task, self.claimed.lease_owner, self.site.lease_seconds, fraction, detail)
 
     def hand_back(self) -> None:
-        """Stop it and let any worker begin it again at once; nothing that is still under way here can commit it."""
+        """Stop the task and let any worker claim it at once; what still runs here cannot commit any more."""
         self.handed_back = True
         self.end()
         try:
             with self.site.database.transaction() as repository:
                 repository.leases.hand_back(self.claimed.task.id, self.claimed.lease_owner)
         except Conflict:
-            return  # it is over, or another worker's already
+            return  # the task has ended, or another worker has claimed it
         except KeyfoldError:
             logger.warning("task %s could not be handed back", self.claimed.task.id, exc_info=True)
         self._stop()

@@ -1,7 +1,7 @@
-"""Which merges a worker begins next: the one place where that is decided (docs/decisions/0041).
+"""The choice of the merges that a worker begins next (docs/decisions/0041).
 
-Merges come in the order in which they are due: a merge is asked for when the oldest batch of its table has waited
-``merge.max-staleness``, so that all tables are late by the same time when there is more to do than can be done.
+Merges are begun in the order in which they became due: a merge is due when the oldest batch of its table has waited
+``merge.max-staleness``. So under overload all tables are late by the same time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from app.catalog.repository import WaitingMerge
 from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.options.entries import ChangelogProducer
 
-ROUND_MERGES: Final = 200  # of one round: what fails in it is done again by itself
+ROUND_MERGES: Final = 200  # of one round; merges that fail in it are repeated alone
 ROUND_RECORDS: Final = 20_000  # so that no table waits for long until the others of its round are folded
 ROUND_BYTES: Final = 8 * 2**20  # of staging files
 SMALL_RECORDS: Final = 1_000  # of a merge that shares a job
@@ -22,15 +22,15 @@ SMALL_RECORDS: Final = 1_000  # of a merge that shares a job
 
 @dataclass(frozen=True)
 class Choice:
-    """What a worker begins now: small merges ``together``, in one job, and others ``apart``, each a job."""
+    """The merges to begin now: small ones ``together``, in one job, and others ``apart``, each in its own job."""
 
     together: Sequence[WaitingMerge]
     apart: Sequence[WaitingMerge]
 
 
 def choose(waiting: Sequence[WaitingMerge], places: int) -> Choice:
-    """Return the merges to begin, of those that wait in the order in which they are due: the first small ones, as many
-    as a round takes, and the first of the others for the free ``places``. Neither waits for the other.
+    """Return the merges to begin, of the pending ones in the order in which they are due: the first small ones, as
+    many as a round takes, and the first of the others for the free ``places``. Neither kind waits for the other.
     """
     together: list[WaitingMerge] = []
     apart: list[WaitingMerge] = []
@@ -41,7 +41,7 @@ def choose(waiting: Sequence[WaitingMerge], places: int) -> Choice:
             apart.append(one)
             continue
         records, size = records + one.records, size + one.size_bytes
-        # The first that has no room ends the round: a smaller one behind it was due later.
+        # The first without room ends the round: smaller ones after it were due later.
         full = full or (bool(together) and (records > ROUND_RECORDS or size > ROUND_BYTES))
         if not full and len(together) < ROUND_MERGES:
             together.append(one)
@@ -49,8 +49,8 @@ def choose(waiting: Sequence[WaitingMerge], places: int) -> Choice:
 
 
 def fits_a_round(one: WaitingMerge) -> bool:
-    """Return whether a merge may share its job: it is small, and one job is all that it needs. A changelog that is
-    looked up needs another one, and so do totals that only the keys show.
+    """Return whether a merge may share its job: it is small, and one job is enough. A changelog by lookup needs a
+    second job, and so do totals that must be checked key by key.
     """
     schema = one.table.schema
     small = 0 < one.records <= SMALL_RECORDS and one.size_bytes <= ROUND_BYTES

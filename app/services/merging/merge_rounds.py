@@ -1,6 +1,6 @@
 """Rounds: small merges of several tables, which share a job and a commit (docs/decisions/0041).
 
-A merge that cannot go on in its round is handed back, and is done again by itself.
+A merge that cannot complete in its round is handed back, and is repeated alone.
 """
 
 from __future__ import annotations
@@ -29,16 +29,14 @@ T = TypeVar("T")
 
 
 def claim_round(site: MergeSite, owner: str, chosen: Sequence[WaitingMerge]) -> list[Lease]:
-    """Return the leases of those of the merges that nothing else has claimed meanwhile; ``owner`` is of this round
-    only.
-    """
+    """Claim the merges that no other worker has claimed, and return their leases; ``owner`` is unique to this round."""
     if not chosen:
         return []
     try:
         with site.database.transaction(wakes=False) as repository:
             claimed = repository.rounds.claim(chosen, owner, site.lease_seconds)
     except DamagedCatalog as error:
-        if len(chosen) > 1:  # one table's: the others' are claimed by themselves
+        if len(chosen) > 1:  # of one table; the others are claimed alone
             return [lease for one in chosen for lease in claim_round(site, owner, [one])]
         logger.error("a merge of table %s waits: %s", chosen[0].table.full_name, error)  # noqa: TRY400
         return []
@@ -46,9 +44,7 @@ def claim_round(site: MergeSite, owner: str, chosen: Sequence[WaitingMerge]) -> 
 
 
 def run_round(site: MergeSite, leases: Sequence[Lease]) -> list[Lease]:
-    """Fold claimed small merges and commit them together; return those that are committed. The others are handed
-    back.
-    """
+    """Fold claimed small merges and commit them together; return the committed ones. The others are handed back."""
     began = time.monotonic()
     with span("round", {"merges": len(leases)}):
         with kept(site, leases):
@@ -72,7 +68,7 @@ def _log_merged(lease: Lease, folded: FoldedMerge, seconds: float) -> None:
 
 
 def _folded(site: MergeSite, leases: Sequence[Lease]) -> dict[Lease, FoldedMerge]:
-    """Return the folded merges of the round, without those that need a merge of their own, which reports why."""
+    """Return the folded merges of the round, without those that must run alone, which then report why."""
     planned = {lease: one for lease in leases if (one := _tried(lease, partial(plan_merge, site, lease.claimed)))}
     tasks = [task for one in planned.values() for task in one.tasks]
     if not tasks:
@@ -93,7 +89,7 @@ def _folded(site: MergeSite, leases: Sequence[Lease]) -> dict[Lease, FoldedMerge
 
 
 def _runs_of(site: MergeSite, planned: PlannedMerge, results: Sequence[Result]) -> tuple[Run, ...]:
-    """Return the runs of a merge that lacks nothing but its commit; none if it needs more."""
+    """Return the runs of a merge that only lacks its commit; empty if it needs more work."""
     if any(result.failure for result in results):
         return ()
     runs = folded_by(site, planned, results).runs
@@ -111,11 +107,13 @@ def _tried(lease: Lease, work: Callable[[], T]) -> T | None:
 
 
 def _unheard(_: float, __: Mapping[str, int]) -> None:
-    """Small merges have no progress to show."""
+    """Ignore the progress, which small merges do not show."""
 
 
 def _committed(site: MergeSite, folded: Sequence[FoldedMerge]) -> Mapping[str, Snapshot]:
-    """Return the snapshots of those that could be committed, by merge. Of the others the catalog has nothing."""
+    """Commit the merges together and return their snapshots, by merge. Merges that could not be committed are left
+    out.
+    """
     if not folded:
         return {}
     try:

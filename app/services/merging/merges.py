@@ -1,4 +1,4 @@
-"""Merges: asked for, claimed under a lease, run on the executor, committed by compare-and-swap (docs/map.md)."""
+"""Merges: requested, claimed under a lease, run on the executor, committed by compare-and-swap (docs/map.md)."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class DueMerges:
 
 
 def request_due_merges(database: CatalogDatabase, now: datetime | None = None) -> DueMerges:
-    """Ask for a merge of every table whose staging area is due, all in one step and in the order in which they became
-    due.
+    """Request a merge of every table whose staging area is due, in one transaction and in the order in which they
+    became due.
     """
     with database.reading() as repository:
         backlogs = repository.tasks.backlogs()
-        moment = now or repository.now()  # read after them: what came in between would seem to lie in the future
+        moment = now or repository.now()  # read after the backlogs, so that none lies in the future
     dated = [(backlog, merge) for backlog in backlogs if (merge := _due(backlog, moment))]
     due = sorted((one for one in dated if one[1].late >= _NOW), key=lambda one: one[1].late, reverse=True)
     new = {backlog.table.id: merge.trigger for backlog, merge in due if not backlog.pending}
@@ -69,7 +69,7 @@ def request_due_merges(database: CatalogDatabase, now: datetime | None = None) -
 
 @dataclass(frozen=True)
 class _Due:
-    """Why a backlog should be merged, and for how long it has been due; less than 0 before it is."""
+    """Why a backlog should be merged, and for how many seconds it has been due; negative before it is."""
 
     trigger: TaskTrigger
     late: timedelta
@@ -78,7 +78,7 @@ class _Due:
 def _due(backlog: Backlog, now: datetime) -> _Due | None:
     """Return when the backlog should be merged; None without batches. A table whose merges fail waits longer each time.
 
-    A time in the future was stored before the clock was set back, and waits no more.
+    A time in the future was stored before the clock was set back, and counts as due.
     """
     oldest, newest = backlog.oldest_accepted_at, backlog.newest_accepted_at
     if oldest is None or newest is None:
@@ -88,7 +88,9 @@ def _due(backlog: Backlog, now: datetime) -> _Due | None:
         trigger, late = TaskTrigger.ROWS, max(now - newest, _NOW)
     else:
         trigger, late = TaskTrigger.STALENESS, _NOW if age < _NOW else age - options["merge.max-staleness"]
-        if backlog.failures is not None:  # due since it may be tried again: not in front of what was merged in time
+        if (
+            backlog.failures is not None
+        ):  # due since its pause ended, so that it does not overtake tables without failures
             late = min(late, _NOW)
     left = time_left(backlog.failures, now)
     return _Due(trigger, min(late, -left) if left else late)
@@ -96,8 +98,8 @@ def _due(backlog: Backlog, now: datetime) -> _Due | None:
 
 @dataclass(frozen=True)
 class Folded:
-    """What one merge wrote: its runs, the changes if the table keeps a changelog, and the snapshot these changes are
-    against (None if they are against none).
+    """What one merge wrote: its runs, the changes if the table keeps a changelog, and the base snapshot of these
+    changes (None before the first).
     """
 
     runs: tuple[Run, ...]
@@ -143,13 +145,13 @@ class PlannedMerge:
 
     @property
     def producer(self) -> ChangelogProducer:
-        """What writes the table's changelog."""
+        """The producer of the table's changelog."""
         producer: ChangelogProducer = self.claimed.table.schema.parsed["changelog-producer"]
         return producer
 
     @property
     def looks_up(self) -> bool:
-        """Whether the changes of rows are looked up once they are folded."""
+        """Whether the changes of rows are looked up after the fold."""
         return self.producer is ChangelogProducer.LOOKUP
 
 
@@ -158,7 +160,7 @@ def plan_merge(site: MergeSite, claimed: ClaimedTask) -> PlannedMerge:
     batches, older = filled_batches(claimed), claimed.base.runs if claimed.base else ()
     written_under = {batch.schema_id for batch in batches} | {run.schema_id for run in older}
     plan = plan_of(site, claimed.table, written_under)
-    # A new folder for every try: a worker that lost its lease may still be writing.
+    # A new folder for every attempt: a worker that lost its lease may still be writing.
     output = uuid.uuid4().hex
     keeps_input = claimed.table.schema.parsed["changelog-producer"] is ChangelogProducer.INPUT
     return PlannedMerge(claimed, plan, output, plan.merge(batches, output, output if keeps_input else None))
@@ -176,9 +178,7 @@ def folded_by(site: MergeSite, planned: PlannedMerge, results: Sequence[Result])
 
 
 def _with_changes(planned: PlannedMerge, folded: Folded, lease: Lease) -> Folded:
-    """Return the merge with the changes of rows that it brings, where the table has them looked up
-    (docs/changelogs.md).
-    """
+    """Return the merge with its changes of rows, if the table's changelog is written by lookup (docs/changelogs.md)."""
     if not planned.looks_up:
         return folded
     table, site = planned.claimed.table, lease.site
@@ -199,8 +199,7 @@ def _of_partition(runs: Iterable[Run], new: Run) -> list[Run]:
 def _check_totals(planned: PlannedMerge, runs: Sequence[Run], lease: Lease) -> None:
     """Raise ``Unfoldable`` when a total of the table would leave its column's type (docs/semantics.md, A.7).
 
-    The ranges of totals almost always prove that none can. Only otherwise are the keys of ``runs`` looked up in the
-    older runs.
+    The ranges of totals usually prove that all fit. Otherwise the keys of ``runs`` are looked up in the older runs.
     """
     claimed = planned.claimed
     if totals_surely_fit(lease.site, claimed, runs):
@@ -214,7 +213,9 @@ def _check_totals(planned: PlannedMerge, runs: Sequence[Run], lease: Lease) -> N
 
 
 def totals_surely_fit(site: MergeSite, claimed: ClaimedTask, runs: Sequence[Run]) -> bool:
-    """Return whether ranges of totals prove that no total of the table leaves its column's type; false says nothing."""
+    """Return whether ranges of totals prove that no total of the table leaves its column's type;
+    false proves nothing.
+    """
     totals = compile_plan(claimed.table.schema).totals
     touched = {run.partition for run in runs}
     older = [run for run in (claimed.base.runs if claimed.base else ()) if run.partition in touched]
@@ -222,8 +223,8 @@ def totals_surely_fit(site: MergeSite, claimed: ClaimedTask, runs: Sequence[Run]
 
 
 def _commit_merge(site: MergeSite, claimed: ClaimedTask, folded: Folded, lease: Lease) -> None:
-    """Append the runs to the current snapshot. They were made of no other run, so they fit on what was committed
-    meanwhile; changes of rows fit as long as only compactions were.
+    """Append the runs to the current snapshot, even if it is newer than the merge's base: the runs depend on no other
+    run. Changes of rows are only valid if nothing but compactions were committed since.
     """
 
     def prepare(reader: Repository, base: Snapshot | None) -> Commit[Snapshot]:
@@ -250,7 +251,7 @@ def _commit_merge(site: MergeSite, claimed: ClaimedTask, folded: Folded, lease: 
 
 
 def _check_base(repository: Repository, claimed: ClaimedTask, folded: Folded, base: Snapshot | None) -> None:
-    """Raise ``Conflict`` when the changes were made against rows that are no longer those of ``base``."""
+    """Raise ``Conflict`` if the rows have changed since ``base``, against which the changes were computed."""
     looked_up = folded.changed.id if folded.changed else 0
     if folded.changed is None or base is None or base.id == looked_up:
         return
@@ -260,7 +261,7 @@ def _check_base(repository: Repository, claimed: ClaimedTask, folded: Folded, ba
 
 
 def _check_producer(repository: Repository, claimed: ClaimedTask, snapshot: Snapshot) -> None:
-    """Raise ``Conflict`` when an ALTER meanwhile asks for another changelog than the merge has written."""
+    """Raise ``Conflict`` if an ALTER has since set another changelog producer than the merge used."""
     table = claimed.table
     if snapshot.schema_id != table.schema_id:
         schemas = (table.schema, repository.tables.schema_at(table.id, snapshot.schema_id))
@@ -270,19 +271,19 @@ def _check_producer(repository: Repository, claimed: ClaimedTask, snapshot: Snap
 
 
 def request_merge(database: CatalogDatabase, table_id: str) -> CatalogTask:
-    """Ask for a merge of everything staged now."""
+    """Request a merge of all staged batches."""
     with database.transaction() as repository:
         return ask_for_merge(repository, table_id)
 
 
 def request_merge_of(database: CatalogDatabase, name: tuple[str, str]) -> CatalogTask:
-    """Ask for the same of the table ``name`` (database, table). Raise ``NotFound``."""
+    """Request a merge of all staged batches of the table ``name`` (database, table). Raise ``NotFound``."""
     with database.transaction() as repository:
         return ask_for_merge(repository, repository.tables.get(*name).id)
 
 
 def ask_for_merge(repository: Repository, table_id: str) -> CatalogTask:
-    """Return a merge of everything staged now; one that waits is answered again."""
+    """Return a pending merge of all staged batches; an existing one is returned again."""
     return repository.tasks.request(table_id, TaskTrigger.REQUEST)
 
 
@@ -293,8 +294,8 @@ def list_merges(
     state: TaskState | None = None,
     kind: TaskKind | None = None,
 ) -> Page[CatalogTask]:
-    """Return a page of the table's merges and compactions, newest first, of those in ``state`` and of ``kind`` where
-    these are given. Raise ``Invalid``.
+    """Return a page of the table's merges and compactions, newest first, only those in ``state`` and of ``kind``, if
+    given. Raise ``Invalid``.
     """
     listed = repository.tasks.page(table.id, after=request.after, limit=request.and_one_more, state=state, kind=kind)
     return page_of(listed, request, lambda merge: merge.id)

@@ -1,4 +1,4 @@
-"""Which tables miss their ``merge.max-staleness``: on request, and in the log when it begins and when it ends."""
+"""Tables that miss their ``merge.max-staleness``: on request, and in the log when it begins and ends."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from app.telemetry.entries import SPARK_SERVES
 
 logger = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 5.0
-BEGUN_LOOKS: Final = 2  # in a row: one merge that takes a moment longer is no news
-ENDED_SECONDS: Final = 60.0  # in time for so long: one merge in time among late ones is none either
+BEGUN_LOOKS: Final = 2  # checks in a row: a single slow merge is not logged
+ENDED_SECONDS: Final = 60.0  # in time before it counts: a single timely merge among late ones is not logged
 
 
 def overdue_tables(repository: Repository, table_id: str | None = None, *, spark_answers: bool) -> list[Overdue]:
-    """Return the tables (or this one) that are overdue now, the one whose batch is oldest first."""
+    """Return the tables (or this one) that are overdue now, the one with the oldest batch first."""
     now = repository.now()
     stopped = repository.stops.stopped()
     waits = (replace(one, stopped=one.table.id in stopped) for one in repository.stats.waits(table_id))
@@ -31,7 +31,7 @@ def overdue_tables(repository: Repository, table_id: str | None = None, *, spark
 
 @dataclass
 class _Seen:
-    """A table that was overdue lately: in how many looks in a row, when last, and the worst of it."""
+    """A table that was overdue recently: in how many checks in a row, when last, and its worst delay."""
 
     worst: Overdue
     looks: int
@@ -40,7 +40,7 @@ class _Seen:
 
 
 class OverdueWatch(Repeated):
-    """Says in the log which tables begin to be overdue, and which are in time again."""
+    """Logs the tables that begin to be overdue, and those that are in time again."""
 
     def __init__(self, database: CatalogDatabase, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__("overdue", self.look, lambda: LOOK_SECONDS)
@@ -49,7 +49,7 @@ class OverdueWatch(Repeated):
         self._seen: dict[str, _Seen] = {}
 
     def look(self) -> None:
-        """Look once. Raise ``Unavailable``."""
+        """Check all tables once. Raise ``Unavailable``."""
         with self._database.reading() as repository:
             late = overdue_tables(repository, spark_answers=self._database.metrics.spark in SPARK_SERVES)
         now = self._clock()

@@ -1,7 +1,7 @@
 """A trial of a Spark Connect server: a small table, merged and compacted by its Python workers and by this process.
 
-Servers that speak Spark's protocol are not all Spark, and workers elsewhere may have other packages. What they lack or
-do otherwise is reported before anything is merged.
+Not every server with Spark's protocol is Spark, and its workers may have other packages. Differences are reported
+before anything is merged.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _first_line(error: Exception) -> str:
 
 @dataclass
 class _Trial:
-    """The table's files."""
+    """The files of the trial table."""
 
     warehouse: Warehouse
     executor: MergeExecutor
@@ -106,7 +106,7 @@ class _Trial:
     def faults(self) -> Iterator[str]:
         """Run two merges and a compaction on Spark and in process; yield each difference.
 
-        Raise what a failed task means.
+        Raise the error of a failed task.
         """
         first = [self._staged(self._records(0, 1)), self._staged(self._records(1, -1))]
         runs = []
@@ -167,11 +167,11 @@ class _Trial:
         )
 
     def _records(self, batch: int, step: int) -> list[Mapping[str, Any]]:
-        """Return a record of each key; every third is older than what came before it, every seventh names few."""
+        """Return one record per key; every third is older than the previous one, every seventh names few columns."""
         return [_record(batch, number) for number in range(self.keys)[::step]]
 
     def clear(self) -> None:
-        """Remove the files; what stays is swept as the folder of no table."""
+        """Remove the files; remaining ones are garbage-collected as the folder of no table."""
         try:
             remove(self.warehouse, self.warehouse.path(*table_folder(self.table_id)))
         except OSError:

@@ -1,4 +1,4 @@
-"""Run the tasks of merges and compactions, and raise what their results say went wrong."""
+"""Runs the tasks of merges and compactions, and raises the failures in their results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.services.shared.executor import MergeSite
 
 
 class TaskFailed(Exception):
-    """A task failed for a reason that says nothing against what it read; another try may succeed."""
+    """A task failed for a reason other than its input; a retry may succeed."""
 
 
 def plan_of(site: MergeSite, table: Table, schema_ids: Iterable[int]) -> Plan:
@@ -36,19 +36,19 @@ def plan_of(site: MergeSite, table: Table, schema_ids: Iterable[int]) -> Plan:
 def run_tasks(lease: Lease, tasks: Sequence[Task], report: Progress) -> list[Result]:
     """Run tasks as one job under the lease; return their results, in order.
 
-    Raise ``DamagedFile`` for an input that is not what was written, which is noted; ``Unfoldable`` for records that
-    cannot be folded; ``Unavailable`` when the warehouse is gone; ``TaskFailed`` for anything else.
+    Raise ``DamagedFile`` for a damaged input, which is recorded; ``Unfoldable`` for records that cannot be folded;
+    ``Unavailable`` when the warehouse is gone; ``TaskFailed`` for anything else.
     """
     site, claimed = lease.site, lease.claimed
     title = f"{claimed.task.kind} {claimed.task.id} of {claimed.table.full_name}"
     results = site.executor.run(lease.tag, Job(site.warehouse.address, title, tuple(tasks)), report)
-    check_not_gone(site.warehouse)  # what the tasks wrote is looked for from here on
+    check_not_gone(site.warehouse)  # from here on the files of the tasks are checked
     raise_failures(site, tasks, results)
     return results
 
 
 def raise_failures(site: MergeSite, tasks: Sequence[Task], results: Sequence[Result]) -> None:
-    """Raise what the first failed result says. Where a file is damaged, note all that are among the inputs."""
+    """Raise the error of the first failed result. If a file is damaged, record every damaged input."""
     errors = [error_of(result.failure) for result in results if result.failure is not None]
     damaged = [error for error in errors if isinstance(error, DamagedFile)]
     if damaged:
@@ -60,7 +60,7 @@ def raise_failures(site: MergeSite, tasks: Sequence[Task], results: Sequence[Res
 
 
 def _inputs(tasks: Sequence[Task]) -> list[NamedFile]:
-    """Return the files that tasks read, each once."""
+    """Return the distinct input files of tasks."""
     by_path: dict[str, NamedFile] = {}
     for task in tasks:
         files = [file_of_batch(batch) for batch in task.batches]
@@ -70,7 +70,7 @@ def _inputs(tasks: Sequence[Task]) -> list[NamedFile]:
 
 
 def error_of(failure: Failure) -> Exception:
-    """Return a failure as the error that it stands for."""
+    """Return the error for a failure."""
     if failure.kind is FailureKind.DAMAGED and failure.file is not None and failure.reason is not None:
         return DamagedFile(failure.file, failure.reason, failure.found)
     unfoldable = failure.kind is FailureKind.UNFOLDABLE

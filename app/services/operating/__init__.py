@@ -1,1 +1,1 @@
-"""What operators see: stats, readiness, metrics, the audit log."""
+"""For operators: stats, readiness, metrics, the audit log."""

@@ -1,4 +1,4 @@
-"""The audit log: who changed which database, table or token, and who was refused, as lines of JSON."""
+"""The audit log: JSON lines that say who changed which database, table or token, and who was refused."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ TAIL_BYTES: Final = 2**18
 class AuditLog:
     """Lines of JSON to ``destination``: ``stdout``, ``stderr`` or a file, which only its owner may read.
 
-    A file that was moved away is made again: rotation needs no signal. Any number of processes may write to one.
+    If the file was moved away, it is created again: rotation needs no signal. Several processes may share it.
 
     A line that cannot be written goes to the service's own log, and the request continues.
     """
 
     def __init__(self, destination: str) -> None:
-        """Raise ``Unavailable`` for a file that cannot be opened."""
+        """Open the file. Raise ``Unavailable`` if it cannot be opened."""
         stream = STREAMS.get(destination)
         try:
             self._lines = _Stream(stream()) if stream else _File(destination, encoding="utf-8")
@@ -49,7 +49,7 @@ class AuditLog:
             _log_failure(record)
 
     def close(self) -> None:
-        """End it."""
+        """Close the log."""
         self._lines.close()
 
 
@@ -58,7 +58,7 @@ def _log_failure(record: logging.LogRecord) -> None:
 
 
 class _LogsFailures(logging.Handler):
-    """Says what could not be written to the log of the service."""
+    """Logs lines that could not be written to the service's own log."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's name
         _log_failure(record)
@@ -79,9 +79,8 @@ def _private(path: str, flags: int) -> int:
 
 
 def last_lines(path: str, most: int) -> list[dict[str, Any]]:
-    """Return the last ``most`` lines of the file, the oldest first, as far as they lie in its last ``TAIL_BYTES``; what
-    is no line of an audit log is left out. A file that is not there has none. Raise ``Unavailable`` if it cannot be
-    read.
+    """Return the last ``most`` lines within the last ``TAIL_BYTES`` of the file, the oldest first. Other lines than
+    those of an audit log are left out. A missing file has none. Raise ``Unavailable`` if it cannot be read.
     """
     try:
         with open(path, "rb") as file:

@@ -1,4 +1,4 @@
-"""Tables, columns, options and functions by a part of their names, for people who look for one of them."""
+"""Search for tables, columns, options and functions by a part of their names."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FoundOption:
 
     @property
     def key(self) -> str:
-        """What it is called in documents."""
+        """The key as documents write it."""
         return f"fields.<column>.{self.option.key}" if self.of_column else self.option.key
 
     def note(self, table: Table) -> None:
@@ -56,8 +56,8 @@ class FoundOption:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search finds, ``MOST_RESULTS`` of each kind. ``read`` of ``count`` tables were searched for columns, the
-    first of which is ``first``.
+    """The matches of a search, up to ``MOST_RESULTS`` of each kind. ``read`` of ``count`` tables were searched for
+    columns; ``first`` is the first of them.
     """
 
     tables: Sequence[Table]
@@ -71,13 +71,13 @@ class SearchResult:
 
     @property
     def nothing(self) -> bool:
-        """Whether there is none of any kind."""
+        """Whether there are no matches of any kind."""
         return not (self.tables or self.columns or self.options or self.functions)
 
 
 def search_catalog(repository: Repository, scope: TokenScope, part: str) -> SearchResult:
-    """Return the tables of ``scope`` and their columns that have ``part`` in their names, and the options and
-    functions that have it in their name or meaning.
+    """Return the tables of ``scope`` and their columns with ``part`` in their names, and the options and functions
+    with ``part`` in their name or meaning.
     """
     known = repository.overview
     tables = sorted(known.tables(scope, limit=MOST_RANKED, part=part), key=lambda one: _distance(one.name, part))
@@ -97,7 +97,7 @@ def search_catalog(repository: Repository, scope: TokenScope, part: str) -> Sear
 
 
 def _first_tables(repository: Repository, scope: TokenScope) -> Iterator[Table]:
-    """Yield the tables in the order of their names, as far as they are read."""
+    """Yield the tables in name order, as far as they are read."""
     after, tables, columns = None, 0, 0
     while tables < MOST_TABLES and columns < MOST_COLUMNS:
         page = repository.overview.tables(scope, after=after, limit=_PAGE_TABLES)
@@ -109,7 +109,7 @@ def _first_tables(repository: Repository, scope: TokenScope) -> Iterator[Table]:
 
 
 def _options(part: str) -> list[FoundOption]:
-    """Return the options, those first that are called so, and those without effect last."""
+    """Return the matching options, exact names first, options without effect last."""
     known = [*(FoundOption(one, False) for one in TABLE_OPTIONS.values())]
     known += (FoundOption(one, True) for one in FIELD_OPTIONS.values())
     words = part.lower()
@@ -118,7 +118,7 @@ def _options(part: str) -> list[FoundOption]:
 
 
 def _functions(part: str) -> list[AggregateFunction]:
-    """Return the functions, those first that are called so, also by an old name."""
+    """Return the matching functions, exact names first, including old names."""
     words = part.lower()
     called = {name for name in FUNCTIONS if words in name} | {name for old, name in ALIASES.items() if words in old}
     matching = [one for one in FUNCTIONS.values() if one.name in called or words in one.meaning]

@@ -1,4 +1,4 @@
-"""The name that somebody may have meant, of those that the token may see."""
+"""Suggestions for misspelled names, among those that the token may see."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from app.core.hints import MOST_COMPARED, nearest
 
 
 def nearest_database(repository: Repository, scope: TokenScope, name: str) -> str | None:
-    """Return the database whose name is nearest to ``name``; of many the first 500 are compared."""
+    """Return the database whose name is nearest to ``name``; only the first 500 are compared."""
     return nearest(name, repository.databases.names(limit=MOST_COMPARED, among=scope.shown_databases))
 
 

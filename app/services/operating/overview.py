@@ -1,4 +1,4 @@
-"""All tables at a glance, for the people who look after them."""
+"""All tables at a glance, for operators."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class TableGlance:
 
 @dataclass(frozen=True)
 class Overview:
-    """A page of tables, how many there are, those whose last merge failed and how many miss their
-    ``merge.max-staleness``, on any page.
+    """A page of tables, and the counts for all pages: tables, tables whose last merge failed, and tables that miss
+    their ``merge.max-staleness``.
     """
 
     tables: Sequence[TableGlance]
@@ -54,7 +54,7 @@ class Overview:
 
     @property
     def by_database(self) -> list[tuple[str, int, Sequence[TableGlance]]]:
-        """The databases of the page: how many tables each has, and those of the page."""
+        """The databases of the page: the number of their tables, and the tables on the page."""
         groups = groupby(self.tables, key=lambda one: one.table.database)
         return [(database, self.counts.get(database, 0), [*glances]) for database, glances in groups]
 
@@ -68,9 +68,7 @@ def overview(
     part: str = "",
     spark_answers: bool = True,
 ) -> Overview:
-    """Return the tables of ``scope`` with ``part`` in their names, in order, those after the one that ``after``
-    names.
-    """
+    """Return the tables of ``scope`` with ``part`` in their names, in order, after the name ``after``."""
     known = repository.overview
     listed = known.tables(scope, after=after, limit=limit + 1, part=part)
     page = listed[:limit]

@@ -1,4 +1,4 @@
-"""Whether what requests need answers, and whether the warehouse is this catalog's."""
+"""Readiness: whether the catalog and the warehouse answer, and whether the warehouse belongs to this catalog."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _SILENT = _Verdict("it does not answer in time")
 
 
 class Conditions:
-    """Whether the catalog answers and is at this program's newest migration, and whether the warehouse can be written:
-    a small file is. Each is looked at by itself, for one that hangs shows nothing about the other.
+    """Checks that the catalog answers and is at this program's newest migration, and that a small file can be written
+    to the warehouse. The checks are separate: if one hangs, the other still reports.
     """
 
     def __init__(
@@ -70,12 +70,12 @@ def _catalog_fault(database: CatalogDatabase) -> str | None:
 
 
 def check_not_lost(database: CatalogDatabase, warehouse: Warehouse) -> None:
-    """Raise ``Unavailable`` if a catalog is about to be made although the warehouse holds tables: it was lost, or
-    is another one, and a new one would have all their files swept away.
+    """Raise ``Unavailable`` before a new catalog is created for a warehouse that holds tables. The old catalog was
+    lost, or the setting is wrong; an empty catalog would let sweeps delete all files.
     """
     try:
         lost = database.revision() is None and holds_tables(warehouse) and database.revision() is None
-    except OSError:  # a warehouse that does not answer is swept by no one
+    except OSError:  # a warehouse that does not answer is not swept either
         return
     if lost:
         raise Unavailable(
@@ -85,11 +85,10 @@ def check_not_lost(database: CatalogDatabase, warehouse: Warehouse) -> None:
 
 
 def take_warehouse(database: CatalogDatabase, warehouse: Warehouse) -> None:
-    """Mark the warehouse as the one that is written to, if it is new or holds files of the catalog's tables.
+    """Mark the warehouse as this catalog's, if it is new or holds files of the catalog's tables.
 
-    A folder that should hold some and does not is another one: a disk that is not mounted, a wrong setting. Batches are
-    kept out of it, and so they are of one that cannot be marked. Raise ``Unavailable`` for a catalog that does not
-    answer.
+    A folder without the expected files is the wrong one: a disk is not mounted, or a setting is wrong. No batches are
+    written to it, nor to one that cannot be marked. Raise ``Unavailable`` if the catalog does not answer.
     """
     try:
         if not _taken(database, warehouse):
@@ -99,7 +98,7 @@ def take_warehouse(database: CatalogDatabase, warehouse: Warehouse) -> None:
 
 
 def _taken(database: CatalogDatabase, warehouse: Warehouse) -> bool:
-    """Return whether the mark is there by now. Raise ``OSError``, ``Unavailable``."""
+    """Return whether the mark exists, and create it if it may. Raise ``OSError``, ``Unavailable``."""
     if is_claimed(warehouse):
         return True
     with database.reading() as repository:

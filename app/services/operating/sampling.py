@@ -14,8 +14,8 @@ from app.telemetry.hour import SAMPLE_SECONDS, Hour
 
 
 class Sampler(Repeated):
-    """Takes a sample every ten seconds. It costs a look at the system's files of each process and one query of the
-    catalog's staged batches, together a few milliseconds; images are counted only when somebody looks.
+    """Takes a sample every ten seconds. It reads the system's files of each process and queries the staged batches
+    once, together a few milliseconds. Images are counted only on request.
     """
 
     def __init__(self, database: CatalogDatabase, hour: Hour, clock: Callable[[], float] = time.time) -> None:
@@ -26,12 +26,12 @@ class Sampler(Repeated):
         self._begun = False
 
     def sample(self) -> None:
-        """Take one now. Of a catalog that does not answer it has nothing."""
+        """Take a sample now; without values of the catalog if it does not answer."""
         self._begun = True
         self._hour.note(self._clock(), [*process_readings(self._hour.metrics.lives()), *self._staged()])
 
     def _pause(self) -> float:
-        """Return the seconds until the next sample is due: the first at once, so that changes from then on show."""
+        """Return the seconds until the next sample is due: the first is due at once, so that later changes show."""
         return SAMPLE_SECONDS - self._clock() % SAMPLE_SECONDS if self._begun else 0.0
 
     def _staged(self) -> Iterator[Reading]:

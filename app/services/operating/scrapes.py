@@ -1,4 +1,4 @@
-"""What is looked up of a running service when somebody scrapes its metrics."""
+"""Metrics that are read from catalog and disk at each scrape."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def build_info(database: CatalogDatabase) -> Reading:
 def look_around(
     database: CatalogDatabase, warehouse: Warehouse, images: Images, most_tables: int, chain: Path | None = None
 ) -> list[Reading]:
-    """Return the staging areas of the ``most_tables`` tables that have most and of all others together; failing,
-    waiting and overdue tables, how far publications are behind, what is set aside or damaged, how old backups are and
-    when tokens and the certificate in ``chain`` expire, the images of this machine and the room on its disks. A catalog
-    that does not answer says only that.
+    """Return the gauges of a scrape: the largest ``most_tables`` staging areas and the rest together; failing, waiting
+    and overdue tables; the lag of publications; records set aside and damaged files; the age of backups; the expiry of
+    tokens and of the certificate in ``chain``; images and disk space of this machine. If the catalog does not answer,
+    only that is reported.
     """
     readings = [*_images(images), *_rooms(warehouse, images), *certificate_expiry(chain)]
     try:
@@ -56,13 +56,13 @@ def look_around(
 
 
 def staged_areas(repository: Repository, most_tables: int) -> list[Reading]:
-    """Return the staging areas of the ``most_tables`` tables that have most and of all others together."""
+    """Return the largest ``most_tables`` staging areas, and the sum of all others."""
     shares, now = _shares(repository.stats.staged_tables(), most_tables), repository.now().timestamp()
     return [*chained.from_iterable(_area(names, tables, now) for names, tables in shares)]
 
 
 def _troubles(repository: Repository) -> Iterator[Reading]:
-    """Yield what somebody has to look at before it continues."""
+    """Yield the gauges of problems that need an operator."""
     yield Reading(Measured.SET_ASIDE_BATCHES, (), repository.stats.set_aside_batches())
     yield Reading(Measured.SET_ASIDE_EVENTS, (), repository.set_aside_events.count())
     yield Reading(Measured.DAMAGED_FILES, (), repository.stats.damaged_files())
@@ -71,7 +71,7 @@ def _troubles(repository: Repository) -> Iterator[Reading]:
 
 
 def _ages(repository: Repository) -> Iterator[Reading]:
-    """Yield how old the last backup is, and when the next token expires, where there is one."""
+    """Yield the age of the last backup, and the expiry of the next token, if there is one."""
     now, backup, expiry = repository.now(), repository.tokens.backed_up_at(), repository.tokens.next_expiry()
     if backup is not None:
         yield Reading(Measured.BACKUP_AGE, (), max(0.0, (now - backup).total_seconds()))
@@ -80,7 +80,7 @@ def _ages(repository: Repository) -> Iterator[Reading]:
 
 
 def certificate_expiry(chain: Path | None) -> list[Reading]:
-    """Return when the certificate in a PEM file expires; nothing without one, or while the file cannot be read."""
+    """Return when the certificate in a PEM file expires; empty without one, or if the file cannot be read."""
     if chain is None:
         return []
     try:

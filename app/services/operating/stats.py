@@ -1,4 +1,4 @@
-"""What a table holds, and what merging and serving it cost: amplifications as ratios of bytes and of runs."""
+"""The size of a table, and the costs of merging and serving it: amplifications as ratios of bytes and of runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ __all__ = ["HistoryTotals", "RetainedTotals", "StagedTotals", "TableStats", "Wri
 
 @dataclass(frozen=True)
 class CompactionFailure:
-    """That compactions of a table fail: how many since the last that succeeded, when the last of them did, and why."""
+    """The failures of a table's compactions: how many since the last success, the time of the last one, and its
+    reason.
+    """
 
     in_a_row: int
     last_at: datetime
@@ -51,12 +53,12 @@ class TableStats:
 
     @property
     def partitions(self) -> list[list[Run]]:
-        """The current snapshot's runs, oldest first, per partition; a table without partitions is one."""
+        """The current snapshot's runs, oldest first, per partition; a table without partitions has one."""
         return by_partition(self.snapshot)
 
     @property
     def most_runs(self) -> int:
-        """Runs of the partition that has most of them: what one lookup may read (the read amplification)."""
+        """The most runs of one partition: a lookup may read all of them (the read amplification)."""
         return read_amplification(self.snapshot)
 
     @property
@@ -66,12 +68,12 @@ class TableStats:
 
     @property
     def space_amplification(self) -> float | None:
-        """Bytes of the current snapshot per byte of its oldest runs, which are about what a compacted table takes."""
+        """Bytes of the current snapshot per byte of its oldest runs, which are about the size of a compacted table."""
         return space_amplification(self.snapshot)
 
 
 def by_partition(snapshot: Snapshot | None) -> list[list[Run]]:
-    """Return the runs of a snapshot, oldest first, per partition; a table without partitions is one."""
+    """Return the runs of a snapshot, oldest first, per partition; a table without partitions has one."""
     groups: dict[str | None, list[Run]] = defaultdict(list)
     for run in snapshot.runs if snapshot else ():
         groups[run.partition].append(run)
@@ -79,7 +81,7 @@ def by_partition(snapshot: Snapshot | None) -> list[list[Run]]:
 
 
 def read_amplification(snapshot: Snapshot | None) -> int:
-    """Return how many runs the partition with most of them has: what one lookup may read."""
+    """Return the most runs of one partition: a lookup may read all of them."""
     return max((len(runs) for runs in by_partition(snapshot)), default=0)
 
 
@@ -89,14 +91,16 @@ def write_amplification(merged: int, compacted: int) -> float | None:
 
 
 def space_amplification(snapshot: Snapshot | None) -> float | None:
-    """Return the bytes of a snapshot per byte of its oldest runs, which are about what a compacted table takes."""
+    """Return the bytes of a snapshot per byte of its oldest runs, which are about the size of a compacted table."""
     compacted = sum(runs[0].size_bytes for runs in by_partition(snapshot))
     return snapshot.size_bytes / compacted if snapshot and compacted else None
 
 
 @dataclass(frozen=True)
 class Amplified:
-    """What a snapshot costs: ``read`` and ``space`` are its own, ``write`` is of all since the first one looked at."""
+    """The amplifications of a snapshot: ``read`` and ``space`` are its own, ``write`` is the average since the first
+    snapshot of the list.
+    """
 
     snapshot_id: int
     write: float | None
@@ -105,13 +109,13 @@ class Amplified:
 
 
 def amplified(snapshots: Sequence[Snapshot]) -> list[Amplified]:
-    """Return the amplifications of neighbouring snapshots, the oldest first: how they came to be what they are."""
+    """Return the amplifications of neighbouring snapshots, the oldest first."""
     written = dict.fromkeys(SnapshotKind, 0)
     known: set[str] = set()
     steps = []
     for number, snapshot in enumerate(snapshots):
         new = [run for run in snapshot.runs if run.id not in known]
-        if number == 0:  # what is older was written by snapshots that are not looked at
+        if number == 0:  # older runs were written by snapshots before the list
             new = [run for run in new if run.changed_at == snapshot.committed_at]
         written[snapshot.kind] += sum(run.size_bytes for run in new)
         known = {run.id for run in snapshot.runs}
