@@ -20,7 +20,7 @@ from app.services.snapshots.snapshots import find_snapshot
 
 @dataclass(frozen=True)
 class TableFile:
-    """One file: where it is and of which run; ``live_rows`` are those that no delete hides, None if not counted."""
+    """One file: its place and its run; ``live_rows`` counts the rows that no delete hides, None if not counted."""
 
     uri: str
     run: Run
@@ -28,7 +28,7 @@ class TableFile:
 
     @property
     def live_rows(self) -> int | None:
-        """The rows that would be seen if there were no other run."""
+        """The number of rows that would be visible if there were no other run."""
         run = self.run
         if run.live_rows is None or run.live_rows == run.rows:
             return None if run.live_rows is None else self.file.rows
@@ -37,8 +37,8 @@ class TableFile:
 
 @dataclass(frozen=True)
 class TableFiles:
-    """Files of a snapshot, by run, oldest first. ``incomplete`` says why their visible columns are not yet the table;
-    it is empty if they are. ``hidden`` are the columns that a reader of rows leaves out.
+    """Files of a snapshot, by run, oldest first. ``incomplete`` says why their visible columns are not the table's
+    rows; empty if they are. ``hidden`` are the columns that a reader of rows must leave out.
     """
 
     snapshot_id: int | None
@@ -51,7 +51,7 @@ class TableFiles:
 
     @property
     def complete(self) -> bool:
-        """Whether the visible columns of the live rows are the table."""
+        """Whether the visible columns of the live rows are the table's rows."""
         return not self.incomplete
 
 

@@ -1,4 +1,4 @@
-"""What each format does with the versions that the catalog has decided: files come, and go (decisions 31, 53)."""
+"""The files of published versions, written and removed as each format requires (decisions 31, 53)."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def iceberg_versions(
 
 @dataclass(frozen=True)
 class Kept:
-    """The written versions of a table from ``first`` on, in order; those before it are to be forgotten."""
+    """The written versions of a table from ``first`` on, in order; those before it expire."""
 
     written: Sequence[PublishedVersion]
 
     @property
     def first(self) -> PublishedVersion:
-        """The oldest that is kept."""
+        """The oldest version that is kept."""
         return self.written[0]
 
 
@@ -120,7 +120,7 @@ class _IcebergFiles(VersionFiles):
         first = kept.first
 
         def listed() -> Forget:
-            # Runs are asked for after the listing: what is live by then and was not listed is new.
+            # Runs are read after the listing: live files that are not in the list are new.
             files = published_files(warehouse, first.table_id)
 
             def forget(repository: Repository, _: Sequence[PublishedVersion]) -> None:

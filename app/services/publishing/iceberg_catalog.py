@@ -1,4 +1,4 @@
-"""What Iceberg's catalog answers: tables that are published, and the metadata of one (docs/decisions/0053)."""
+"""Answers of Iceberg's REST catalog: the published tables, and the metadata of one (docs/decisions/0053)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.storage.iceberg.metadata import empty_metadata, metadata_file, metadata
 
 @dataclass(frozen=True)
 class Loaded:
-    """Iceberg's metadata of a table, and where the same is as a file; None before the first version."""
+    """Iceberg's metadata of a table, and the URI of its file; None before the first version."""
 
     metadata: dict[str, Any]
     location: str | None
@@ -27,7 +27,7 @@ class Loaded:
 def list_published(
     repository: Repository, database: str, request: PageRequest, among: Collection[str] | None
 ) -> Page[str]:
-    """Return the names of the published ones in a page of the database's tables. Raise ``NotFound``."""
+    """Return the names of the published tables in a page of the database. Raise ``NotFound``."""
     listed = repository.tables.page(database, after=request.after, limit=request.and_one_more, among=among)
     page = page_of(listed, request, lambda table: table.name)
     known = repository.published.table_ids(Format.ICEBERG)

@@ -1,4 +1,4 @@
-"""What of a table is published, how far behind it is, and how other engines read it."""
+"""The state of a publication: its newest version, how far it is behind, and how other engines read it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class PublicationState:
-    """The newest version that readers see, None before the first; ``earliest`` is the first that they can go back to.
+    """The newest version that readers see, None before the first; ``earliest`` is the oldest kept one.
 
     ``behind`` are the batches that are not in it, at ``now``. ``waiting`` says why, and what to do; None if nothing
     is missing. ``path`` is the table's folder; ``read_by`` the line to paste, by engine, None before the first version.
@@ -48,7 +48,7 @@ class PublicationState:
 
     @property
     def behind_millis(self) -> int:
-        """For how long the oldest batch that is not in it has been waiting."""
+        """How long the oldest unpublished batch has been waiting, in milliseconds."""
         oldest = self.behind.oldest_accepted_at
         return 0 if oldest is None else max(0, int((self.now - oldest).total_seconds() * 1000))
 
@@ -152,7 +152,7 @@ _READ_BY: Mapping[Format, Callable[[Warehouse, Table, PublishedVersion, Endpoint
 
 
 def _literal(text: str) -> str:
-    """Return a text as Python has it, which takes no pairs of surrogates."""
+    """Return a text as a Python literal, which cannot hold surrogates."""
     return json.dumps(text, ensure_ascii=False)
 
 

@@ -1,5 +1,5 @@
-"""Publication: the files that other engines read are written after the versions that the catalog has decided, and kept
-as long as they are (docs/decisions/0031).
+"""Publication: writes and removes the files for other engines, following the versions in the catalog
+(docs/decisions/0031).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from app.telemetry.entries import Counted, Upkeep
 
 logger = logging.getLogger(__name__)
 RETRY_SECONDS = 30.0
-# Between full compactions of a table whose versions follow its merges, where they are asked for because they could not.
+# Between full compactions of a table whose versions follow its merges, requested when a version could not follow.
 COMPACTION_PAUSE = timedelta(minutes=1)
-# Between versions of merges where the table says nothing: each names again which rows its changes hide.
+# Between versions of merges by default: each version lists again which rows its changes hide.
 LEAST_INTERVAL = timedelta(seconds=10)
 _NEVER = timedelta.max
 _SCHEMAS_REMEMBERED = 10_000
@@ -38,7 +38,7 @@ _Place = tuple[str, Format]  # a table by its id, and a form that it is publishe
 
 
 class Publisher:
-    """Writes the files that versions lack, for one worker. A failure to write the files of a table is logged and
+    """Writes the missing files of versions, for one worker. A failure to write the files of a table is logged and
     retried later; other tables do not wait.
     """
 
@@ -54,7 +54,8 @@ class Publisher:
     def publish(self) -> int:
         """Write the files of versions that the catalog lists as pending, each table's in order. Return how many.
 
-        A table gets its next version only once the last one is written. So a table that is slow to write has fewer.
+        A table gets its next version only after the last one is written, so a table that is slow to write has fewer
+        versions.
         """
         self.follow_merges()
         with self._database.reading() as repository:
@@ -74,7 +75,7 @@ class Publisher:
     def follow_merges(self, now: datetime | None = None) -> None:
         """Add the next version of each table whose merges look up their changes, once the format's interval allows it.
 
-        The version has everything that was merged since the newest one. If it cannot, request a full compaction.
+        The version includes all merges since the newest one. If it cannot, request a full compaction.
         """
         with self._database.reading() as repository:
             behind = repository.published.behind()
@@ -86,12 +87,12 @@ class Publisher:
                     self._follow(newest, schema_id, moment)
 
     def _waits(self, place: _Place) -> bool:
-        """Return whether what was tried a moment ago has failed."""
+        """Return whether the last try has just failed."""
         return self._clock() < self._not_before.get(place, float("-inf"))
 
     @contextmanager
     def _trying(self, place: _Place) -> Iterator[None]:
-        """Log a failure within the block, to be retried later; it is no failure that the table is gone."""
+        """Log a failure in the block, to be retried later. A dropped table is not a failure."""
         try:
             with suppress(NotFound):
                 yield
@@ -116,7 +117,9 @@ class Publisher:
                 request_version(repository, newest.table_id, newest.format)
 
     def _least_interval(self, newest: PublishedVersion, schema_id: int) -> timedelta:
-        """Return the least time between versions of merges; ``_NEVER`` where the table has none under this schema."""
+        """Return the least time between versions of merges; ``_NEVER`` if the table has no such versions under this
+        schema.
+        """
         place = (newest.table_id, schema_id, newest.format)
         if place not in self._intervals:
             with self._database.reading() as repository:
@@ -127,8 +130,8 @@ class Publisher:
 
 
 def write_version(database: CatalogDatabase, warehouse: Warehouse, pending: PublishedVersion) -> None:
-    """Write the files of a version that the catalog has, if they are not there. Raise ``DamagedFile``, ``OSError``,
-    ``Conflict`` if somebody else has written in their place, and ``NotFound`` when the table is gone.
+    """Write the files of a version that the catalog has, unless they exist. Raise ``DamagedFile``, ``OSError``,
+    ``Conflict`` if another writer used their names, and ``NotFound`` if the table was dropped.
     """
     table_id, form, number = pending.table_id, pending.format, pending.version
     with database.reading() as repository:
@@ -147,7 +150,7 @@ def write_version(database: CatalogDatabase, warehouse: Warehouse, pending: Publ
 def keep_versions(
     database: CatalogDatabase, warehouse: Warehouse, table_id: str, form: Format, now: datetime | None = None
 ) -> int:
-    """Forget versions whose successor is older than the format's option says. Return how many.
+    """Expire versions whose successor is older than the retention option. Return how many.
 
     Their files go first, then their rows in the catalog, which keeps the data files until then.
     """
@@ -166,7 +169,7 @@ def keep_versions(
 
 
 def _kept(repository: Repository, table_id: str, form: Format, now: datetime) -> Kept | None:
-    """Return None if nothing is written yet."""
+    """Return the versions to keep; None if none is written yet."""
     written = [version for version in repository.published.page(table_id, form) if version.written_at is not None]
     if not written:
         return None
@@ -177,7 +180,7 @@ def _kept(repository: Repository, table_id: str, form: Format, now: datetime) ->
 
 
 def keep_published(database: CatalogDatabase, warehouse: Warehouse, tables: Sequence[Table]) -> int:
-    """Run ``keep_versions`` for all ``tables`` in all formats; what fails now is done by a later sweep."""
+    """Run ``keep_versions`` for all ``tables`` in all formats; after a failure the next sweep retries."""
     forgotten = 0
     for table in tables:
         for form in Format:
@@ -194,8 +197,8 @@ def _log_failure(place: _Place, error: Exception) -> None:
 
 
 def follow_alter(repository: Repository, before: Table, table: Table) -> None:
-    """Publish after an ALTER, in its transaction: the current snapshot under the new columns, where that can be read
-    so. A table that begins to publish is compacted for it otherwise.
+    """Publish the current snapshot under the new columns, in the transaction of the ALTER. If its files cannot be read
+    with them, and the table begins to publish, request a compaction.
     """
     snapshot, formats = repository.snapshots.current(table.id), formats_of(table.schema)
     if snapshot is None or not formats:
@@ -207,7 +210,7 @@ def follow_alter(repository: Repository, before: Table, table: Table) -> None:
 
 
 def request_version(repository: Repository, table_id: str, form: Format) -> None:
-    """Ask for a full compaction, which brings a version."""
+    """Request a full compaction, which adds a version."""
     repository.tasks.request(table_id, TaskTrigger(form.value), TaskKind.COMPACTION, full=True)
 
 
@@ -220,14 +223,14 @@ def lags(repository: Repository, table: Table, form: Format) -> bool:
 
 
 def waits_for_its_first(repository: Repository, table: Table) -> bool:
-    """Return whether the table is published in a form in which no version was ever decided: the compaction that its
-    ALTER asked for is to come, or has failed.
+    """Return whether the table has no version yet in a format that it publishes: the compaction after its ALTER is
+    pending, or has failed.
     """
     return any(repository.published.newest(table.id, form) is None for form in formats_of(table.schema))
 
 
 def request_due_publications(database: CatalogDatabase, now: datetime | None = None) -> int:
-    """Ask for a full compaction of the tables whose versions lag by the interval of their format; return how many."""
+    """Request a full compaction of the tables whose versions lag by the interval of their format; return how many."""
     with database.reading() as repository:
         moment = now or repository.now()
         due = [version for version, _ in repository.published.behind() if _is_due(repository, version, moment)]
@@ -238,7 +241,7 @@ def request_due_publications(database: CatalogDatabase, now: datetime | None = N
 
 
 def seconds_behind(repository: Repository) -> dict[Format, float]:
-    """Return for how long the oldest batch waits that a table publishes and no version has yet."""
+    """Return how many seconds the oldest unpublished batch of a published table has been waiting."""
     longest, now = dict.fromkeys(Format, 0.0), repository.now()
     for newest, accepted_at in repository.published.oldest_behind():
         table = repository.tables.find(newest.table_id)
@@ -258,8 +261,8 @@ def _is_due(repository: Repository, newest: PublishedVersion, now: datetime) -> 
 
 
 def _may_compact(repository: Repository, newest: PublishedVersion, now: datetime, pause: timedelta) -> bool:
-    """Return whether a full compaction may be asked for: none is to come, none has just failed, and since the last one,
-    and the newest version, the pause is over.
+    """Return whether a full compaction may be requested: none is pending, none has just failed, and the pauses since
+    the last one and since the newest version are over.
     """
     if repository.tasks.compacts(newest.table_id):
         return False
@@ -271,5 +274,7 @@ def _may_compact(repository: Repository, newest: PublishedVersion, now: datetime
 
 
 def _is_over(pause: timedelta, since: datetime, now: datetime) -> bool:
-    """Return whether a pause is over; one that began in the future did so before the clock was set back."""
+    """Return whether a pause is over; one that seems to begin in the future was stored before the
+    clock was set back.
+    """
     return since > now or now - since >= pause

@@ -1,1 +1,1 @@
-"""Rows as readers see them: lookups and scans of a snapshot with what is staged."""
+"""Rows for readers: lookups and scans of a snapshot with its staged records."""

@@ -1,4 +1,4 @@
-"""Images made before they are asked for: of the new runs of tables that are being looked up (decision 17)."""
+"""Images built before lookups need them: of the new runs of tables in use (decision 17)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ LOOK_SECONDS = 0.5
 
 
 class ImagesAhead(Repeated):
-    """Looks for commits to the tables that this process has lately been asked for, and has the images of their new runs
-    made, so that the first lookups after a merge find them.
+    """Watches for commits to the tables that this process used recently, and requests images of their new runs, so
+    that the first lookups after a merge find them.
 
-    Tables that nothing asks for take no room and no turn of the builder: an image that is made for such a table could
-    push out one that is used. "Lately" is as long as a used image leaves for no other. What a table has when it is
-    first asked for is left to lookups, which ask for the files that they need.
+    Other tables get no images, which could evict images in use. "Recently" is the time for which a used image is not
+    evicted. When a table is first used, its lookups request the images that they need.
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class ImagesAhead(Repeated):
         self._seen: dict[str, View] = {}
 
     def look(self) -> None:
-        """Ask for the images of what was committed since; the catalog is read only if marks show a change."""
+        """Request the images for commits since the last call; the catalog is read only if marks show a change."""
         now = self._clock()
         self._used.update(dict.fromkeys(self._views.take_used(), now))
         self._used = {name: at for name, at in self._used.items() if at >= now - RECENT_SECONDS}
@@ -60,7 +59,7 @@ class ImagesAhead(Repeated):
         self._seen = {table_id: view for table_id, view in self._seen.items() if table_id in marks}
 
     def _changed(self, table_ids: Sequence[str]) -> list[View]:
-        """Return the tables whose current snapshot, or schema, is another one than when they were last seen."""
+        """Return the tables whose current snapshot, or schema, has changed since the last call."""
         if not table_ids:
             return []
         with self._database.reading() as repository:
@@ -82,8 +81,8 @@ def _head_of(view: View | None) -> tuple[int, int | None] | None:
 
 
 def want_images(images: Images, before: View, view: View) -> None:
-    """Have the images made that lookups in ``view`` need and those in ``before``, the same table's, did not: of new
-    runs, and of those whose answers were made under another form; of state rows where several are combined.
+    """Request the images that lookups in ``view`` need and those in ``before``, an older view of the table, did not:
+    of new runs, of runs whose answers have another form, and of state rows if several are combined.
     """
     of_partition = Counter(run.partition for run in view.runs)
     known = {run.id for run in before.runs}

@@ -1,4 +1,4 @@
-"""Kept views: those that a process keeps of its tables until another commit changes them (docs/decisions/0018)."""
+"""Cached views: a process keeps the views of its tables until another commit changes them (docs/decisions/0018)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 MOST_TABLES = 10_000
 MOST_COLUMNS = 200_000  # of all kept views together; a single view may have more
 MOST_BYTES = 256 * 2**20
-FAILED_SECONDS = 1.0  # how soon a staged batch that was damaged is read again
+FAILED_SECONDS = 1.0  # before a damaged staged batch is read again
 BY_POLLING = (
     "the catalog is behind a connection pooler: commits of other machines are looked for each second, not notified"
 )
@@ -49,17 +49,19 @@ class _Kept:
         return self.merged if (wanted or self.default) is Consistency.MERGED else self.view
 
     def serves(self, wanted: Consistency | None) -> bool:
-        """Return whether it answers lookups that want ``wanted``: staged records are needed unless they want MERGED."""
+        """Return whether the view answers lookups with the consistency ``wanted``: all but MERGED
+        need staged records.
+        """
         return self.fed or (wanted or self.default) is Consistency.MERGED
 
 
 class Views:
-    """The views of this process. One is current as long as its table's mark is the one from before it was read; else it
-    is read again, at most once at a time for a table.
+    """The cached views of this process. A view is current as long as its table's mark has not changed since before it
+    was read. Otherwise it is read again, by one thread at a time for each table.
 
     ``most_bytes`` bounds the staged records that all views hold; beyond it lookups read the files of the batches.
-    ``shared``: every process that writes to the catalog sets the marks that this one reads. Where that is not so a
-    lookup that must see the latest batch asks the catalog for its number.
+    ``shared``: every process that writes to the catalog sets the marks that this one reads. If not, a lookup of the
+    latest rows reads the number of the last batch from the catalog.
     """
 
     def __init__(
@@ -88,13 +90,13 @@ class Views:
         self._listening = threading.Thread(target=self._listen, name="views-listen", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch for commits that no mark says of."""
+        """Begin to watch for commits without a mark."""
         self._comparing.start()
         if not self._database.embedded:
             self._listening.start()
 
     def close(self) -> None:
-        """End what ``start`` began."""
+        """Stop watching."""
         self._closed.set()
         self._comparing.close(2 * LISTEN_SECONDS)
         if self._listening.is_alive():
@@ -102,7 +104,7 @@ class Views:
 
     def recall(self, name: Name, wanted: Consistency | None) -> View | None:
         """Return the table's view if it is known to be current; it takes no query, no file and no lock. None in
-        ``wanted`` means what the table says, or else the service.
+        ``wanted`` means the default of the table, or else of the service.
         """
         kept = self._fresh(name, wanted)
         if kept is None:
@@ -128,7 +130,7 @@ class Views:
         return None if kept is None else kept.view.table
 
     def current_table(self, name: Name) -> Table:
-        """Return the table as the catalog has it now, and keep what lookups see of it. Raise ``NotFound``."""
+        """Return the table from the catalog, and cache its view. Raise ``NotFound``."""
         if self._shared:
             with suppress(DamagedCatalog), self._turns[name]:  # of its snapshot: the table itself may be intact
                 return self.known_table(name) or self._read(name, Consistency.MERGED).view.table
@@ -136,7 +138,7 @@ class Views:
             return repository.tables.get(*name)
 
     def known(self, name: Name) -> View | None:
-        """Return the table's view, be it current or not; None if there is none."""
+        """Return the table's view, current or not; None if there is none."""
         kept = self._kept.get(name)
         return None if kept is None else kept.view
 
@@ -179,8 +181,8 @@ class Views:
         return kept
 
     def _check_failed(self, name: Name, wanted: Consistency | None) -> None:
-        """Raise what reading the staged batches has come to a moment ago: to read all of them again for each lookup
-        would keep all others waiting.
+        """Raise the recent failure of reading the staged batches again: reading them for each lookup would keep all
+        others waiting.
         """
         failed = self._failed.get(name)
         if failed is None or wanted is Consistency.MERGED:
@@ -207,7 +209,7 @@ class Views:
         return kept if kept.serves(wanted) else replace(kept, view=self._indexed(view), fed=True)
 
     def _seen(self, name: Name, before: _Kept | None) -> tuple[View, int]:
-        """Return the table as the catalog has it, and its mark from before."""
+        """Return the table from the catalog, and its mark from before that."""
         marks = self._database.marks
         mark = marks.of(before.view.table.id) if before else 0
         with self._database.reading() as repository:
@@ -220,7 +222,7 @@ class Views:
             return view_of(repository, table), mark
 
     def _indexed(self, view: View) -> View:
-        """Return the view with its batches in the index, as far as the memory reaches."""
+        """Return the view with its batches in the index, as far as the memory bound allows."""
         index, free = view.index, self._most_bytes - self._others_bytes(view.table.id) - view.index.size_bytes
         unread: list[Batch] = []
         for batch in view.staged:
@@ -240,7 +242,7 @@ class Views:
         return sum(one.view.index.size_bytes for one in [*self._kept.values()] if one.view.table.id != table_id)
 
     def compare(self) -> None:
-        """Mark the tables that the catalog has otherwise than the views do."""
+        """Set the marks of the tables whose views differ from the catalog."""
         kept = {one.view.table.id: one for one in list(self._kept.values())}
         if not kept:
             return

@@ -1,4 +1,4 @@
-"""What a table's rows are when records come in: some records are legal or not by what is there already."""
+"""The existing rows of a table: some records are valid only if their key has a row, or has none."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from app.services.rows.kept_views import Views
 from app.services.rows.many_lookups import rows_exist
 from app.storage.images import Images
 
-# Of each key whether it has a row now, staged records included.
+# For each key whether it has a row now, staged records included.
 KnownRows = Callable[[Sequence[Key]], Sequence[bool]]
 
 
 def known_rows(views: Views, images: Images, name: tuple[str, str]) -> KnownRows:
-    """Return the rows of the table ``name``, at the moment of each question."""
+    """Return a function that looks up rows of the table ``name``, each time in its current state."""
     return lambda keys: rows_exist(views.current(name, Consistency.LATEST), images, keys)
 
 
 def no_rows(keys: Sequence[Key]) -> Sequence[bool]:
-    """Return that no key has a row."""
+    """Return False for each key: none has a row."""
     return [False] * len(keys)

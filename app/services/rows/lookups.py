@@ -27,15 +27,15 @@ from app.services.rows.views import View, schemas_of, view_of
 from app.services.snapshots.snapshots import find_snapshot
 from app.storage.images import ABSENT, DELETED, Answer, Images, ReadBytes
 
-_MOST_READ: Final = 16  # files that are opened to say why there is no row: each costs as much as a lookup
+_MOST_READ: Final = 16  # files that are opened to explain a missing row: each costs as much as a lookup
 _SHOWN: Final = json.JSONEncoder(ensure_ascii=False)
 __all__ = ["Consistency", "FoundRow", "Images", "get_row", "get_rows", "imaged_row", "row_of", "spelled", "view_at"]
 
 
 class FoundRow(NamedTuple):
-    """The answer to one lookup: the row as a JSON object, None if there is none, and its tag, which is the same however
-    the answer was made; ``written`` says whether the key has a state row although no row is visible (it was deleted).
-    ``table`` has the schema that the row is shown with.
+    """The answer to one lookup: the row as a JSON object, None if there is none, and its ETag, which does not depend
+    on how the answer was made. ``written``: the key has a state row, so a missing row was deleted. ``table`` has the
+    schema of the row.
     """
 
     key: Key
@@ -58,7 +58,7 @@ class FoundRow(NamedTuple):
 
 
 def spelled(row: FoundRow, requested: Integers | None) -> tuple[bytes, str | None]:
-    """Return the row's JSON and its tag, with whole numbers as they are asked for."""
+    """Return the row's JSON and its tag, with whole numbers in the requested form."""
     body = row.body or b""
     schema = row.table.schema
     if row.body is None or integers_of(schema, requested) is Integers.NUMBER:
@@ -79,10 +79,10 @@ def get_row(
     columns: Sequence[str] | None = None,
     version: str | None = None,
 ) -> FoundRow:
-    """Return the row as ``row_of`` does, of what the transaction sees in which ``table`` was read.
+    """Return the row as ``row_of`` does, read in the transaction of ``table``.
 
-    ``version`` is a snapshot's number or a tag: the row as it was then, under the schema of then; raise ``NotFound``
-    for one that does not exist.
+    ``version`` is a snapshot's number or a tag: the row at that snapshot, under its schema. Raise ``NotFound`` if it
+    does not exist.
     """
     return row_of(_view(repository, table, consistency, version), images, texts, columns, version)
 
@@ -90,7 +90,8 @@ def get_row(
 def row_of(
     view: View, images: Images, texts: Sequence[str], columns: Sequence[str] | None = None, version: str | None = None
 ) -> FoundRow:
-    """Return the row whose key values are ``texts`` in primary-key order; ``version`` is what ``view`` was asked as.
+    """Return the row whose key values are ``texts`` in primary-key order; ``version`` is the one requested of
+    ``view``, for messages.
 
     Raise ``Invalid`` for a key or columns that the schema does not have, and ``NotFound`` (ROW_NOT_FOUND), which says
     whether the row was deleted or never written.
@@ -103,7 +104,7 @@ def row_of(
 def imaged_row(
     view: View, images: Images, texts: Sequence[str], columns: Sequence[str] | None = None, version: str | None = None
 ) -> FoundRow | None:
-    """Return the row as ``row_of`` does; None if mapped images alone do not answer."""
+    """Return the row as ``row_of`` does; None if the answer needs more than mapped images."""
     wanted = wanted_columns(view, columns)
     key = key_from_text(view.table.schema, texts)
     answer = _imaged(view, images, key)
@@ -113,7 +114,7 @@ def imaged_row(
 
 
 def _waiting(view: View, warehouse: Warehouse, key: Key) -> str | None:
-    """Return which staged batch that is left out of ``view`` has the key, or that one of many may have it."""
+    """Return a message that a staged batch outside ``view`` has the key, or may have it; None if none does."""
     if view.latest is None:
         return None
     if len(view.latest.unread) > _MOST_READ:
@@ -123,8 +124,8 @@ def _waiting(view: View, warehouse: Warehouse, key: Key) -> str | None:
 
 
 def existing_row(row: FoundRow, version: str | None, waits: str | None = None) -> FoundRow:
-    """Return ``row``. Raise ``NotFound`` if there is no row; ``version`` is as of ``row_of``, ``waits`` says what
-    is staged of the key.
+    """Return ``row``. Raise ``NotFound`` if there is no row; ``version`` is as in ``row_of``; ``waits`` says which
+    staged records the key has.
     """
     if row.body is None:
         shown = _SHOWN.encode(row.shown_key)
@@ -153,8 +154,8 @@ def get_rows(
 
 
 def wanted_columns(view: View, columns: Sequence[str] | None, pointer: str = "/columns") -> Sequence[str]:
-    """Return the columns to answer, by default all. Raise ``Invalid`` for those that the table does not have, which
-    stand at ``pointer`` in the request.
+    """Return the columns to answer, by default all. Raise ``Invalid`` for unknown columns, with their place
+    ``pointer`` in the request.
     """
     if not columns:
         return view.columns
@@ -170,7 +171,7 @@ def wanted_columns(view: View, columns: Sequence[str] | None, pointer: str = "/c
 
 
 def latest_state(repository: Repository, images: Images, table: Table) -> Callable[[Key], Mapping[str, Any] | None]:
-    """Return a function from a key to its state row, staged records included, all of one moment."""
+    """Return a function from a key to its state row, staged records included, all from one view."""
     view = view_of(repository, table)
     return lambda key: _state(view, images, key)
 
@@ -183,7 +184,7 @@ def _view(repository: Repository, table: Table, consistency: Consistency, versio
 
 
 def view_at(repository: Repository, table: Table, version: str) -> View:
-    """Return the table at the snapshot that ``version`` means, with the schema of then. Raise ``NotFound``."""
+    """Return the table at the snapshot of ``version``, with its schema at that time. Raise ``NotFound``."""
     snapshot = find_snapshot(repository, table, version)
     shown = _as_of(repository, table, snapshot)
     return View(shown, compile_plan(shown.schema), snapshot, schemas_of(repository, shown, snapshot))
@@ -261,14 +262,14 @@ def answer_of_both(plan: MergePlan, older: Answer, newer: Answer) -> Answer | No
 
 
 def _state(view: View, images: Images, key: Key) -> Mapping[str, Any] | None:
-    """Return the key's state row under the current plan. Raise ``DamagedFile``; ``missing`` also where nothing names
-    the file any more.
+    """Return the key's state row under the current plan. Raise ``DamagedFile``; it is ``missing`` also if nothing
+    names the file any more.
     """
     return next(states_of(view, images, [key]))
 
 
 def stored_state(view: View, images: Images, key: Key) -> StoredState | None:
-    """Return the key's state row in the snapshot, under the schema of the newest run that has it; None if none has
+    """Return the key's state row in the snapshot, under the schema of the newest run that has it; None if no run has
     it.
     """
     [states] = _stored_states(view, images, [key], None)
@@ -282,8 +283,8 @@ def stored_state(view: View, images: Images, key: Key) -> StoredState | None:
 def states_of(
     view: View, images: Images, keys: Sequence[Key], read: ReadBytes | None = None
 ) -> Iterator[Mapping[str, Any] | None]:
-    """Return the state row of each key, as ``_state`` does. Read what is stored at once, what is staged as states are
-    taken.
+    """Return the state row of each key, as ``_state`` does. Stored rows are read at once, staged records as states are
+    consumed.
 
     Raise ``TooMuchAtOnce`` at once for more than may be ``read``.
     """
@@ -294,7 +295,7 @@ def states_of(
 def combined_state(
     view: View, warehouse: Warehouse, key: Key, states: Sequence[StoredState]
 ) -> Mapping[str, Any] | None:
-    """Return a key's state of ``states``, one of each run that has it, oldest first, and then of its staged records."""
+    """Return the combined state of a key: of ``states``, one per run, oldest first, then of its staged records."""
     merged = combined_row(view.plan, [(compile_plan(schema), state) for schema, state in states])
     staged = lifted(view, warehouse, key)
     return combine_all(view.plan, staged if merged is None else [merged, *staged])
@@ -320,7 +321,7 @@ def _stored_states(view: View, images: Images, keys: Sequence[Key], read: ReadBy
 
 
 def runs_of(view: View, keys: Sequence[Key], runs: Sequence[Run]) -> Iterator[tuple[Run, Sequence[int]]]:
-    """Yield the ``runs`` of the snapshot, each with the places of the keys whose partition it is of."""
+    """Yield the ``runs`` of the snapshot, each with the places of the keys in its partition."""
     schema = view.table.schema
     if not schema.partition_keys:
         yield from ((run, range(len(keys))) for run in runs)

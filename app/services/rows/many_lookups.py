@@ -37,7 +37,7 @@ ImageAnswer = Answer | bytes
 
 @dataclass(frozen=True)
 class KeysRequest:
-    """What one request asks of a table: its view, the keys in their order, the columns to answer."""
+    """One request: the table's view, the keys in their order, the columns to answer."""
 
     view: View
     keys: Sequence[Key]
@@ -51,7 +51,7 @@ def read_keys(
     columns: Sequence[str] | None = None,
     integers: Integers | None = None,
 ) -> KeysRequest:
-    """Return the JSON objects ``keys`` of a request, and how its answer spells whole numbers.
+    """Return the request with the JSON objects ``keys``; ``integers`` is the form of BIGINT in the answer.
 
     Raise ``Invalid`` for all keys and columns that the schema does not have.
     """
@@ -61,8 +61,8 @@ def read_keys(
 
 
 class _Wanted(NamedTuple):
-    """The keys of a request, each once, with their texts and how often each is asked for; ``places`` says which of them
-    each key of the request is.
+    """The keys of a request, each once, with their texts and how often each occurs; ``places`` has the index of each
+    key of the request.
     """
 
     keys: Sequence[Key]
@@ -82,9 +82,9 @@ def _once(keys: Sequence[Key], texts: Sequence[bytes]) -> _Wanted:
 
 
 def rows_as_json(images: Images, request: KeysRequest) -> bytes:
-    """Return the answers as JSON, in the order of the keys and without a gap: each key, whether it is found, its row.
+    """Return the answers as JSON, one for each key in order: the key, whether it was found, its row.
 
-    Raise ``TooLarge`` if that would be more than ``MOST_ANSWER_BYTES``, before it is held.
+    Raise ``TooLarge`` before the answer exceeds ``MOST_ANSWER_BYTES``.
     """
     schema = request.view.table.schema
     texts = key_texts(schema, request.keys)
@@ -102,14 +102,14 @@ def rows_as_json(images: Images, request: KeysRequest) -> bytes:
 
 
 def _texts_of(data_type: DataType, numbers: list[bytes]) -> list[bytes]:
-    """JSON of the values of a key column, with whole numbers as text."""
+    """Return the values of a key column as JSON, with whole numbers as text."""
     if as_text(data_type) is None:
         return numbers
     return [one if one == b"null" else b'"%b"' % one for one in numbers]
 
 
 def _bodies(images: Images, request: KeysRequest, wanted: _Wanted) -> list[bytes | None]:
-    """Of each key the row's JSON; None if there is none."""
+    """Yield the row of each key as JSON; None if there is none."""
     whole, size = request.columns is request.view.columns, AnswerBytes(_FEWER)
     bodies: list[bytes | None] = []
     answers = _in_pieces(request.view, images, wanted.keys, wanted.texts, partial(folded, request.view))
@@ -122,14 +122,14 @@ def _bodies(images: Images, request: KeysRequest, wanted: _Wanted) -> list[bytes
 
 
 def _shown(request: KeysRequest, body: bytes) -> bytes:
-    """Return a row with the columns that are asked for."""
+    """Return a row with the requested columns."""
     row = json.loads(body)
     return to_json({name: row[name] for name in request.columns})
 
 
 def rows_as_arrow(images: Images, request: KeysRequest) -> bytes:
-    """Return the answers as an Arrow stream, a row for each key in order: whether it is found, then the key columns and
-    those that are asked for. Where there is no row they are null, but for the key. Raise as ``rows_as_json``.
+    """Return the answers as an Arrow stream, a row for each key in order: whether it was found, then the key columns
+    and the requested columns. Without a row these are null. Raise as ``rows_as_json``.
     """
     schema = request.view.table.schema
     wanted = _once(request.keys, joined_keys(key_texts(schema, request.keys)))
@@ -169,7 +169,7 @@ def _rows_of(view: View, images: Images, source: Source, keys: Sequence[Key], re
 
 
 def _of_both(plan: MergePlan, older: ImageAnswer, newer: ImageAnswer | None) -> ImageAnswer | None:
-    """As ``answer_of_both``; None also if an image does not say it."""
+    """Return ``answer_of_both``; None also if an image does not have it."""
     answers = [Answer(one, True) if isinstance(one, bytes) else one for one in (older, newer)]
     return None if answers[0] is None or answers[1] is None else answer_of_both(plan, answers[0], answers[1])
 
@@ -189,7 +189,7 @@ def _pieces(
     read_all: Callable[[Sequence[Key], Sequence[bytes], ReadBytes | None], Iterator[Made]],
     texts: Sequence[bytes],
 ) -> Iterator[Made]:
-    """Yield what ``read_all`` gives of all keys; of as many at a time as do not take too much memory together."""
+    """Yield the results of ``read_all`` for all keys, in pieces that fit the memory bound."""
     place, count = 0, len(keys)
     while place < len(keys):
         piece = slice(place, place + count)
@@ -210,8 +210,8 @@ def _in_pieces(
     texts: Sequence[bytes],
     made: Callable[[Mapping[str, Any] | None], Made],
 ) -> Iterator[ImageAnswer | Made]:
-    """Return the answer for each key: what images say, finished bytes where one run alone has it or its row wins whole,
-    else what is ``made`` of its state row.
+    """Yield the answer for each key: from images, if a single run has it or its row wins as a whole; else ``made``
+    from its state row.
     """
 
     def read_all(some: Sequence[Key], their: Sequence[bytes], read: ReadBytes | None) -> Iterator[ImageAnswer | Made]:
@@ -249,7 +249,7 @@ class _Query(NamedTuple):
 
 
 def _ask(view: View, images: Images, run: Run, query: _Query, places: Sequence[int]) -> None:
-    """Ask a run for those of its keys whose answer is not known yet, and note its answers."""
+    """Look up the keys without an answer in a run's images, and note its answers."""
     known = query.answers
     if view.deciding is None:
         wanted = places if None not in known else [place for place in places if known[place] is not None]

@@ -1,4 +1,6 @@
-"""Pages of a scan, counts, and the room of all scans. A page names where the next one begins (docs/decisions/0021)."""
+"""Pages of a scan, counts, and the room of all scans. A page token names where the next page begins
+(docs/decisions/0021).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ MOST_COLUMNS: Final = 16_000  # of files that are read at a time; each has a rea
 
 
 class ScanRoom:
-    """Places for scans. Safe to share between threads."""
+    """The bound on concurrent scans. Safe to share between threads."""
 
     def __init__(
         self, most_scans: int = MOST_SCANS, most_staged_bytes: int = MOST_STAGED_BYTES, most_columns: int = MOST_COLUMNS
@@ -55,15 +57,15 @@ class ScanRoom:
                 self._columns -= place.columns
 
     def take_staged(self, size: int) -> None:
-        """Note that ``size`` more bytes of staged rows are in memory. Raise ``StagingFull`` if there is no room."""
+        """Reserve ``size`` more bytes for staged rows. Raise ``StagingFull`` if there is no room."""
         with self._lock:
             if self._staged_bytes + size > self._most_staged_bytes:
                 raise _too_much_staged(self._most_staged_bytes)
             self._staged_bytes += size
 
     def take_columns(self, count: int) -> None:
-        """Note that ``count`` more columns of files are read. Raise ``Unavailable`` if others read too many; a
-        scan alone may read any number.
+        """Reserve ``count`` more columns of files. Raise ``Unavailable`` if other scans read too many; a single scan
+        may read any number.
         """
         with self._lock:
             if self._columns and self._columns + count > self._most_columns:
@@ -72,19 +74,19 @@ class ScanRoom:
 
 
 class ScanPlace:
-    """One scan's place, and what it takes of the room."""
+    """The place of one scan, and the memory and columns that it takes."""
 
     def __init__(self, room: ScanRoom) -> None:
         self._room = room
         self.staged_bytes = self.columns = 0
 
     def take_staged(self, size: int) -> None:
-        """Take room as ``ScanRoom.take_staged`` does; it is given back with the place."""
+        """Reserve as ``ScanRoom.take_staged`` does; the bytes are freed with the place."""
         self._room.take_staged(size)
         self.staged_bytes += size
 
     def take_columns(self, count: int) -> None:
-        """Take room as ``ScanRoom.take_columns`` does; it is given back with the place."""
+        """Reserve as ``ScanRoom.take_columns`` does; the columns are freed with the place."""
         self._room.take_columns(count)
         self.columns += count
 
@@ -106,14 +108,14 @@ MOST_BYTES = 64 * 2**20  # of a page, about; one that would be larger ends befor
 _LONGEST_TOKEN = 500
 _LEAST_CELL = 4  # bytes of a value in memory, a null included
 _LARGEST = 2**63 - 1
-_MOST_BATCHES = 100_000  # that a token can be about: all of them are looked up
+_MOST_BATCHES = 100_000  # in one token: all of them are looked up
 
 
 @dataclass(frozen=True)
 class PageToken:
-    """Where a page begins and of what: snapshot and schema of a table by number, and the staged batches that were
-    folded on top: ``staged`` of the numbers ``first`` to ``last``, which is the last that was accepted. ``filters`` is
-    their digest.
+    """The place where a page begins, and the view: the numbers of snapshot and schema, and the staged batches on top,
+    which are ``staged`` of the numbers ``first`` to ``last``, the last accepted one. ``filters`` is a digest of the
+    filters.
     """
 
     table_id: str
@@ -127,7 +129,7 @@ class PageToken:
 
     @property
     def text(self) -> str:
-        """As clients send it back."""
+        """The token as clients send it back."""
         members = [*(getattr(self, name) for name in _MEMBERS), *self.place]
         return base64.urlsafe_b64encode(json.dumps(members, separators=(",", ":")).encode()).decode().rstrip("=")
 
@@ -137,7 +139,7 @@ _TYPES = (str, int, int, int, int, int, str, int, int, int)
 
 
 def read_token(text: str) -> PageToken:
-    """Return the token whose text it is. Raise ``Invalid`` for one that no page gave."""
+    """Return the token of a text. Raise ``Invalid`` if no page has returned it."""
     try:
         members = json.loads(base64.urlsafe_b64decode(text[:_LONGEST_TOKEN] + "=" * (-len(text) % 4)))
     except (ValueError, RecursionError) as error:
@@ -160,7 +162,7 @@ def _no_token(text: str) -> Invalid:
 def loaded(warehouse: Warehouse, view: View, place: ScanPlace) -> View:
     """Return the view with all its staged records in memory, for which ``place`` must have room.
 
-    Raise ``StagingFull``, and ``DamagedFile``; ``missing`` also where a batch has left meanwhile.
+    Raise ``StagingFull``, and ``DamagedFile``; it is ``missing`` also if a batch was merged since.
     """
     index = view.index
     for batch in view.unread:
@@ -208,7 +210,7 @@ def _staged(repository: Repository, table: Table, token: PageToken) -> tuple[Bat
 
 
 def gone(snapshot_id: int | None) -> Exception:
-    """Return the refusal of a scan that cannot go on as it began."""
+    """Return the error of a scan that cannot continue on its view."""
     message = "staged batches that the scan began with are gone; begin it again, without pageToken"
     return not_found(Resource.SNAPSHOT, str(snapshot_id or 0), message)
 
@@ -222,7 +224,7 @@ class ScanPage:
     next_token: str | None
 
     def body(self, media_type: str) -> bytes:
-        """Return the rows as that type has them."""
+        """Return the rows in the media type of the page."""
         batches = [part.batch for _, part in self.parts]
         body = io.BytesIO()  # unlike a list, it does not hold all pieces and the whole at once
         body.writelines(WRITERS[media_type].write(self.scan.columns, batches, self.scan.integers))
@@ -232,7 +234,7 @@ class ScanPage:
 def read_page(
     warehouse: Warehouse, scan: Scan, filters: Sequence[str], limit: int, start: Place = BEGINNING
 ) -> ScanPage:
-    """Return at most ``limit`` rows from ``start`` on; fewer, but one, where they take more than ``MOST_BYTES``."""
+    """Return at most ``limit`` rows from ``start`` on; fewer, but at least one, if they exceed ``MOST_BYTES``."""
     taken: list[tuple[int, Part]] = []
     rows = size = 0
     for number, part in parts(warehouse, scan, start):
@@ -247,7 +249,7 @@ def read_page(
 
 
 def _behind(taken: Sequence[tuple[int, Part]], start: Place) -> Place:
-    """Return the place behind the last row of ``taken``, which begins at ``start``."""
+    """Return the place after the last row of ``taken``, which begins at ``start``."""
     partition, token = taken[-1][0], taken[-1][1].last_token
     same = sum(part.of_token(token) for number, part in taken if number == partition)
     before = start.skip if (start.partition, start.token) == (partition, token) else 0
@@ -255,7 +257,7 @@ def _behind(taken: Sequence[tuple[int, Part]], start: Place) -> Place:
 
 
 def check_filters(text: str, scan: Scan, filters: Sequence[str]) -> None:
-    """Raise ``Invalid`` for a page token of other filters or tokens."""
+    """Raise ``Invalid`` for a page token of a scan with other filters or another token range."""
     if read_token(text).filters != _digest(scan, filters):
         raise _no_token(text)
 
@@ -294,8 +296,8 @@ class RowCount:
 
 
 def count_rows(warehouse: Warehouse, scan: Scan, *, exact: bool, sample_rows: int = SAMPLE_ROWS) -> RowCount:
-    """Return the number of rows of a scan. Unless it must be ``exact``, only so many tokens are read as ``sample_rows``
-    state rows have, from the least on: tokens are hashes, so the others have as many rows each.
+    """Return the number of rows of a scan. Unless ``exact``, only the lowest tokens are read, with about
+    ``sample_rows`` state rows, and the count is extrapolated: tokens are hashes, so rows are spread evenly.
 
     Raise ``DamagedFile``.
     """

@@ -42,7 +42,7 @@ ALL_TOKENS = TokenRange()
 
 
 class Place(NamedTuple):
-    """A place in a scan: behind ``skip`` rows of the token in the partition of this number."""
+    """A place in a scan: after ``skip`` rows with the token, in the partition of this number."""
 
     partition: int
     token: int
@@ -54,9 +54,7 @@ BEGINNING = Place(0, LEAST_TOKEN, 0)
 
 @dataclass(frozen=True)
 class Scan:
-    """What one request asks for. ``columns`` are answered, in their order, of rows that meet all ``conditions``, in the
-    range of ``tokens``.
-    """
+    """One scan: ``columns``, in their order, of the rows that meet all ``conditions``, in the range ``tokens``."""
 
     view: View
     columns: tuple[Column, ...]
@@ -115,7 +113,7 @@ def read_scan(
 def parts(warehouse: Warehouse, scan: Scan, start: Place = BEGINNING) -> Iterator[tuple[int, Part]]:
     """Yield the rows from ``start`` on, each part with its partition's number.
 
-    Raise ``DamagedFile``; ``missing`` also where nothing names the files any more.
+    Raise ``DamagedFile``; it is ``missing`` also if nothing names the files any more.
     """
     source = scan.source(warehouse)
     for number, partition in enumerate(scan.partitions):

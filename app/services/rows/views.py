@@ -1,4 +1,4 @@
-"""Views: what lookups see of a table, all of one moment."""
+"""Views: the state of a table that lookups see, read in one transaction."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from app.storage.staging.staging import read_key_records
 
 @dataclass(frozen=True)
 class View:
-    """What lookups see of a table: all of one moment.
+    """The state of a table that lookups see, read in one transaction.
 
     ``schemas`` are those under which runs and staged batches were written. The records of ``staged`` batches are in
     ``index``, those of ``unread`` ones only in their files. ``last_batch`` is the number of the last accepted batch;
-    ``set_aside`` counts those that are in no answer.
+    ``set_aside`` counts the batches that no answer includes.
     """
 
     table: Table
@@ -41,7 +41,7 @@ class View:
 
     @property
     def merged(self) -> View:
-        """The same without what is staged."""
+        """The same view without staged records."""
         first = self.staged[0].number - 1 if self.staged else self.last_batch
         return replace(self, staged=(), unread=(), index=StagedIndex(), last_batch=first, latest=self)
 
@@ -65,9 +65,7 @@ class View:
 
     @cached_property
     def by_partition(self) -> Mapping[str | None, Sequence[Run]]:
-        """The runs of each partition in the order in which they are asked for a key: that of ``deciding``, or oldest
-        first.
-        """
+        """The runs of each partition in the order of a lookup: that of ``deciding``, or oldest first."""
         groups: dict[str | None, list[Run]] = defaultdict(list)
         for run in self.runs if self.deciding is None else self.deciding:
             groups[run.partition].append(run)
@@ -75,12 +73,14 @@ class View:
 
     @cached_property
     def columns(self) -> Sequence[str]:
-        """The columns that are answered where a request names none."""
+        """The columns of an answer if a request names none."""
         return tuple(self.table.schema.by_name)
 
     @cached_property
     def readable(self) -> Mapping[int, TableSchema | None]:
-        """``schemas``; None if state does not show its values under the plan by itself, so that no image answers."""
+        """``schemas`` of runs that images can answer; None if the plan must compute the visible
+        values from the state.
+        """
         return {n: schema if shows_alike(schema, self.plan.schema) else None for n, schema in self.schemas.items()}
 
     @cached_property

@@ -1,1 +1,1 @@
-"""What use cases of every noun need: pages, retries, commits, the executor of merges."""
+"""Shared by use cases of every noun: pages, retries, commits, the executor of merges."""

@@ -1,4 +1,4 @@
-"""How large one answer may be: a request for more is refused before the memory is taken (docs/sizing.md, Bounds)."""
+"""The largest answer: a request for more is refused before the memory is used (docs/sizing.md, Bounds)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ MOST_ANSWER_BYTES: Final = 64 * 2**20
 
 
 class AnswerBytes:
-    """Counts the bytes of an answer while its rows come; ``fix`` says how to ask for less."""
+    """Counts the bytes of an answer as its rows are added; ``fix`` says how to request less."""
 
     def __init__(self, fix: str, most: int = MOST_ANSWER_BYTES) -> None:
         self._fix, self._most = fix, most
         self._taken = 0
 
     def add(self, size: int) -> None:
-        """Raise ``TooLarge`` if the answer would be larger than it may be."""
+        """Count more bytes. Raise ``TooLarge`` if the answer exceeds its bound."""
         self._taken += size
         if self._taken > self._most:
             message = f"the answer would have more than {self._most} bytes; {self._fix}"

@@ -1,4 +1,4 @@
-"""What a process does again and again, apart from its requests."""
+"""Background threads: steps that a process repeats, apart from its requests."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ LOG_SECONDS: Final = 60.0  # before the log repeats the same reason
 
 class Repeated:
     """Calls ``step`` from ``start`` to ``close``, in a thread called ``name``, with ``pause_seconds()`` before each
-    call. Where it is ``on_demand``, it then waits until somebody asks.
+    call. If it is ``on_demand``, it then waits until ``ask`` is called.
 
-    A step that fails is logged, the same reason once a minute, and is no end: the next one is tried.
+    A step that fails is logged, the same reason once a minute, and the next step runs as usual.
     """
 
     def __init__(
@@ -37,15 +37,15 @@ class Repeated:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def ask(self) -> None:
-        """Have a step done where steps are ``on_demand``; several that ask before it begins share it."""
+        """Request a step if steps are ``on_demand``; several requests before it begins share it."""
         self._wanted.set()
 
     def close(self, patience_seconds: float | None = None) -> None:
-        """End, after the step that is under way; wait for that, not longer than ``patience_seconds``."""
+        """Stop after the current step; wait for it, at most ``patience_seconds``."""
         self._closed.set()
         self._wanted.set()
         if self._thread.is_alive():
@@ -65,7 +65,7 @@ class Repeated:
                 logger.exception("%s failed and is tried again", self._name)
 
     def _goes_on(self) -> bool:
-        """Return whether there is to be another step, once it is its time."""
+        """Wait until the next step is due. Return whether there is one."""
         if self._closed.wait(self._pause_seconds()):
             return False
         if self._on_demand:

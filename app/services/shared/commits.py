@@ -1,4 +1,4 @@
-"""Commits on the current snapshot: prepared from it, and prepared again when another commit came first."""
+"""Commits on the current snapshot: prepared from it, and prepared again if another commit came first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def commit_on_current(
     """Commit on the table's current snapshot. Return the commit's result; None if ``prepare`` returns no commit.
 
     ``prepare`` reads and the commit writes, each in a separate transaction. If another commit came first, both are
-    repeated, up to ``COMMIT_TRIES`` times; then raise ``Conflict``. Other errors of theirs pass through.
+    repeated, up to ``COMMIT_TRIES`` times; then raise ``Conflict``. Other errors are raised unchanged.
     """
     for _ in range(COMMIT_TRIES):
         with database.reading() as repository:

@@ -1,4 +1,4 @@
-"""Damage: what becomes of files that the catalog names and that are missing or damaged (docs/damage.md)."""
+"""Damage: the handling of files that the catalog names and that are missing or damaged (docs/damage.md)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _TRIES = 3
 
 
 class Moved(Unavailable):
-    """What was read of the catalog is not so any more, and what was read later does not go with it."""
+    """The catalog has changed since it was read, and later reads do not match the earlier ones."""
 
 
 def read_again(read: Callable[[], Read]) -> Read:
     """Return the result of ``read``, which reads the catalog and then files.
 
-    A file that is missing may be of a batch that was merged, or withdrawn, and swept between the two: then the catalog
-    says so by now. Raise ``DamagedFile`` when it does not, and ``Moved`` if that is so time and again.
+    A missing file may belong to a batch that was merged or withdrawn, and garbage-collected, between the two: then
+    both are repeated. Raise ``DamagedFile`` if the catalog still names the file, and ``Moved`` after too many repeats.
     """
     for _ in range(_TRIES - 1):
         try:
@@ -41,8 +41,8 @@ def read_again(read: Callable[[], Read]) -> Read:
 
 
 def failure_of(database: CatalogDatabase, error: DamagedFile) -> KeyfoldError:
-    """Return the failure that a request reports after ``error``: the damage, which is noted, or that the file was
-    removed meanwhile.
+    """Return the failure to report after ``error``: the damage, which is recorded, or that the file was removed
+    meanwhile.
     """
     try:
         if not noted(database, error) and error.missing:
@@ -54,7 +54,7 @@ def failure_of(database: CatalogDatabase, error: DamagedFile) -> KeyfoldError:
 
 
 def noted(database: CatalogDatabase, error: DamagedFile) -> bool:
-    """Return whether the catalog still needs the file. If it does, record the damage, once."""
+    """Return whether the catalog still needs the file. If it does, record the damage."""
     with database.reading() as repository:
         needed = repository.damage.is_needed(error.file)
         known = repository.damage.is_recorded(error)
@@ -98,6 +98,6 @@ def data_files(repository: Repository, table_id: str) -> dict[str, DataFile]:
 def _history(repository: Repository, table_id: str) -> list[NamedFile]:
     table = repository.tables.find(table_id)
     if table is None or not table.schema.parsed["history.time-retained"]:
-        return []  # what the catalog still names goes with the next sweep
+        return []  # what the catalog still names is removed by the next sweep
     unfiled = map(file_of_batch, repository.history.unfiled(table_id))
     return [*unfiled, *(file_of_history(table_id, file) for file in repository.history.files(table_id))]

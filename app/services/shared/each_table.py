@@ -1,4 +1,4 @@
-"""Work that goes table by table: the fault of one table never ends it for the others."""
+"""Work table by table: a failure of one table never stops the others."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def faults_kept(metrics: Metrics, work: Upkeep, table: str) -> Iterator[None]:
-    """Count and log what goes wrong with one table (by name or id) in the body, and go on behind it.
+    """Count and log an exception of the body, which is about one table (by name or id), and continue after it.
 
-    A table that was dropped meanwhile is no fault. Raise ``Cancelled``, and ``Unavailable`` of a catalog that does not
-    answer: no other table would do better.
+    A table that was dropped meanwhile is no fault. Raise ``Cancelled``, and ``Unavailable`` if the catalog does not
+    answer: other tables would fail, too.
     """
     try:
         yield

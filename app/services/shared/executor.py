@@ -1,4 +1,4 @@
-"""The merge executor as services see it, and where merges and compactions run."""
+"""The interface of the merge executor, and the site at which merges and compactions run."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from app.kernel.tasks import Job, Progress, Result
 
 
 class MergeExecutor(Protocol):
-    """What runs tasks: Spark in the service, this process in most tests.
+    """Runs tasks: on Spark in the service, in the process in most tests.
 
     Every job can be stopped by its tag and then raises ``Cancelled``.
     """
 
     def ready(self) -> bool:
-        """Return whether it could start a merge now, within about two seconds."""
+        """Return within about two seconds whether it could start a merge now."""
 
     def warm_up(self) -> None:
-        """Run something small, so that the first merge does not wait for what first jobs load."""
+        """Run a small job, so that the first merge does not wait for lazy loading."""
 
     def missing(self) -> tuple[str, ...]:
         """Return the missing requirements of the workers that run tasks, one sentence each. Raise ``Unavailable``."""
 
     def run(self, tag: str, job: Job, report: Progress) -> list[Result]:
-        """Run the tasks of a job; return a result for each, in order. ``report`` hears how far they are."""
+        """Run the tasks of a job; return a result for each, in order. ``report`` is called with their progress."""
 
     def cancel(self, tag: str) -> None:
         """Stop the job ``tag``."""
@@ -37,7 +37,7 @@ class MergeExecutor(Protocol):
 @dataclass(frozen=True)
 class MergeSite:
     """Where merges run: the catalog, the files, the executor, how long a silent worker keeps its lease (seconds), and
-    the time (epoch seconds) that merges and compactions take for now.
+    the clock (epoch seconds) of merges and compactions.
     """
 
     database: CatalogDatabase

@@ -1,4 +1,4 @@
-"""Pages of lists: what part of a list is asked for, and what is answered. One idiom for all lists."""
+"""Pages of lists: requests and answers. All lists use them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PageRequest:
 
     @property
     def after_number(self) -> int | None:
-        """``after`` where items are named by numbers. Raise ``Invalid``."""
+        """``after`` as a number, for items that are named by numbers. Raise ``Invalid``."""
         if self.after is not None and not re.fullmatch("[0-9]{1,18}", self.after):
             raise Invalid("the page token is not from this list; send a nextPageToken of it, or none")
         return None if self.after is None else int(self.after)
@@ -43,22 +43,22 @@ class PageRequest:
 
 @dataclass(frozen=True)
 class Page(Generic[Item]):
-    """Items in the order of their list; ``next_token`` asks for the next page and is None on the last one."""
+    """Items in the order of their list; ``next_token`` requests the next page; None on the last one."""
 
     items: Sequence[Item]
     next_token: str | None
 
 
 def page_of(rows: Sequence[Item], request: PageRequest, named: Callable[[Item], object]) -> Page[Item]:
-    """Return the page that ``request`` asks for; ``rows`` begin with it and are longer where there are more items,
-    each of which ``named`` names.
+    """Return the page of ``request``. ``rows`` begin with the page, and are longer if there are more items; ``named``
+    returns the name of an item.
     """
     items = rows[: request.limit]
     return Page(items, str(named(items[-1])) if len(rows) > request.limit else None)
 
 
 def fitting(sizes: Iterable[int], most: int = MOST_PAGE_BYTES) -> int:
-    """Return how many of the first items, which take ``sizes``, make a page: as many as take ``most``, one at least."""
+    """Return how many of the first items, with these ``sizes``, fit into ``most``; at least one."""
     count = sum(1 for taken in accumulate(sizes) if taken <= most)
     return max(1, count)
 
@@ -67,7 +67,7 @@ def like(pattern: str | None) -> str | None:
     """Return a pattern of SQL's LIKE: ``%`` any text, ``_`` any character, a backslash takes the next one literally;
     None for every name.
 
-    Raise ``Invalid`` for a pattern that is too long, and when the last backslash has nothing to take.
+    Raise ``Invalid`` for a pattern that is too long, and if it ends in a single backslash.
     """
     pattern = pattern or ""
     if len(pattern) > LONGEST_PATTERN:
@@ -88,8 +88,8 @@ def is_like(name: str, pattern: str | None) -> bool:
 
 @lru_cache(maxsize=64)
 def _regex(pattern: str) -> re.Pattern[str]:
-    """Return the names that are LIKE ``pattern``. What stands between two % is taken where it comes first, once and for
-    all: there is no second try that could succeed, and all of them would take for ever.
+    """Return a regular expression for ``pattern``. Each text between two % matches where it occurs first, without
+    backtracking: no later match could succeed, and trying all of them would take exponential time.
     """
     parts = re.findall(r"\\.|.", pattern, re.DOTALL)
     texts = [""]

@@ -1,4 +1,4 @@
-"""Answers that are looked up now and then, and never waited for longer than a moment."""
+"""Cached answers of checks that may hang: a caller never waits for longer than a moment."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 class Refreshed(Generic[T]):
-    """What ``look`` answered last.
+    """Caches the last answer of ``look``.
 
-    A call calls it again when its answer is older than ``seconds``, in a separate thread and never twice at once. The
-    caller waits for it ``patience_seconds`` at most; a catalog or a disk that hangs holds that one thread only.
+    If the answer is older than ``seconds``, a call runs ``look`` in a separate thread, never two at once, and waits at
+    most ``patience_seconds``. A catalog or disk that hangs blocks only that thread.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Refreshed(Generic[T]):
         self._looking: asyncio.Future[None] | None = None
 
     async def now(self) -> T | None:
-        """Return the answer; None if there is none that is young enough and none comes in time."""
+        """Return the answer; None if the cached one is too old and no new one comes in time."""
         if self._clock() - self._at > self._seconds:
             if self._looking is None or self._looking.done():
                 self._looking = self._begun()

@@ -1,4 +1,4 @@
-"""How often something may happen: failures by address, requests by token. Counted in the memory of one process."""
+"""Rate limits: failures by address, requests by token, counted in the memory of one process."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Final
 from cachetools import TTLCache
 
 WINDOW_SECONDS: Final = 60.0
-MOST_KEYS: Final = 10_000  # that are counted at a time; the one that was quiet longest is forgotten for another one
-_IPV6_NETWORK_BITS: Final = 64  # what one customer is given, and may change its address in
+MOST_KEYS: Final = 10_000  # keys that are counted at a time; a new one evicts the least recently seen
+_IPV6_NETWORK_BITS: Final = 64  # the prefix of one customer, within which addresses change
 
 
 @dataclass
 class _Window:
-    """What happened since ``began`` (seconds of the clock)."""
+    """The events since ``began`` (seconds of the clock)."""
 
     began: float
     count: int = 0
@@ -27,7 +27,7 @@ class _Window:
 class Rate:
     """At most ``most`` events of a key within a minute of its first one; None for any number.
 
-    ``clock`` gives seconds that never go back.
+    ``clock`` returns monotonic seconds.
     """
 
     def __init__(self, most: int | None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -37,7 +37,7 @@ class Rate:
         self._windows: TTLCache[str, _Window] = TTLCache(MOST_KEYS, WINDOW_SECONDS, timer=clock)
 
     def spend(self, key: str) -> float:
-        """Count an event of ``key``. In how many seconds one is possible again; 0 if this one is."""
+        """Count an event of ``key``. Return after how many seconds the next is allowed; 0 if this one is."""
         if self._most is None:
             return 0.0
         with self._lock:
@@ -50,7 +50,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Rates:
-    """The rates that a process keeps: of failures by address, of requests by the token's name."""
+    """The rate limits of a process: of failures by address, of requests by the token's name."""
 
     failures: Rate
     requests: Rate

@@ -1,4 +1,4 @@
-"""How long what has failed waits before it is tried again."""
+"""Pauses before failed work is retried."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ LONGEST_RETRY_SECONDS = 300.0
 
 
 def time_left(failures: Failures | None, now: datetime) -> timedelta:
-    """Return how long to wait before another try, 0 if it may begin: after each failure twice as long as before.
+    """Return how long to wait before the next attempt, 0 if it may begin. The pause doubles with each failure.
 
-    A failure in the future was noted before the clock was set back: it is unknown how long ago that was, so nothing
-    waits for it.
+    A failure in the future was recorded before the clock was set back; its age is unknown, so it causes no pause.
     """
     if failures is None or now < failures.last_at:
         return timedelta(0)

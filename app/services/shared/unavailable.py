@@ -1,4 +1,4 @@
-"""Debezium's placeholder of a value that did not change and was not logged, in the shapes in which it is sent."""
+"""Debezium's placeholder for unchanged values that were not logged, in the shapes in which it is sent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def is_unavailable(value: Any, placeholder: str) -> bool:
 
 
 def members_unavailable(row: Mapping[str, Any], placeholder: str) -> Sequence[str]:
-    """Return the members of a row whose values are the placeholder, or have it anywhere inside."""
+    """Return the members of a row whose values are the placeholder, or contain it."""
     texts = _shapes(placeholder)[0]
     return [
         name
@@ -42,7 +42,7 @@ def members_unavailable(row: Mapping[str, Any], placeholder: str) -> Sequence[st
 
 
 def holds_unavailable(value: Any, placeholder: str) -> bool:
-    """Return whether a value is the placeholder, or has it anywhere inside."""
+    """Return whether a value is the placeholder, or contains it."""
     if isinstance(value, str):
         return value in _shapes(placeholder)[0]
     if is_unavailable(value, placeholder):

@@ -1,4 +1,4 @@
-"""Changelogs: what changed between snapshots, read in pages or followed (docs/changelogs.md)."""
+"""Changelogs: the changes between snapshots, read in pages or followed (docs/changelogs.md)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ MOST_BYTES = 32 * 2**20  # of a page, about; one that would be larger ends befor
 
 @dataclass(frozen=True, order=True)
 class Position:
-    """A place in a table's changelog: the next change to read is number ``change`` (from 0) of snapshot
-    ``snapshot``, counted after keys were taken out of it ``rewritten`` times.
+    """A place in a table's changelog: the next change to read is number ``change`` (from 0) of ``snapshot``.
+    ``rewritten`` is how often keys had been removed from the snapshot when this was counted.
     """
 
     snapshot: int
@@ -37,18 +37,18 @@ class Position:
 
     @property
     def text(self) -> str:
-        """As a page token and as the id of an event."""
+        """The position as a page token and as the id of an event."""
         return f"{self.snapshot}.{self.change}" + (f".{self.rewritten}" if self.rewritten else "")
 
     @classmethod
     def parse(cls, text: str) -> Position | None:
-        """Return the position whose text it is; None if it is none."""
+        """Return the position of a text; None if it is not one."""
         match = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,15})(?:\.([0-9]{1,9}))?", text)
         return cls(int(match[1]), int(match[2]), int(match[3] or 0)) if match and int(match[1]) > 0 else None
 
     def of(self, rewritten: int) -> Position:
-        """Return the place in a snapshot that keys were taken out of so often: if it was counted before, its first
-        change, for it is unknown how many of those before it are gone.
+        """Return the index of the next change in a snapshot from which keys were removed ``rewritten`` times. If the
+        position was counted before that, start at 0, since it is unknown how many earlier changes are gone.
         """
         return self if self.rewritten == rewritten else Position(self.snapshot, 0, rewritten)
 
@@ -58,7 +58,8 @@ class Changes:
     """Some neighbouring changes of one snapshot, by token, then key, -U before +U; the first is at ``start``.
 
     ``schema`` is the table's at the snapshot. Rows have all of its columns, records (``input``) those that they name.
-    ``last``: the snapshot has no more; then ``rows`` may be empty. They take about ``text_bytes`` in an answer.
+    ``last``: the snapshot has no more changes; then ``rows`` may be empty. ``text_bytes`` is their approximate size in
+    an answer.
     """
 
     start: Position
@@ -69,15 +70,13 @@ class Changes:
     text_bytes: int = 0
 
     def after(self, count: int) -> Position:
-        """Return the place behind the first ``count`` of them; behind the last one of a snapshot the next one
-        begins.
-        """
+        """Return the position after the first ``count`` changes; after the last one it is the next snapshot."""
         if self.last and count == len(self.rows):
             return Position(self.start.snapshot + 1)
         return Position(self.start.snapshot, self.start.change + count, self.start.rewritten)
 
     def first(self, count: int) -> Changes:
-        """Not more than ``count`` of them."""
+        """Return the first changes, at most ``count``."""
         if count >= len(self.rows):
             return self
         return Changes(self.start, self.kind, self.schema, self.rows[:count], False, self.text_bytes)
@@ -85,8 +84,8 @@ class Changes:
 
 @dataclass(frozen=True)
 class Page:
-    """Changes of ``table`` for one request; ``last_snapshot`` is the last that was asked for, ``rest`` where the next
-    page begins, None if this is the last one.
+    """Changes of ``table`` for one request; ``last_snapshot`` is the last requested one; ``rest`` is where the next
+    page begins, None on the last page.
     """
 
     table: Table
@@ -114,7 +113,7 @@ def read_page(
     one_schema: bool,
 ) -> Page:
     """Return up to ``limit`` changes of the table ``name`` (database, table) from ``start`` (the earliest kept
-    snapshot) up to all of snapshot ``last`` (the current); fewer where they take more than ``MOST_BYTES``.
+    snapshot) to the end of snapshot ``last`` (the current); fewer if they exceed ``MOST_BYTES``.
 
     ``one_schema``: the page ends where the table was altered. Raise ``NotFound`` (SNAPSHOT_NOT_FOUND) for snapshots
     that are not kept, ``Conflict`` if the table keeps no changelog.
@@ -141,7 +140,7 @@ def read_page(
 @dataclass(frozen=True)
 class Newest:
     """The newest changes of ``table``, snapshot by snapshot, the newest first; ``head`` is the first of these
-    snapshots, None before the first merge. ``older`` says why it does not go back further; None if there are more.
+    snapshots, None before the first merge. ``older`` says why there are no older ones; None if there are.
     """
 
     table: Table
@@ -159,7 +158,8 @@ def read_newest(
     most_snapshots: int,
 ) -> Newest:
     """Return the changes of the last snapshots of the table ``name`` (database, table) up to ``until`` (the current
-    one), at most ``limit`` of them in all, and of ``most_snapshots``. Of a snapshot that has more the first are there.
+    one), at most ``limit`` in all, and from ``most_snapshots``. Of a snapshot with more changes the first are
+    returned.
 
     Raise ``NotFound`` (SNAPSHOT_NOT_FOUND) for an ``until`` that is not kept, and ``Conflict`` if the table keeps no
     changelog.
@@ -182,7 +182,7 @@ def read_newest(
 
 
 def _first_of(changes: Iterator[Changes], most: int) -> Changes:
-    """Return the first of the changes of one snapshot, together; no more than ``most``."""
+    """Return the first changes of one snapshot, joined; at most ``most``."""
     begin = part = next(changes)
     rows = [*part.rows]
     while not part.last and len(rows) < most:
@@ -192,11 +192,11 @@ def _first_of(changes: Iterator[Changes], most: int) -> Changes:
 
 
 def follow_from(database: CatalogDatabase, name: tuple[str, str], start: Position | None) -> tuple[Table, Position]:
-    """Return the table ``name`` (database, table), and where to begin to follow it: ``start``, or behind the current
+    """Return the table ``name`` (database, table), and where to begin following it: ``start``, or after the current
     snapshot.
 
-    Raise ``NotFound`` (SNAPSHOT_NOT_FOUND) for a snapshot that is not kept and is not the next one either, and
-    ``Conflict`` if the table keeps no changelog.
+    Raise ``NotFound`` (SNAPSHOT_NOT_FOUND) for a snapshot that is neither kept nor the next one, and ``Conflict`` if
+    the table keeps no changelog.
     """
     table, kept = _kept(database, name)
     if start is None:
@@ -214,7 +214,7 @@ def _kept(database: CatalogDatabase, name: tuple[str, str]) -> tuple[Table, rang
 
 
 def _check_keeps_changelog(schema: TableSchema, what: str) -> None:
-    """Raise ``Conflict`` for engines whose single merges say nothing about rows."""
+    """Raise ``Conflict`` if the table keeps no changelog."""
     options = schema.parsed
     if options["changelog-producer"] is ChangelogProducer.NONE and options.engine is not MergeEngine.DEDUPLICATE:
         raise Conflict(
@@ -260,8 +260,8 @@ def changes_from(
 
 @dataclass(frozen=True)
 class _Written:
-    """The changes of one snapshot as files; ``folded``: their rows are those of state rows. ``under`` is the schema
-    that the job which wrote them began with.
+    """The changes of one snapshot as files; ``folded``: they are rows of states, not records. ``under`` is the schema
+    at the start of the job that wrote them.
     """
 
     commit: Commit
@@ -298,8 +298,8 @@ def _written(repository: Repository, table: Table, number: int) -> _Written:
 def _written_under(repository: Repository, table: Table, commit: Commit, schema: TableSchema) -> TableSchema:
     """Return the schema under which the changes of a commit were written; ``schema`` is the one at the commit.
 
-    A merge's columns have the types of the commit, as they change only where nothing is staged. A full compaction may
-    have begun before an ALTER: its own run is the newest of those that are full.
+    For a merge these are the types at the commit, since types change only if nothing is staged. A full compaction may
+    have begun before an ALTER: its own run is the newest full one.
     """
     if commit.kind is not SnapshotKind.COMPACTION or commit.schema_id == 0:
         return schema

@@ -1,4 +1,4 @@
-"""Heads: the current snapshots of the tables that somebody follows, polled once for all who wait."""
+"""Heads: the current snapshots of followed tables, polled once for all waiting requests."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ logger = logging.getLogger(__name__)
 
 
 class Stopped(Exception):
-    """The service stops; anyone who waits shall end."""
+    """The service is stopping; waiting requests must end."""
 
 
 class Dropped(Exception):
-    """The table is gone."""
+    """The table was dropped."""
 
 
 class Heads:
-    """Says when a table has a newer snapshot. Waiting costs no thread and no transaction: one task reads the heads of
-    all followed tables every ``seconds``, and none runs while no one follows.
+    """Notifies waiting requests of newer snapshots. Waiting costs no thread and no transaction: one task reads the
+    heads of all followed tables every ``seconds``, and only while some are followed.
     """
 
     def __init__(self, database: CatalogDatabase, seconds: float) -> None:
@@ -39,7 +39,7 @@ class Heads:
 
     @contextmanager
     def following(self, table_id: str) -> Iterator[None]:
-        """Watch the table's head in the body."""
+        """Poll the table's head during the body."""
         self._followed[table_id] += 1
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._poll())
@@ -50,7 +50,7 @@ class Heads:
             self._followed += Counter()  # drops what nothing follows any more
 
     async def newer(self, table_id: str, than: int, seconds: float) -> int | None:
-        """Return the current snapshot once it is newer than number ``than``; None if it is not within ``seconds``.
+        """Return the current snapshot once it is newer than number ``than``; None if there is none within ``seconds``.
 
         Raise ``Stopped`` when the service stops and ``Dropped`` when the table is gone.
         """
@@ -80,7 +80,7 @@ class Heads:
         return self._stopped
 
     def stop(self) -> None:
-        """End all waiting; called in the event loop."""
+        """End all waiting requests. Call it in the event loop."""
         self._stopped = True
         self._tick.set()
 

@@ -1,4 +1,4 @@
-"""Snapshots as clients see them: listed, found by number or tag, and gone back to."""
+"""Snapshots: listed, found by number or tag, rolled back to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EARLIEST, LATEST = "EARLIEST", "LATEST"
 
 @dataclass(frozen=True)
 class DescribedSnapshot:
-    """A snapshot, its tags, and how many state rows it has more than the one before it (0 if that has expired)."""
+    """A snapshot, its tags, and the difference in state rows from the previous snapshot (0 if that has expired)."""
 
     snapshot: Snapshot
     added_rows: int
@@ -24,14 +24,14 @@ class DescribedSnapshot:
 
 
 def is_number(version: str) -> bool:
-    """Return whether a version of a table is a snapshot's number, and no tag."""
+    """Return whether a version of a table is a snapshot's number, not a tag."""
     return re.fullmatch("[+-]?[0-9]+", version) is not None
 
 
 def find_snapshot(repository: Repository, table: Table, version: str) -> Snapshot:
-    """Return the snapshot that ``version`` means, in Paimon's order: EARLIEST, LATEST, a number, a tag.
+    """Return the snapshot of ``version``: EARLIEST, LATEST, a number or a tag, in Paimon's order.
 
-    Raise ``NotFound`` (SNAPSHOT_NOT_FOUND), which says what there is.
+    Raise ``NotFound`` (SNAPSHOT_NOT_FOUND), which lists the kept ones.
     """
     if version in (EARLIEST, LATEST):
         known = repository.snapshots.ends(table.id)
@@ -39,7 +39,7 @@ def find_snapshot(repository: Repository, table: Table, version: str) -> Snapsho
             raise repository.snapshots.not_found(table.id, f"the snapshot {version}", version)
         return repository.snapshots.get(table.id, known[0 if version == EARLIEST else 1])
     if is_number(version):
-        return repository.snapshots.get(table.id, int(version[:19]))  # longer ones are beyond any snapshot either way
+        return repository.snapshots.get(table.id, int(version[:19]))  # a longer number is beyond any snapshot
     try:
         number = repository.tags.get(table.id, version).snapshot_id
     except NotFound as error:
@@ -81,7 +81,7 @@ def _added(snapshot: Snapshot, before: int | None) -> int:
 
 @dataclass(frozen=True)
 class RolledBack:
-    """The snapshot that a rollback made, and how many batches were merged after the one that it shows again."""
+    """The snapshot that a rollback made, and how many batches were merged after its target."""
 
     made: DescribedSnapshot
     undone_batches: int
@@ -97,10 +97,10 @@ def roll_back(
 ) -> RolledBack:
     """Return a new snapshot that shows what the snapshot ``number`` (or that of ``tag``) showed.
 
-    Staged batches stay staged and later merges fold them on top; batches merged since are no longer visible, until a
+    Staged batches stay staged, and later merges fold them on top; batches merged since are no longer visible, until a
     rollback to a snapshot that has them. The schema stays as it is now: older runs are read under it. Raise
-    ``NotFound``, and ``Conflict`` when ``from_snapshot`` is given and not the current snapshot, or the snapshot still
-    has keys that were forgotten.
+    ``NotFound``, and ``Conflict`` if ``from_snapshot`` is given and is not current, or if the target still has
+    forgotten keys.
     """
     wanted = repository.tags.get(table.id, tag).snapshot_id if tag is not None else number
     if wanted is None:
@@ -111,7 +111,7 @@ def roll_back(
 
 
 def check_not_to_forget(repository: Repository, table: Table, number: int) -> None:
-    """Raise ``Conflict`` for a snapshot that still has forgotten keys: no one may keep it or go back to it."""
+    """Raise ``Conflict`` for a snapshot that still has forgotten keys: it may not be kept or rolled back to."""
     repository.tables.lock(table.id)
     for one in repository.forgettings.unended(table.id):
         if number in one.held:

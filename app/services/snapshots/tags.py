@@ -1,4 +1,4 @@
-"""Tags as clients see them: created, listed, read, deleted."""
+"""Tags: created, listed, read, deleted."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def create_tag(
     """Return a tag on snapshot ``number`` (the current one), kept for ``time_retained`` or as the table's option says.
 
     Raise ``Invalid`` with every fault, ``NotFound`` for the snapshot, ``Conflict`` for one with forgotten keys, and
-    ``AlreadyExists``, also for the same snapshot, unless ``ignore_if_exists`` asks for the tag that is there.
+    ``AlreadyExists``, also for the same snapshot, unless ``ignore_if_exists``, which returns the existing tag.
     """
     retained, faults = _retained(table, time_retained)
     faults = [*_name_violations(name), *faults]

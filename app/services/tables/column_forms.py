@@ -1,4 +1,4 @@
-"""A table that somebody fills in, column by column, as the CREATE TABLE that it comes to."""
+"""A table as a form, column by column, converted to CREATE TABLE."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.services.tables.tables import validate_table
 
 @dataclass(frozen=True)
 class FormColumn:
-    """A column: its type in SQL, whether it is of the key, and its function, empty if the merge engine decides."""
+    """A column: its type in SQL, whether it is a key column, and its function, empty if the merge engine decides."""
 
     name: str
     type: str
@@ -24,7 +24,7 @@ class FormColumn:
 
 @dataclass(frozen=True)
 class ColumnForm:
-    """A table; ``order`` is the column that says which record is later, empty for the order of arrival."""
+    """A table; ``order`` is the sequence field, empty for the order of arrival."""
 
     name: str
     engine: MergeEngine
@@ -32,7 +32,7 @@ class ColumnForm:
     columns: Sequence[FormColumn]
 
     def ddl(self, bounds: SchemaBounds = DEFAULT_BOUNDS.table) -> str:
-        """Return the statement. Raise ``Invalid`` with every fault."""
+        """Return the CREATE TABLE statement. Raise ``Invalid`` with every fault."""
         fields = [
             {"id": place, "name": one.name, "type": f"{one.type} NOT NULL" if one.in_key else one.type}
             for place, one in enumerate(self.columns)

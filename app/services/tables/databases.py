@@ -26,8 +26,8 @@ class DatabaseChange:
 def list_databases(
     repository: Repository, request: PageRequest, pattern: str | None = None, among: Collection[str] | None = None
 ) -> Page[str]:
-    """Return a page of the names of the databases with a name LIKE ``pattern`` and ``among`` those names, in order.
-    Raise ``Invalid`` for the pattern.
+    """Return a page of database names that are LIKE ``pattern`` and in ``among``, in name order. Raise ``Invalid`` for
+    the pattern.
     """
     listed = repository.databases.names(
         after=request.after, limit=request.and_one_more, like=like(pattern), among=among
@@ -79,7 +79,7 @@ def get_database(repository: Repository, name: str) -> Database:
 def alter_database(
     repository: Repository, name: str, removals: Sequence[str], updates: Mapping[str, str], by: str = ""
 ) -> DatabaseChange:
-    """Remove and sets options of the database, all or nothing. Raise ``Invalid`` or ``NotFound``."""
+    """Remove and set options of the database, all or nothing. Raise ``Invalid`` or ``NotFound``."""
     faults = list(_option_violations(updates, "/updates"))
     faults += [_illegal_text(f"/removals/{index}") for index, key in enumerate(removals) if not is_text(key)]
     if faults:

@@ -19,7 +19,7 @@ from app.services.tables.tables import validate_table
 
 @dataclass(frozen=True)
 class DeclaredTable:
-    """A statement and its schema, which is valid."""
+    """A statement and its valid schema."""
 
     statement: TableStatement
     schema: TableSchema
@@ -32,7 +32,7 @@ class DeclaredTable:
 
 @dataclass(frozen=True)
 class FoundTable:
-    """A table that a statement has created, or that was there already under IF NOT EXISTS."""
+    """A table that a statement has created, or that existed under IF NOT EXISTS."""
 
     declared: DeclaredTable
     table: Table
@@ -42,7 +42,7 @@ class FoundTable:
 def declared_tables(
     database: str, text: str, dialect: Dialect | None, bounds: CatalogBounds = DEFAULT_BOUNDS
 ) -> list[DeclaredTable]:
-    """Return the tables that ``text`` declares, in order; looks at nothing but the request.
+    """Return the tables that ``text`` declares, in order; read only the request.
 
     Raise ``Invalid`` with every fault of every statement.
     """
@@ -97,7 +97,7 @@ def create_declared(
 
 
 def _existing(repository: Repository, database: str, declared: DeclaredTable) -> FoundTable | None:
-    """Return the table that was there before, where the statement does not mind."""
+    """Return the existing table if the statement has IF NOT EXISTS."""
     if not declared.statement.if_not_exists:
         return None
     try:

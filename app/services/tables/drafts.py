@@ -1,4 +1,4 @@
-"""Tables that somebody writes: what is wrong and where, what would mend it, and what the tables would do."""
+"""Drafts of tables: their faults with places and repairs, and the effect of the tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_MENDED = 10  # faults of one
 
 
 class DraftKind(StrEnum):
-    """What a table is written in."""
+    """The language of a draft."""
 
     SQL = "sql"  # CREATE TABLE statements, Flink's or Spark's
     JSON = "json"  # Paimon's schema
@@ -42,7 +42,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class DraftTable:
-    """A table that a draft declares, its rules in words and what may surprise."""
+    """A table that a draft declares, its rules in words and its warnings."""
 
     name: str
     schema: TableSchema
@@ -52,8 +52,8 @@ class DraftTable:
 
 @dataclass(frozen=True)
 class DraftFault:
-    """What is wrong in the ``line`` (from 1; None if it is in none), and a text without that fault, if one is
-    known; ``option`` is the key of the option that it is about.
+    """A fault in the ``line`` (from 1; None if it has no place), and a repaired text, if one is known. ``option`` is
+    the key of the option at fault.
     """
 
     said: str
@@ -72,7 +72,7 @@ class Verdict:
 
 
 def judged(draft: Draft, bounds: CatalogBounds = DEFAULT_BOUNDS) -> Verdict:
-    """Return the tables that ``draft`` declares, or its faults. Only its text is read, not the catalog."""
+    """Return the tables that ``draft`` declares, or its faults. Read only the text, not the catalog."""
     try:
         return Verdict(tables=_declared(draft, bounds))
     except (Invalid, TooLarge) as invalid:
@@ -89,7 +89,7 @@ def judged(draft: Draft, bounds: CatalogBounds = DEFAULT_BOUNDS) -> Verdict:
 
 
 def body_of(draft: Draft) -> Mapping[str, Any]:
-    """Return the schema that a draft in JSON declares, alone or as a member of what creates a table. Raise
+    """Return the schema of a draft in JSON, which is the schema itself or a request to create a table. Raise
     ``Invalid``.
     """
     parsed = parse_json(draft.text.encode("utf-8", "surrogatepass"))
@@ -101,7 +101,7 @@ def body_of(draft: Draft) -> Mapping[str, Any]:
 
 
 def _declared(draft: Draft, bounds: CatalogBounds) -> list[DraftTable]:
-    """Raise ``Invalid`` with every fault."""
+    """Return the declared tables. Raise ``Invalid`` with every fault."""
     if draft.kind is DraftKind.JSON:
         schema = validate_table(draft.name, body_of(draft), bounds.table)
         return [DraftTable(draft.name, schema, table_rules(schema), table_warnings(schema))]
@@ -117,7 +117,7 @@ def _declared(draft: Draft, bounds: CatalogBounds) -> list[DraftTable]:
 
 
 def _placed(draft: Draft, invalid: Invalid | TooLarge) -> list[Violation]:
-    """Return the faults, with the place of each in the text where it has one."""
+    """Return the faults with their places in the text, if they have one."""
     faults = list(invalid.violations) or [Violation("", FaultCode.JSON_INVALID, invalid.message)]
     if draft.kind is not DraftKind.JSON:
         return faults
@@ -126,9 +126,7 @@ def _placed(draft: Draft, invalid: Invalid | TooLarge) -> list[Violation]:
 
 
 def _mended(draft: Draft, faults: Sequence[Violation], bounds: CatalogBounds) -> Iterator[Repair | None]:
-    """Of each of the first faults the first text, of those that may mend it, that has fewer faults; of a long
-    text few are tried.
-    """
+    """Yield for each of the first faults the first repair that leaves fewer faults; for a long text few are tried."""
     tries = MOST_READ_AGAIN // max(1, len(draft.text))
     for fault in faults[:MOST_MENDED]:
         mends = None

@@ -1,4 +1,4 @@
-"""Tables and databases dropped: in the catalog at once, then their files."""
+"""Dropping of tables and databases: from the catalog at once, then their files."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ log = logging.getLogger(__name__)
 
 
 def drop_table(catalog: CatalogDatabase, warehouse: Warehouse, name: tuple[str, str], check: Check = no_check) -> None:
-    """Remove the table ``name`` (database, table), then its files. Raise ``NotFound``, and what ``check`` raises for
-    a table that is not as the caller has seen it.
+    """Remove the table ``name`` (database, table), then its files. Raise ``NotFound``, and what ``check`` raises if
+    the table has changed since the caller read it.
     """
     with catalog.transaction() as repository:
         table = repository.tables.drop(*name)
@@ -23,13 +23,12 @@ def drop_table(catalog: CatalogDatabase, warehouse: Warehouse, name: tuple[str, 
 
 
 def drop_database(catalog: CatalogDatabase, warehouse: Warehouse, name: str, *, cascade: bool) -> int:
-    """Remove the database ``name`` and says how many tables went with it: none, or with ``cascade`` all that it has.
+    """Remove the database ``name``, with ``cascade`` also its tables. Return the number of removed tables.
 
-    All or nothing. Raise ``NotFound``, or ``Conflict`` when it has tables and ``cascade`` does not say that they may
-    go.
+    All or nothing. Raise ``NotFound``, or ``Conflict`` if it has tables and ``cascade`` is false.
     """
     with catalog.transaction() as repository:
-        repository.databases.row(name, lock=True)  # from here on it gets no new table
+        repository.databases.row(name, lock=True)  # locked: no new table from here on
         names = repository.tables.names(name) if cascade else []
         repository.tables.lock_all(repository.tables.ids(name))  # in the order in which rounds of merges lock them
         dropped = [repository.tables.drop(name, table) for table in names]
@@ -40,7 +39,9 @@ def drop_database(catalog: CatalogDatabase, warehouse: Warehouse, name: str, *, 
 
 
 def _remove_files(warehouse: Warehouse, table: Table) -> None:
-    """Best effort: once the catalog has forgotten the table they are garbage, which is also swept later."""
+    """Remove the files, as far as possible: once the catalog has forgotten the table they are garbage, which is also
+    swept later.
+    """
     folder = warehouse.path(*table_folder(table.id))
     try:
         warehouse.filesystem.delete_dir(folder)

@@ -1,4 +1,4 @@
-"""A table guessed from a sample of its records: columns, types and the key, to be looked at and changed."""
+"""A table guessed from sample records: columns, types and the key, for the user to check."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class GuessedColumn:
 
 @dataclass(frozen=True)
 class Guess:
-    """A table as SQL, and what it was guessed from."""
+    """A table as SQL, and the basis of the guess."""
 
     ddl: str
     columns: Sequence[GuessedColumn]
@@ -51,7 +51,7 @@ class Guess:
 def guessed(name: str, sample: str) -> Guess:
     """Return the table whose records ``sample`` shows: a list in JSON, ``{"records": […]}``, or one record a line.
 
-    Raise ``Invalid`` for what is no sample, or one of a table that there cannot be.
+    Raise ``Invalid`` for a malformed sample, or one of an impossible table.
     """
     records = _records(sample)
     _check_depth(records)
@@ -115,7 +115,7 @@ def _inside(value: object) -> Iterable[Any]:
 
 
 def _members(objects: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Return the values of each member that are not null. Raise ``Invalid`` for more members than a guess has."""
+    """Return the non-null values of each member. Raise ``Invalid`` for too many members."""
     columns: dict[str, list[Any]] = {}
     for one in objects:
         for name, value in one.items():
@@ -190,7 +190,7 @@ def _list(values: Sequence[Any]) -> str | None:
 
 
 def _object(values: Sequence[Any]) -> str | None:
-    """Return a ROW of the members of all of them."""
+    """Return a ROW type with the members of all objects."""
     if not all(isinstance(one, dict) and one for one in values):
         return None
     return f"ROW<{', '.join(f'{quote(name)} {type_of(inner)}' for name, inner in _members(values).items())}>"
@@ -217,8 +217,8 @@ def _reads(read: Callable[[str], object], text: str) -> bool:
 
 
 def _key(columns: Sequence[GuessedColumn], records: Sequence[Mapping[str, Any]]) -> str:
-    """Return the first column that every record has and that is called like a key, else one whose values differ, else
-    the first.
+    """Return the first column with the name of a key that every record has, else one with distinct values, else the
+    first.
     """
     whole = [
         one.name
@@ -231,7 +231,7 @@ def _key(columns: Sequence[GuessedColumn], records: Sequence[Mapping[str, Any]])
 
 
 def _options(records: Sequence[Mapping[str, Any]], key: str) -> dict[str, str]:
-    """Return a partial update where records of one key have values in different columns."""
+    """Return the options for partial-update if records of one key have values in different columns."""
     again = any(count > 1 for count in Counter(str(record.get(key)) for record in records).values())
     name_sets = {frozenset(name for name, value in record.items() if value is not None) for record in records}
     if not again or len(name_sets) < 2:

@@ -1,4 +1,4 @@
-"""Partitions of a table: listed, dropped and expired; all three by the catalog alone."""
+"""Partitions of a table: listed, dropped and expired; without reading files."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def list_partitions(
 
 
 def _partition_name(name: str) -> str:
-    """Return a partition's name as Paimon spells it, ``day=2024-05-01/shop=b``, of the JSON of its values."""
+    """Return a partition's name as Paimon spells it, ``day=2024-05-01/shop=b``, from the JSON of its values."""
     values = json.loads(name).items()
     return "/".join(f"{column}={value if isinstance(value, str) else json.dumps(value)}" for column, value in values)
 
@@ -75,8 +75,8 @@ def drop_partitions(database: CatalogDatabase, name: tuple[str, str], specs: Seq
     """Drop every partition of the table ``name`` (database, table) that one of ``specs`` (some or all partition
     columns, values as JSON or text) matches.
 
-    Returns the dropped partitions as JSON texts. Staged batches stay staged: what they hold of a dropped partition
-    makes it again. Raise ``Invalid`` with every fault of the specs.
+    Return the dropped partitions as JSON texts. Staged batches stay staged, and their merge creates a dropped
+    partition again. Raise ``Invalid`` with every fault of the specs.
     """
     with database.reading() as repository:
         table = repository.tables.get(*name)

@@ -1,7 +1,6 @@
-"""Texts that mend a fault of a table's declaration: a word spelt right, an option removed, a key added.
+"""Repairs of faulty table declarations: a word spelled right, an option removed, a key added.
 
-Each is a try: anyone who offers one has looked whether the text has fewer faults (``drafts``). A repair more
-is one entry of ``REPAIRS``.
+They are candidates: ``drafts`` offers only those that leave fewer faults. A new repair is one entry of ``REPAIRS``.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _FIRST_COLUMN: Final = re.compile(r"CREATE\s+TABLE\b[^(]*\(\s*(`(?:[^`]|``)+`|\w
 
 @dataclass(frozen=True)
 class Repair:
-    """A text that may have a fault less, and what was done to it."""
+    """A repaired text, and a description of the change."""
 
     label: str
     text: str
@@ -56,7 +55,7 @@ Tries = Callable[[str, Violation], Iterator[Repair]]
 
 
 def repairs_of(text: str, fault: Violation) -> Iterator[Repair]:
-    """Yield what may mend ``fault`` of ``text``, the likeliest first."""
+    """Yield the repairs of ``fault`` in ``text``, the likeliest first."""
     for tries in REPAIRS:
         yield from tries(text, fault)
 
@@ -88,7 +87,7 @@ def _respelt_value(text: str, fault: Violation) -> Iterator[Repair]:
 
 
 def _respelt_word(text: str, fault: Violation) -> Iterator[Repair]:
-    """Yield a type or a column, at the place of the fault or after the bracket or quote that stands there."""
+    """Yield the text with another type or column, at the place of the fault or after the bracket or quote there."""
     if fault.about.offset is None or fault.about.option:
         return
     line = text[fault.about.offset :].partition("\n")[0]
@@ -116,7 +115,7 @@ def _without_option(text: str, fault: Violation) -> Iterator[Repair]:
 
 
 def _with_key(text: str, fault: Violation) -> Iterator[Repair]:
-    """Yield the first column as the primary key, in Flink's SQL."""
+    """Yield the text with the first column as the primary key, in Flink's SQL."""
     first = _FIRST_COLUMN.search(text)
     if fault.code is not FaultCode.MISSING_PRIMARY_KEY or first is None:
         return
@@ -135,19 +134,19 @@ def _replaced(text: str, start: int, end: int, word: str) -> Repair:
 
 
 def _pair(text: str, key: str) -> re.Match[str] | None:
-    """Return an option and its value, in SQL or in JSON."""
+    """Return the match of an option and its value, in SQL or in JSON; None if the text has no such option."""
     quoted = rf"(?P<q>['\"])(?P<key>{re.escape(key)})(?P=q)\s*[=:]\s*(?P<v>['\"]?)(?P<value>[^'\"\n]*)(?P=v)"
     return re.search(quoted, text)
 
 
 def _columns(text: str) -> list[str]:
-    """Return words that may be names of columns: those that stand before another word."""
+    """Return words that may be column names: those before another word."""
     named = re.findall(r"(?:[(,]\s*`?(\w+)`?\s+[A-Za-z]|\"name\"\s*:\s*\"([^\"\n]+)\")", text)
     return [one or other for one, other in named if (one or other).upper() not in ("PRIMARY", "CONSTRAINT", "UNIQUE")]
 
 
 def _closing(text: str, place: int) -> int | None:
-    """Return where the bracket closes that opens at ``place``."""
+    """Return the place of the closing bracket for the one at ``place``."""
     depth = 0
     for lexeme in re.compile(r"'(?:[^']|'')*'|`[^`]*`|--[^\n]*|[()]").finditer(text, place):
         depth += {"(": 1, ")": -1}.get(lexeme[0], 0)

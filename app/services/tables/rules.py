@@ -15,7 +15,7 @@ from app.core.table.schema import Column, TableSchema
 
 @dataclass(frozen=True)
 class KindRule:
-    """What the table does with records of one row kind."""
+    """The treatment of records of one row kind."""
 
     kind: str
     treatment: str  # accepted, ignored, refused
@@ -35,7 +35,7 @@ class ColumnRule:
 
 @dataclass(frozen=True)
 class TableRules:
-    """What a table does with records, in words."""
+    """The treatment of records by a table, in words."""
 
     merge_engine: str
     row: str
@@ -48,7 +48,7 @@ class TableRules:
 
 
 def table_rules(schema: TableSchema, set_aside: int = 0) -> TableRules:
-    """Return the rules of a valid schema, of whose batches so many are ``set_aside``."""
+    """Return the rules of a valid schema; ``set_aside`` is the number of its batches that are set aside."""
     plan = compile_plan(schema)
     options = schema.parsed
     return TableRules(
@@ -77,7 +77,7 @@ def _kind_rule(plan: MergePlan, kind: RowKind) -> KindRule:
 
 
 def _of_which(refusal: Refusal) -> str:
-    """Return the records that are refused, in words."""
+    """Return which records are refused, in words."""
     if not refusal.group:
         return f"naming {', '.join(refusal.naming)}"
     return f"with {', '.join(refusal.group)} set" + (f" and naming {refusal.naming[-1]}" if refusal.naming else "")

@@ -48,7 +48,7 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def no_check(_: Table) -> None:
-    """Accept what the table is by now."""
+    """Accept the table in any state."""
 
 
 def list_tables(
@@ -59,8 +59,7 @@ def list_tables(
     table_type: str | None = None,
     among: Collection[str] | None = None,
 ) -> Page[str]:
-    """Return a page of the names of the database's tables with a name LIKE ``pattern`` and ``among`` those names, in
-    order.
+    """Return a page of the database's table names that are LIKE ``pattern`` and in ``among``, in name order.
 
     ``table_type`` is Paimon's option ``type``; all of Keyfold's tables have the type ``table``. Raise ``NotFound`` for
     the database, ``Invalid`` for the pattern.
@@ -72,9 +71,7 @@ def list_tables(
 
 
 def detailed(repository: Repository, database: str, page: Page[str]) -> Page[Table]:
-    """Return the tables whose names a page of them has; fewer where their schemas would take more than
-    ``MOST_PAGE_BYTES``.
-    """
+    """Return the tables of a page of names; fewer if their schemas would exceed ``MOST_PAGE_BYTES``."""
     sizes = repository.tables.schema_sizes(database, page.items)
     names = page.items[: fitting(sizes)]
     listed = repository.tables.page(database, limit=len(names), among=names)
@@ -102,10 +99,10 @@ def create_table(
 
 
 def validate_table(name: str, body: Mapping[str, Any], bounds: SchemaBounds = DEFAULT_BOUNDS.table) -> TableSchema:
-    """Return the schema of a table to create; looks at nothing but the request.
+    """Return the schema of a table to create; read only the request.
 
-    Raise ``Invalid`` with every fault of name, schema and options; pointers are into ``{identifier, schema}``. Of a
-    schema beyond ``bounds`` nothing else is reported, for it is not read.
+    Raise ``Invalid`` with every fault of name, schema and options; pointers are into ``{identifier, schema}``. A
+    schema beyond ``bounds`` is not read any further.
     """
     _check_size(body, bounds)
     faults = [*name_violations(name, "/identifier/object", "table"), *_text_violations(body, "/schema")]
@@ -130,7 +127,7 @@ def _check_size(body: Mapping[str, Any], bounds: SchemaBounds) -> None:
 
 
 def _own_options(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Violation]]:
-    """``body`` without the options that are not the table's own, and the fault of those that ask for the impossible."""
+    """Return ``body`` without options that belong to no table, and the faults of those that request the impossible."""
     options = body.get("options")
     if not isinstance(options, Mapping):
         return body, []
@@ -169,9 +166,9 @@ def _in_schema(violations: Iterable[Violation]) -> Iterator[Violation]:
 
 
 def _unreadable_options(body: Mapping[str, Any]) -> tuple[Violation, ...]:
-    """Return the options that are wrong with any types and keys of the columns.
+    """Return the faults of options that no types and keys of the columns could avoid.
 
-    How options go with columns cannot be judged while the columns are wrong; only their names count here.
+    While the columns are wrong, options can only be checked against the column names.
     """
     options, fields = body.get("options"), body.get("fields")
     if not isinstance(options, Mapping) or not isinstance(fields, list):
@@ -183,7 +180,9 @@ def _unreadable_options(body: Mapping[str, Any]) -> tuple[Violation, ...]:
 
 
 def _text_violations(body: Mapping[str, Any], pointer: str) -> Iterator[Violation]:
-    """Yield what should be text and is not, or is text that no catalog or answer can carry, anywhere in ``body``."""
+    """Yield the faults of values in ``body`` that should be text and are not, or are text that catalog or answers
+    cannot hold.
+    """
     unseen: list[tuple[str, About, Any]] = [(pointer, About(), body)]
     while unseen:
         where, about, value = unseen.pop()
@@ -207,7 +206,7 @@ def _about_member(about: About, key: str, of_schema: bool) -> About:
 
 
 def _comment_violations(value: Mapping[str, Any], where: str, about: About) -> Iterator[Violation]:
-    """Comments and descriptions, of the table, its columns and their fields, that are not text."""
+    """Yield the faults of comments and descriptions, of the table, its columns and their fields, that are not text."""
     for key in ("comment", "description"):
         if about.option != "" and not isinstance(value.get(key), str | None):
             message, fix = f"the {key} is not text", "send a string or leave it out"
@@ -215,7 +214,7 @@ def _comment_violations(value: Mapping[str, Any], where: str, about: About) -> I
 
 
 def _depth_violations(schema: TableSchema) -> Iterator[Violation]:
-    """Types too deep for JSON writers and for Parquet readers, which all recurse."""
+    """Yield the faults of types that are too deep for JSON writers and Parquet readers, which recurse."""
     for index, column in enumerate(schema.columns):
         if type_depth(column.type) > DEEPEST_TYPE:
             message = f"the type of column {column.name!r} is nested more than {DEEPEST_TYPE} levels deep"
@@ -228,7 +227,7 @@ def location_of(warehouse: Warehouse, table: Table) -> str:
 
 
 def version_of(table: Table) -> str:
-    """Return a text that changes whenever what the catalog says of the table does; merges change nothing of it."""
+    """Return a text that changes with the table's definition in the catalog, but not with merges."""
     facts = (table.id, table.database, table.name, table.schema_id, table.updated_at, table.updated_by, __version__)
     return f"{table.schema_id}-{blake2b(repr(facts).encode('utf-8', 'backslashreplace'), digest_size=8).hexdigest()}"
 
@@ -254,10 +253,10 @@ def alter_table(
     """Return the table ``name`` (database, table) after all ``changes`` (Paimon's JSON) in their order, or none of
     them.
 
-    ``check`` raises for a table that is not as the caller has seen it. ``validate_only`` stores nothing, and does not
-    mind staged batches: they may be merged a moment later. Raise ``Invalid`` with every fault of the request,
-    ``NotFound`` for database or table, ``AlreadyExists`` for a column, ``Conflict`` when another alter came first or
-    batches are staged that the new schema folds differently.
+    ``check`` raises if the table has changed since the caller read it. ``validate_only`` stores nothing, and ignores
+    staged batches: they may be merged a moment later. Raise ``Invalid`` with every fault of the request, ``NotFound``
+    for database or table, ``AlreadyExists`` for a column, ``Conflict`` if another ALTER came first, or if the new
+    schema would fold staged batches differently.
     """
     if validate_only:
         with catalog.reading() as repository:
@@ -273,15 +272,13 @@ def alter_table(
 def alter_within(
     repository: Repository, table: Table, changes: Sequence[object], by: str, bounds: SchemaBounds
 ) -> Table:
-    """Return the same in a transaction that does more, for a table that was read in it or before. Raise as
-    ``alter_table``.
-    """
+    """Alter the table as ``alter_table`` does, in the caller's transaction. Raise the same errors."""
     was_empty = not has_rows(repository, table)
     schema = altered_schema(repository, table, changes, bounds)
     if schema == table.schema:
         return table
     altered = repository.tables.alter(table.id, table.schema_id, schema, by)
-    # From here on no one adds a batch before this transaction ends: the alter holds the lock that they need.
+    # The lock of the ALTER keeps new batches out until this transaction ends.
     if was_empty and has_rows(repository, table):
         raise _conflict(table, "got its first batch just now: read the table again and repeat the change")
     # Otherwise they are read by column id, and what they lack is null in them.
@@ -331,7 +328,7 @@ def altered_schema(
 
 
 def _elsewhere(faults: Iterable[Violation], reported: Iterable[Violation]) -> Iterator[Violation]:
-    """Return the faults of places that ``reported`` says nothing about."""
+    """Return the faults at places that are not in ``reported``."""
     places = {violation.pointer for violation in reported}
     return (fault for fault in faults if fault.pointer not in places)
 

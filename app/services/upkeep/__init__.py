@@ -1,1 +1,1 @@
-"""Upkeep: what expired is deleted, files are checked, keys are forgotten, backups are made."""
+"""Upkeep: expired data is deleted, files are checked, keys are forgotten, backups are made."""

@@ -1,4 +1,4 @@
-"""Backups: the catalog at one moment and every file that it names then, taken while the service runs, and put back."""
+"""Backups: the catalog at one moment with all files that it names, taken while the service runs, and restored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Progress = Callable[[str], None]
 
 @dataclass
 class Backup:
-    """What was backed up: ``copied`` of the ``files`` are new. ``damaged`` are those that no backup has."""
+    """A finished backup: ``copied`` of its ``files`` are new; ``damaged`` ones are in no backup."""
 
     name: str
     files: int
@@ -35,7 +35,7 @@ class Backup:
 
 
 class _RemovedError(Exception):
-    """A file was merged, or expired, and swept while others were copied."""
+    """A file was merged or expired, and garbage-collected, while others were copied."""
 
 
 def back_up(
@@ -43,14 +43,14 @@ def back_up(
 ) -> Backup:
     """Return a new backup in ``target``; files that earlier ones have are not copied again.
 
-    What is damaged or missing is left out and reported. Raise ``Unavailable`` when the catalog does not answer, or
-    forgets files faster than they are copied.
+    Damaged and missing files are left out and reported. Raise ``Unavailable`` when the catalog does not answer, or
+    files are garbage-collected faster than they are copied.
     """
     for _ in range(_TRIES):
         try:
             return _back_up(database, warehouse, target, version, progress)
         except _RemovedError:
-            continue  # nearly all files are copied by now, so that the next try is fast
+            continue  # nearly all files are copied by now, so that the next attempt is fast
     raise Unavailable("files expire faster than they are copied; set snapshot.time-retained higher, or try again")
 
 
@@ -97,8 +97,8 @@ def _is_needed(database: CatalogDatabase, file: NamedFile) -> bool:
 def restore(
     source: BackupFolder, name: str | None, database: CatalogDatabase, warehouse: Warehouse, progress: Progress
 ) -> BackupHead:
-    """Put the backup ``name`` (the newest) back, into an empty warehouse and a catalog that does not exist yet, and
-    bring the catalog to this version.
+    """Restore the backup ``name`` (by default the newest) into an empty warehouse and a new catalog, and migrate the
+    catalog to this version.
 
     Raise ``Conflict`` if either holds anything, ``Invalid`` if the backup is incomplete, ``Unavailable`` if
     the warehouse cannot be written.
@@ -118,7 +118,7 @@ def restore(
                 f"{file.path} cannot be restored: {reason_of(error)}; empty the target, then restore again"
             ) from error
         progress(file.path)
-    # The catalog comes last: what it names is there.
+    # The catalog comes last, so that all files that it names exist.
     database.migrate(head.revision)
     with database.transaction() as repository:
         load(repository.transaction, source.dump_of(head.name))

@@ -1,4 +1,4 @@
-"""Forgettings: asked for, listed, and ended once no file is left that may hold their keys (docs/decisions/0036)."""
+"""Forgettings: requested, listed, and completed when no file is left that may hold their keys (docs/decisions/0036)."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def ask_to_forget(
     requested_by: str,
     reference: str | None = None,
 ) -> Forgetting:
-    """Request that keys (JSON objects) are forgotten, of all records that were accepted until now.
+    """Request that keys (JSON objects) are forgotten, in all records that were accepted until now.
 
-    ``reference`` is a name of the caller's own for the request: the keys are stored nowhere. Raise ``Invalid`` with
-    the faults of all keys, and ``Conflict`` if a publication that was turned off keeps what it has.
+    ``reference`` is the caller's name for the request: the keys are not stored. Raise ``Invalid`` with the faults of
+    all keys, and ``Conflict`` if a publication that was turned off keeps what it has.
     """
     faults = list(name_violations(reference, "/reference", "reference")) if reference is not None else []
     try:
@@ -63,7 +63,7 @@ def ask_to_forget(
 
 
 def list_forgettings(repository: Repository, table: Table, request: PageRequest) -> Page[Forgetting]:
-    """Return a page of the table's, newest first. Raise ``Invalid``."""
+    """Return a page of the table's forgettings, newest first. Raise ``Invalid``."""
     listed = repository.forgettings.page(table.id, after=request.after, limit=request.and_one_more)
     return page_of(listed, request, lambda one: one.id)
 
@@ -73,8 +73,8 @@ _VERSIONS = {Format.DELTA: RemnantKind.DELTA_VERSION, Format.ICEBERG: RemnantKin
 
 
 def end_forgettings(site: MergeSite, grace: timedelta = GRACE) -> int:
-    """Look what may still hold keys that are forgotten, after a sweep that left files younger than ``grace``; how many
-    forgettings are over. What cannot be looked at now is looked at after the next sweep.
+    """Check which files may still hold forgotten keys, after a sweep that left files younger than ``grace``. Return
+    how many forgettings are complete. Files that cannot be listed now are checked after the next sweep.
     """
     with site.database.reading() as repository:
         waiting = repository.forgettings.unended()
@@ -93,7 +93,7 @@ def _end(site: MergeSite, forgetting: Forgetting, grace: timedelta) -> bool:
     ]
     with site.database.transaction(wakes=False) as repository:
         now = repository.now()
-        # Every machine has let go of the images of its runs by then, and every reader of its files.
+        # By then every machine has dropped the images of its runs, and every reader has closed its files.
         over = forgetting.forgotten_at is not None and now >= forgetting.forgotten_at + grace
         if remnants or not over:
             repository.forgettings.note_remnants(forgetting, remnants)
@@ -106,7 +106,7 @@ def _end(site: MergeSite, forgetting: Forgetting, grace: timedelta) -> bool:
 
 
 def _set_aside(database: CatalogDatabase, forgetting: Forgetting) -> Iterator[Remnant]:
-    """Yield the events from before that the table keeps."""
+    """Yield the table's events that were set aside before the request."""
     with database.reading() as repository:
         count, first = repository.set_aside_events.before(forgetting.table_id, forgetting.requested_at)
     if count:
@@ -128,7 +128,7 @@ def _held(site: MergeSite, forgetting: Forgetting) -> Iterator[Remnant]:
 
 
 def _versions(repository: Repository, table_id: str, form: Format, held: Sequence[int]) -> Remnant:
-    """Return the versions of ``held`` snapshots; a newer one is asked for where there is none."""
+    """Return the versions of ``held`` snapshots; request a newer version if there is none."""
     retained = repository.tables.existing(table_id).schema.parsed[form.retained]
     versions = repository.published.page(table_id, form)
     holding = [one for one in versions if not one.keeps.isdisjoint(held)]
@@ -142,10 +142,10 @@ def _versions(repository: Repository, table_id: str, form: Format, held: Sequenc
 def _files(
     database: CatalogDatabase, warehouse: Warehouse, forgetting: Forgetting, grace: timedelta
 ) -> Iterator[Remnant]:
-    """Yield the files from before that nothing names any more: whether they have the keys does not matter."""
+    """Yield the older files that nothing names any more, with or without the keys."""
     root = warehouse.path(*table_folder(forgetting.table_id))
     files = [one for one in entries(warehouse, root, recursive=True) if not one.is_folder]
-    # What is named is read after the listing: what is named by then and was not listed is new.
+    # The names are read after the listing: named files that are not in the list are new.
     named = named_of_table(database, forgetting.table_id)
     before = (forgetting.forgotten_at or forgetting.requested_at) + CLOCK_SKEW
     left = [one for one in files if _is_left(one.path[len(root) + 1 :].split("/"), named) and _is_from(one, before)]
@@ -159,7 +159,7 @@ def _is_from(entry: Entry, before: datetime) -> bool:
 
 
 def _is_left(path: Sequence[str], named: NamedOfTable) -> bool:
-    """Return whether a file, by its path in the table's folder, is one that no snapshot and no batch names."""
+    """Return whether a file, by its path in the table's folder, is named by no snapshot and no batch."""
     match path:
         case ["staging", name]:
             return name not in named.staging_files

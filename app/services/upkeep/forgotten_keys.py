@@ -1,7 +1,7 @@
-"""Keys are taken out of all that a table keeps (docs/decisions/0036).
+"""Forgotten keys are removed from all files of a table (docs/decisions/0036).
 
-Tasks write what holds a key again without it, and one commit has the catalog name what was written in the place of
-what was there: in the current snapshot, which is a new one, and in all that came before.
+Tasks rewrite files with a key without it. One commit replaces the old files in a new current snapshot, and in all
+earlier snapshots.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RETRY_SECONDS = 10.0
 class Forgetter:
     """Forgets keys as requested, for one worker. A failure is logged, and retried later; other tables do not wait.
 
-    Several workers may be at the same: the first that commits has done it, and what the others wrote is swept.
+    Several workers may do the same: the first commit wins, and the files of the others are garbage-collected.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Forgetter:
         mark: Callable[[str, str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``mark`` makes the folder of a run (of a table, both by id) young that nothing will name any more."""
+        """``mark`` renews the age of the folder of a run (table and run by id) that nothing will name any more."""
         self._site = site
         self._database = site.database
         self._mark = mark
@@ -50,7 +50,7 @@ class Forgetter:
         self._not_before: dict[str, float] = {}
 
     def forget(self) -> int:
-        """Forget the keys that wait, as far as it can be done now; of how many tables that was done."""
+        """Forget the pending keys, as far as possible now. Return the number of tables that are done."""
         with self._database.reading() as repository:
             waiting = repository.forgettings.tables_pending()
         return sum(self._forget_in(table_id) for table_id in waiting)
@@ -81,7 +81,7 @@ class Forgetter:
 
 
 def _note_remnant(database: CatalogDatabase, table_id: str, remnant: Remnant) -> None:
-    """Note what keeps the table's forgettings from being done, once."""
+    """Log, once, why the table's keys cannot be forgotten yet."""
     with database.reading() as repository:
         pending = repository.forgettings.pending(table_id)
     if all(list(one.remnants) == [remnant] for one in pending):
@@ -93,7 +93,7 @@ def _note_remnant(database: CatalogDatabase, table_id: str, remnant: Remnant) ->
 
 @dataclass(frozen=True)
 class _Named:
-    """What of a table may hold keys of ``pending``, as the catalog names it, and the schemas it was written under."""
+    """The table's files that may hold keys of ``pending``, as the catalog names them, and their schemas."""
 
     table: Table
     pending: Sequence[Forgetting]
@@ -106,7 +106,7 @@ class _Named:
 
 
 def _named(repository: Repository, table_id: str) -> _Named:
-    """Raise ``NotFound`` when the table is gone."""
+    """Return the files of the table. Raise ``NotFound`` if it was dropped."""
     table = repository.tables.existing(table_id)
     runs = repository.snapshots.every_run(table_id)
     unfiled = repository.history.unfiled(table_id)
@@ -134,7 +134,7 @@ def _named(repository: Repository, table_id: str) -> _Named:
 
 @dataclass
 class _Rewrites:
-    """What takes the place of the files that the catalog names, by name; None if a file holds no key."""
+    """The replacements of the files that the catalog names, by name; None if a file holds no key."""
 
     runs: dict[str, RewrittenRun | None] = field(default_factory=dict)
     batches: dict[str, Batch | None] = field(default_factory=dict)
@@ -143,7 +143,7 @@ class _Rewrites:
 
     @property
     def rewritten(self) -> dict[str, Run | None]:
-        """The runs that held keys, and what they became."""
+        """The runs that held keys, and their replacements."""
         return {run_id: one.run for run_id, one in self.runs.items() if one is not None}
 
 
@@ -152,7 +152,7 @@ def _place_of(number: int, files: Sequence[ChangelogFile]) -> tuple[int, tuple[s
 
 
 class _Pass:
-    """One way through the files of a table."""
+    """One pass over the files of a table."""
 
     def __init__(self, site: MergeSite, table_id: str, mark: Callable[[str, str], None]) -> None:
         self.site, self.database, self.table_id, self.mark = site, site.database, table_id, mark
@@ -172,7 +172,7 @@ class _Pass:
                 return False
             ids = tuple(one.id for one in named.pending)
             if ids != self.ids:
-                self.ids, self.rewrites = ids, _Rewrites()  # more keys are looked for
+                self.ids, self.rewrites = ids, _Rewrites()  # more keys were requested since
             self._look(named)
             for run_id in self.rewrites.rewritten:
                 self.mark(self.table_id, run_id)
@@ -181,7 +181,7 @@ class _Pass:
                     return True
 
     def _look(self, named: _Named) -> None:
-        """Look into what was not looked into before."""
+        """Rewrite files that were not checked before."""
         every, done = Sought.of(named.pending), self.rewrites
         rewriting = Rewriting(self.site, named.table, named.schemas)
         runs = [run for run in named.runs if run.id not in done.runs]
@@ -203,7 +203,7 @@ class _Pass:
         done.batches |= {batch.file: rewriting.batch_without(batch) for batch in batches}
 
     def _commit(self, repository: Repository) -> bool:
-        """Return whether all that the catalog names was looked into; then what was found takes its place."""
+        """Commit the replacements if every file that the catalog names was checked. Return whether that is so."""
         repository.tables.lock(self.table_id)
         named, rewrites = _named(repository, self.table_id), self.rewrites
         if tuple(one.id for one in named.pending) != self.ids or repository.tasks.running(self.table_id):
@@ -262,8 +262,9 @@ def _log(named: _Named, made: Snapshot | None) -> None:
 
 
 def release(site: MergeSite, forgetting: Forgetting, mark: Callable[[str, str], None]) -> Sequence[int]:
-    """Take the keys out of the older snapshots that held them for other engines, as soon as no published version names
-    their files; the numbers of those that still do. Raise ``DamagedFile``, and ``NotFound`` when the table is gone.
+    """Remove the keys from the older snapshots that kept them for other engines, once no published version names their
+    files. Return the numbers of snapshots that still do. Raise ``DamagedFile``, and ``NotFound`` when the table is
+    gone.
     """
     table_id, sought = forgetting.table_id, Sought.of([forgetting])
     with site.database.reading() as repository:

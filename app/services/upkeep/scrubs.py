@@ -1,4 +1,4 @@
-"""Scrubs: everything that the catalog names, read and compared, at once or slowly."""
+"""Scrubs: all files that the catalog names, read and compared with their digests, at once or slowly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from app.storage.runs.runs import check_footer
 from app.telemetry.entries import Counted, Upkeep
 
 logger = logging.getLogger(__name__)
-FIRST_SECONDS = 300.0  # before the first round: a service that starts has better things to do
+FIRST_SECONDS = 300.0  # before the first round, so that a service starts faster
 ROUND_SECONDS = 3600.0  # between two rounds
 Read = Callable[[int], None]
 """Hears of the bytes that were read; it may take its time, and raise ``Cancelled``."""
@@ -28,19 +28,18 @@ Read = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Finding:
-    """A file that was read; ``damage`` is None if it is what was written. Without ``file``: the catalog's damage."""
+    """A file that was read; ``damage`` is None if it is intact. Without ``file``: damage of the catalog."""
 
     file: NamedFile | None
     damage: DamagedFile | DamagedCatalog | None
 
 
 def verify(database: CatalogDatabase, warehouse: Warehouse, read: Read | None = None) -> Iterator[Finding]:
-    """Check the catalog, then read every file that it names, the tables and the files of each in an order of chance, so
-    that those who are stopped half-way again and again come to all. A damaged file is noted, one that is well again is
-    forgotten; what is well and had no digest has one afterwards (docs/decisions/0024).
+    """Check the catalog, then read every file that it names. Tables and files are in random order, so that scrubs
+    which are always interrupted still reach all of them. Damage is recorded, and cleared if the file is intact again;
+    an intact file without a digest gets one (docs/decisions/0024).
 
-    A file that nothing names any more by the time that it is read is left out, and so are the files of a table that the
-    catalog has only in part.
+    Files that nothing names any more are left out, and so are the files of tables whose catalog rows are damaged.
     """
     yield from _check_file_of_catalog(database)
     with database.reading() as repository:
@@ -77,7 +76,7 @@ def _check_rows(database: CatalogDatabase, table_id: str, name: str) -> list[Fin
 
 
 def look_again(database: CatalogDatabase, warehouse: Warehouse) -> None:
-    """Read the files again that are known to be damaged. Forget those that are intact again, or not needed any more."""
+    """Read the known damaged files again. Clear the damage of those that are intact again or no longer needed."""
     with database.reading() as repository:
         known = repository.damage.paths()
     if not known:
@@ -93,7 +92,7 @@ def look_again(database: CatalogDatabase, warehouse: Warehouse) -> None:
 def _read(
     database: CatalogDatabase, warehouse: Warehouse, table_id: str, read: Read | None, only: Collection[str] = ()
 ) -> Iterator[Finding]:
-    """Yield what is found of the files of a table, or of those whose paths are given."""
+    """Yield the findings of a table's files, or of those with the given paths."""
     with database.reading() as repository:
         files = named_files(repository, table_id)
         said = data_files(repository, table_id)
@@ -119,7 +118,7 @@ def _read(
 
 
 def _keep(database: CatalogDatabase, file: NamedFile, sums: Checksums) -> None:
-    """Forget that a file was damaged, and keep what its bytes come to if it was never computed before."""
+    """Clear the damage of an intact file, and store its digest if it had none."""
     with database.transaction(wakes=False) as repository:
         repository.damage.clear(file.table_id, [file.path])
         if file.digest is None:
@@ -133,8 +132,8 @@ def scrub(
     wait: Callable[[float], bool],
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Read everything that the catalog names again and again, not faster than that, until ``wait``, which rests for so
-    many seconds, says to stop.
+    """Verify all files again and again, at a limited rate, until ``wait``, which sleeps for some seconds, returns that
+    the service stops.
     """
     pace, pause, faults = Pace(bytes_per_second, wait, clock), FIRST_SECONDS, 0
     while not wait(pause):
@@ -150,8 +149,8 @@ def scrub(
 def _round(database: CatalogDatabase, findings: Iterable[Finding], before: int) -> int:
     """Log and count the faults of the catalog; return how many there are.
 
-    Files that are damaged are noted by ``verify``. A round takes long: until it ends, the metric counts the faults that
-    were known ``before``.
+    Files that are damaged are noted by ``verify``. A round takes long: until its end the metric also counts the faults
+    known ``before``.
     """
     faults = 0
     for one in findings:
@@ -164,7 +163,7 @@ def _round(database: CatalogDatabase, findings: Iterable[Finding], before: int) 
 
 
 class Pace:
-    """Keeps reading at so many bytes a second on the average; ``wait`` rests for so many seconds and says whether to
+    """Limits reading to an average rate in bytes per second; ``wait`` sleeps for some seconds and returns whether to
     stop.
     """
 
@@ -180,9 +179,9 @@ class Pace:
         self._due = clock()
 
     def __call__(self, count: int) -> None:
-        """Rest for as long as ``count`` bytes take. What was not read in the past is not made up for.
+        """Sleep for as long as ``count`` bytes should take. Earlier idle time is not made up for.
 
-        Raise ``Cancelled`` when it is time to stop.
+        Raise ``Cancelled`` if the service stops.
         """
         now = self._clock()
         self._due = max(self._due, now) + count / self._bytes_per_second

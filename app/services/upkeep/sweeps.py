@@ -1,4 +1,4 @@
-"""Sweeps: files that no snapshot and no batch names are garbage and are removed."""
+"""Sweeps: garbage collection of files that no snapshot and no batch names."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ logger = logging.getLogger(__name__)
 _MOST_SNAPSHOTS = 100_000
 _FORGOTTEN_AT_ONCE = 1000
 KEYS_KNOWN = timedelta(days=7)
-GRACE = timedelta(hours=1)  # younger files may belong to a merge under way or to a reader that began before the commit
+GRACE = timedelta(hours=1)  # younger files may belong to a running merge, or to a reader that began before the commit
 FILED_GRACE = timedelta(minutes=10)  # for files of batches that are merged and filed: only readers may still need them
 CLOCK_SKEW = timedelta(minutes=5)  # between the catalog's clock, which dates merges, and that of the file system
 CHUNK = 100  # staging files that are removed under one lock of their table
-HELD_SECONDS = 10.0  # a sweep that slept longer may have lost that lock (PostgreSQL gives it up after a minute)
+HELD_SECONDS = 10.0  # a sweep that was delayed longer may have lost that lock (PostgreSQL releases it after a minute)
 EXPIRED_FILE = "_expired"  # its time is when the last snapshot that named a run was forgotten
 PARTITION_FOLDER = f"{PARTITION_COLUMN}="
 
@@ -51,12 +51,12 @@ PARTITION_FOLDER = f"{PARTITION_COLUMN}="
 def sweep(
     database: CatalogDatabase, warehouse: Warehouse, grace: timedelta = GRACE, keys_known: timedelta = KEYS_KNOWN
 ) -> int:
-    """Expire partitions, tags, snapshots, and batches and tasks that are over, those with an Idempotency-Key not before
-    ``keys_known``; then remove what nothing names and is older than ``grace``: staging files (``FILED_GRACE`` once
-    their batch is over), runs and changelogs. What expired is as old as its expiry. A folder that a running merge may
-    still write to stays.
+    """Expire partitions, tags, snapshots, and finished batches and tasks, those with an Idempotency-Key not before
+    ``keys_known``. Then remove the files that nothing names and that are older than ``grace``: staging files
+    (``FILED_GRACE`` once their batch is filed), runs and changelogs. The age of expired files counts from their
+    expiry. A folder that a running merge may still write to stays.
 
-    Returns how many files and folders were removed.
+    Return how many files and folders were removed.
     """
     tables = every_table(database)
     for table in tables:
@@ -84,8 +84,8 @@ def sweep(
 
 
 def expire_snapshots(database: CatalogDatabase, now: datetime | None = None) -> list[tuple[str, str]]:
-    """Forget tags whose time is over, and the snapshots that neither a tag nor their table's ``snapshot.*`` options
-    keep; return the (table id, run id) of the runs that only they named.
+    """Remove expired tags, and the snapshots that neither a tag nor the table's ``snapshot.*`` options keep. Return
+    the (table id, run id) of runs that only these named.
     """
     with database.reading() as repository:
         moment = now or repository.now()
@@ -97,8 +97,9 @@ def expire_snapshots(database: CatalogDatabase, now: datetime | None = None) -> 
 
 
 def forget_history(database: CatalogDatabase, keys_known: timedelta, now: datetime | None = None) -> int:
-    """Forget the batches, merges and compactions that are over for as long as their table's options list them, batches
-    with an Idempotency-Key not before ``keys_known``; says how many. A few at a time: no one waits long for the lock.
+    """Remove finished batches, merges and compactions from the catalog once the retention of their table is over,
+    batches with an Idempotency-Key not before ``keys_known``. Return how many. A few are removed at a time, to hold
+    the lock shortly.
     """
     with database.reading() as repository:
         moment = now or repository.now()
@@ -159,8 +160,8 @@ def mark_run(warehouse: Warehouse, table_id: str, run_id: str) -> None:
 
 @dataclass(frozen=True)
 class NamedOfTable:
-    """What the catalog names of a table, and since when its oldest running merge, or anyone who forgets keys, may be
-    writing what it does not name yet.
+    """The files of a table in the catalog, and the time since which a running merge or forgetting may be writing files
+    that are not in it yet.
     """
 
     staging_files: set[str]
@@ -204,7 +205,7 @@ def _sweep_table(
     history = entries(warehouse, warehouse.path(*folder, HISTORY_FOLDER))
     runs = _newest_inside(warehouse, warehouse.path(*folder, "runs"))
     changelogs = _newest_inside(warehouse, warehouse.path(*folder, "changelog"))
-    # What is named is read after the listing: what was accepted or committed in between is not in the list.
+    # The names are read after the listing, so that new files are either named or not in the list.
     named = named_of_table(database, table_id)
     written_before = before if named.running_since is None else min(before, named.running_since - CLOCK_SKEW)
     aged = _aged(database, table_id, [e for e in staging if e.name not in named.staging_files], before, filed_before)
@@ -220,7 +221,7 @@ def _sweep_table(
     removed += sum(_remove_files(database, warehouse, table_id, staging_file, chunk) for chunk in _chunks(aged))
     removed += sum(_remove_files(database, warehouse, table_id, history_file, chunk) for chunk in _chunks(unfit))
     root = warehouse.path(*folder)
-    if named.dropped:  # the log of a table goes with it, not before: the catalog forgets its versions one by one
+    if named.dropped:  # the log of a table is removed with the table: its versions expire one by one
         remove(warehouse, warehouse.path(*delta_log(table_id)))
         remove(warehouse, warehouse.path(*iceberg_file(table_id)))
     if named.dropped and all(one.is_folder for one in entries(warehouse, root, recursive=True)):
@@ -231,7 +232,7 @@ def _sweep_table(
 def _aged(
     database: CatalogDatabase, table_id: str, unnamed: Sequence[Entry], before: datetime, filed_before: datetime
 ) -> list[str]:
-    """Return the staging files from ``before``, and those of batches that are over from ``filed_before``."""
+    """Return the staging files from ``before``, and those of filed batches from ``filed_before``."""
     old = [entry.name for entry in unnamed if _older(entry, before)]
     younger = [entry.name for entry in unnamed if not _older(entry, before) and _older(entry, filed_before)]
     if not younger:
@@ -251,9 +252,9 @@ def _remove_files(
     place: Callable[[str, str], tuple[str, ...]],
     names: Sequence[str],
 ) -> int:
-    """Remove the staging files, or history files, that nothing names, under the table's lock: a POST, or another sweep,
-    that slept may be about to name one, and looks for it under the same lock. What cannot be done in ``HELD_SECONDS``
-    waits for the next sweep.
+    """Remove the staging or history files that nothing names, under the table's lock: a delayed POST or sweep may be
+    about to name one, and checks under the same lock that it exists. Files that cannot be removed within
+    ``HELD_SECONDS`` are left to the next sweep.
     """
     removed = 0
     with database.transaction() as repository:
@@ -274,7 +275,9 @@ _UNNAMED: Mapping[Callable[[str, str], tuple[str, ...]], Callable[[Repository, s
 
 
 def _newest_inside(warehouse: Warehouse, root: str) -> dict[tuple[str, ...], datetime]:
-    """Per folder below ``root`` the newest time of it and of all inside: a job may write for hours, far below it."""
+    """Return for each folder below ``root`` the newest time of it and of all that it contains: a job may write for
+    hours, deep inside it.
+    """
     newest: dict[tuple[str, ...], datetime] = {}
     for entry in entries(warehouse, root, recursive=True):
         if entry.changed_at is None:
@@ -287,7 +290,7 @@ def _newest_inside(warehouse: Warehouse, root: str) -> dict[tuple[str, ...], dat
 
 
 def is_garbage_run(folder: tuple[str, ...], named: NamedOfTable) -> bool:
-    """Return whether nothing names the run of a folder, or of one partition's folder in one that is named."""
+    """Return whether nothing names the run of a folder, or of a partition's folder inside a named one."""
     if len(folder) == 1:
         return folder[0] not in named.run_folders
     partitioned = len(folder) == 2 and folder[1].startswith(PARTITION_FOLDER) and folder[0] in named.run_folders
