@@ -1,3 +1,3 @@
-"""What the API and the console share: the open parts of the process, callers, what browsers may send, and the status
-of each failure. Neither of the two uses the other.
+"""Shared by API and console, which do not use each other: the open parts of the process, callers, browser rules, and
+the status of each failure.
 """

@@ -1,4 +1,4 @@
-"""What a browser says of the page behind a request, and which of it a service refuses (docs/decisions/0012)."""
+"""The origins and hosts of browser requests, and which of them a service refuses (docs/decisions/0012)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ORIGIN_FIX: Final = (
     " pass Host and X-Forwarded-Proto on, and name it in KEYFOLD_TRUSTED_PROXIES"
 )
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-# https://www.w3.org/TR/fetch-metadata: a page of the service itself, and a person who typed the address.
+# https://www.w3.org/TR/fetch-metadata: from a page of the service itself, and from the address bar.
 _OF_PAGES = (b"origin", b"sec-fetch-site")
 _OWN_SITES = ("same-origin", "none")
 # For pages of KEYFOLD_CORS_ORIGINS: what they may send, and which headers of the answer their scripts may read.
@@ -43,17 +43,17 @@ CROSS_ORIGIN: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where a service listens; ``port`` is None if it has none (a Unix socket)."""
+    """The address where a service listens; ``port`` is None if it has none (a Unix socket)."""
 
     host: str
     port: int | None
 
 
 def check_page(headers: Headers, scheme: str, origins: Collection[str] = ()) -> None:
-    """Raise ``Forbidden`` for a request that a page of another origin than these made a browser send. ``scheme`` is
-    that of the request, as a trusted proxy forwarded it.
+    """Raise ``Forbidden`` for a browser request from a page of another origin. ``scheme`` is that of the request, as a
+    trusted proxy forwarded it.
     """
-    if any(name in _OF_PAGES for name, _ in headers.raw):  # most requests have neither: one walk, not two
+    if any(name in _OF_PAGES for name, _ in headers.raw):  # most requests have neither header
         if (sent := headers.getlist("origin")) and all(origin in origins for origin in sent):
             return
         _refuse([*_foreign_origins(headers, scheme), *_foreign_sites(headers)])

@@ -1,4 +1,4 @@
-"""Callers: what a credential grants, and how often it may be wrong or used (docs/decisions/0025)."""
+"""Callers: the grants of credentials, and their rate limits (docs/decisions/0025)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.http.iceberg_clients import ICEBERG_TOKENS
 from app.services.access.token_gate import TokenGate
 from app.services.shared.rates import Rate, network_of
 
-# Where credentials come in the body: a request needs no token there, and the route itself asks.
+# With credentials in the body: a request needs no token there, and the route checks the credentials.
 CREDENTIAL_PATHS: Final = frozenset({"/auth/authenticate", "/auth/refreshToken", "/auth/token", ICEBERG_TOKENS})
 
 
@@ -39,8 +39,8 @@ def address_of(scope: Scope) -> str | None:
 def count_failure(failures: Rate, address: str | None, error: Unauthorized) -> None:
     """Count a failure. Raise ``TooMany``.
 
-    A valid token is accepted all the same: a failing client does not lock out others behind its address, and 256
-    bits cannot be guessed.
+    A valid token is still accepted: a failing client does not lock out others at its address, and 256 bits cannot be
+    guessed.
     """
     wait = failures.spend(network_of(address))
     if wait:

@@ -1,4 +1,4 @@
-"""Digests of what is sent and answered (RFC 9530): ``Content-Digest`` and ``Want-Content-Digest``."""
+"""Digests of bodies and answers (RFC 9530): ``Content-Digest`` and ``Want-Content-Digest``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ALGORITHMS: Final[Mapping[str, Callable[[], Any]]] = {"sha-256": hashlib.sha256
 
 
 class ContentDigest:
-    """What a sender says of a body, compared with the body as it comes."""
+    """The digest that a sender declares, compared with the body as it arrives."""
 
     def __init__(self, said: Mapping[str, bytes]) -> None:
         self._said = said
@@ -28,7 +28,7 @@ class ContentDigest:
 
     @classmethod
     def of(cls, headers: Headers) -> Self | None:
-        """Return it; None if nothing is said by an algorithm that is known. Raise ``Invalid``."""
+        """Return the declared digest; None if it has no known algorithm. Raise ``Invalid``."""
         lines = headers.getlist(CONTENT_DIGEST)
         said = _members(CONTENT_DIGEST, ",".join(lines)) if lines else {}
         if any(not isinstance(value, bytes) for value in said.values()):
@@ -41,7 +41,7 @@ class ContentDigest:
             algorithm.update(part)
 
     def check(self) -> None:
-        """Raise ``Invalid`` if the body is another one."""
+        """Raise ``Invalid`` if the body has another digest."""
         for name, said in self._said.items():
             computed = self._hashes[name].digest()
             if computed != said:
@@ -51,7 +51,7 @@ class ContentDigest:
 
 
 def wanted_digest(header: str) -> str | None:
-    """Return the algorithm that a caller prefers of those that are known. Raise ``Invalid``."""
+    """Return the known algorithm that a caller prefers. Raise ``Invalid``."""
     weights = _members(WANT_CONTENT_DIGEST, header)
     if any(type(weight) is not int for weight in weights.values()):
         raise _bad_header(WANT_CONTENT_DIGEST)
@@ -69,7 +69,7 @@ def digest_field(algorithm: str, digest: bytes) -> str:
 
 
 def written(digest: bytes) -> str:
-    """Return bytes as a structured field has them (RFC 8941)."""
+    """Return bytes as a structured field (RFC 8941)."""
     return f":{base64.b64encode(digest).decode()}:"
 
 

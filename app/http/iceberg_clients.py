@@ -1,4 +1,4 @@
-"""Where the catalog of Iceberg's clients is, and failures in the form that they read."""
+"""The path of the catalog for Iceberg's clients, and errors in their format."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def read_only() -> KeyfoldError:
 
 
 def error_member(path: str, error: KeyfoldError, status: int) -> dict[str, Any]:
-    """Return the member ``error`` of a failure. Iceberg's clients choose by it what to raise.
+    """Return the member ``error`` of a failure. Iceberg's clients choose their exception by it.
 
     A missing namespace on the way to a table is reported as a missing table: Spark takes the table of
     ``k.shop.orders.snapshots`` for a namespace first, and looks further only where the table is missing.

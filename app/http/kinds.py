@@ -1,4 +1,4 @@
-"""Which status each kind of failure has: the one table of it."""
+"""The HTTP status of each kind of failure: the only such table."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ KINDS: Mapping[type[KeyfoldError], HTTPStatus] = {
 
 
 def status_of(error: KeyfoldError) -> int:
-    """Return the status of the nearest kind that has one; 500 for the unforeseen."""
+    """Return the status of the nearest kind that has one; 500 for unexpected errors."""
     return next((KINDS[kind] for kind in type(error).__mro__ if kind in KINDS), HTTPStatus.INTERNAL_SERVER_ERROR)

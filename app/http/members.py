@@ -1,4 +1,4 @@
-"""Members of a request's scope: what the parts that answer it pass to each other and to the audit log."""
+"""Members of a request's scope, through which middleware, routes and audit log pass values to each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one serving process has open, and the threads in which it writes."""
+"""The open parts of a serving process, and its threads for writing."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from app.settings import Settings
 from app.telemetry.exposition import Reading
 from app.telemetry.hour import Hour
 
-GRANT: Final = "keyfold.grant"  # the member of the scope that says what the caller may do
+GRANT: Final = "keyfold.grant"  # the member of the scope with the caller's grant
 P = ParamSpec("P")
 T = TypeVar("T")
-WRITERS_THREADS: Final = 40  # as many uploads decode, write and wait for their turn at a time
+WRITERS_THREADS: Final = 40  # uploads that are decoded, written or queued at a time
 LOOKUPS_THREADS: Final = 20
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What one serving process has open; ``spark_ready`` is true if merges are left to other services. ``scrapes``
-    are looked up for metrics, ``condition`` for readiness too, ``build`` says what runs, and ``hour`` has
-    the metrics of the last hour.
+    """The open parts of one serving process. ``spark_ready`` is true if merges are left to other services. ``scrapes``
+    are read for metrics, ``condition`` also for readiness; ``build`` has the versions, and ``hour`` the metrics of the
+    last hour.
     """
 
     settings: Settings

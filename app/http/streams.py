@@ -1,4 +1,4 @@
-"""Answers that are streamed while they are made, and hold what they need until they have gone out."""
+"""Streamed answers, which hold their resources until they are sent."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from app.http.parts import Parts
 from app.services.shared.damage import failure_of
 
 Clock = Callable[[], float]
-_WHOLE_BYTES: Final = 2**20  # a shorter answer goes out whole, with its length
+_WHOLE_BYTES: Final = 2**20  # a shorter answer is sent whole, with its length
 _WHOLE_SECONDS: Final = 5.0  # unless it takes longer
 
 
 class _Stream(StreamingResponse):
-    """An answer that holds its place until it has gone out, or no one reads on."""
+    """An answer that holds its place until it is sent, or the client has gone."""
 
     def __init__(self, pieces: Iterator[bytes], media_type: str, headers: dict[str, str], held: ExitStack) -> None:
         super().__init__(pieces, media_type=media_type, headers=headers)
@@ -36,10 +36,11 @@ class _Stream(StreamingResponse):
 def whole_or_streamed(
     stream: Generator[bytes], media_type: str, headers: dict[str, str], held: ExitStack, clock: Clock = time.monotonic
 ) -> Response:
-    """Return the body, streamed if it is long or takes long. A fault before ``_WHOLE_BYTES`` are made is an error with
-    a status.
+    """Return the body, streamed if it is long or slow. A failure before ``_WHOLE_BYTES`` are produced becomes an error
+    with a status.
 
-    A stream continues with what is ``held``, and is closed when the client goes: not whenever its memory is collected.
+    A stream keeps the resources ``held``, and is closed as soon as the client disconnects, not when it is
+    garbage-collected.
     """
     begun: list[bytes] = []
     until = clock() + _WHOLE_SECONDS
@@ -52,7 +53,7 @@ def whole_or_streamed(
 
 
 def noted(parts_open: Parts, stream: Iterator[bytes]) -> Generator[bytes]:
-    """Yield the same pieces; damage that ends an answer which goes out already would else be reported to no one."""
+    """Yield the same pieces, and record damage that ends an answer after its status was sent."""
     try:
         yield from stream
     except DamagedFile as error:

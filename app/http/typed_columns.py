@@ -1,4 +1,4 @@
-"""Columns as JSON Schema: what answers hold and records take, with an example of each type."""
+"""Columns as JSON Schema: the values of answers and records, with an example of each type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Typed:
-    """How JSON has the values of a family: ``schema`` and an ``example``, of a type and how BIGINT is spelled."""
+    """The JSON form of a type family: functions from a type and the spelling of BIGINT to
+    ``schema`` and ``example``.
+    """
 
     schema: Callable[[DataType, Integers], Json]
     example: Callable[[DataType, Integers], Any]
@@ -81,13 +83,13 @@ _MOMENT = "2026-03-01T10:00:00"
 
 
 def schema_of(data_type: DataType, integers: Integers) -> Json:
-    """Return the schema of the type's values, null among them where it may be."""
+    """Return the schema of the type's values, including null if it is nullable."""
     schema = TYPED[data_type.family].schema(data_type, integers)
     return {"anyOf": [schema, {"type": "null"}]} if data_type.nullable else schema
 
 
 def example_of(data_type: DataType, integers: Integers) -> Any:
-    """Return a value of the type, as answers have it and records take it."""
+    """Return an example value of the type, as in answers and records."""
     return TYPED[data_type.family].example(data_type, integers)
 
 

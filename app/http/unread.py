@@ -1,4 +1,4 @@
-"""Answering a request whose body nothing reads to its end."""
+"""Answers a request without reading its whole body."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SILENCE_SECONDS: Final = 2.0
 
 
 class Incoming:
-    """The ``receive`` of a request; ``whole`` says whether its body has come to its end, or will not come."""
+    """The ``receive`` of a request; ``whole``: the body was received completely, or will not come."""
 
     def __init__(self, receive: Receive) -> None:
         self.whole = False
@@ -28,10 +28,10 @@ class Incoming:
 
 
 async def answer_unread(scope: Scope, receive: Receive, send: Send, response: Response) -> None:
-    """Send ``response`` at once, and then end the connection if the request has a body that has not come whole.
+    """Send ``response`` at once, and then close the connection if the body has not been received completely.
 
-    What the client continues sending is thrown away for up to ten seconds: closed with bytes unread, the connection
-    would be reset, and the answer lost with it.
+    Further bytes of the client are discarded for up to ten seconds: closing with unread bytes would reset the
+    connection, and lose the answer.
     """
     if (isinstance(receive, Incoming) and receive.whole) or not has_body(Headers(scope=scope)):
         await response(scope, receive, send)
@@ -44,7 +44,7 @@ async def answer_unread(scope: Scope, receive: Receive, send: Send, response: Re
 
 
 def has_body(headers: Headers) -> bool:
-    """Return whether the request says that a body comes."""
+    """Return whether the request announces a body."""
     return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
 
 

@@ -1,4 +1,4 @@
-"""How records come in, from wherever they are sent."""
+"""Staging of uploads, for the API and the console."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from app.services.batches.set_aside_events import RetriedEvents
 from app.services.rows.known_rows import KnownRows, known_rows
 from app.settings import Settings
 
-# Members of the scope: the body of an upload, and the room for what it unfolds to.
+# Members of the scope: the body of an upload, and the disk space for the decompressed body.
 SPOOLED: Final = "keyfold.body"
 ROOM: Final = "keyfold.room"
-# The forms of the console that anybody may send, who has signed in or not: they bring a token at most.
+# The forms of the console that need no sign-in: they carry at most a token.
 SIGN_PATHS: Final = ("/console/sign-in", "/console/sign-out")
 # The forms of the console that bring records, which may be larger than others: of one row, and with a file.
 _TABLE_PAGE: Final = "/console/tables/{database}/{table}"
@@ -24,7 +24,7 @@ UPLOAD_FORM_PATH: Final = f"{_TABLE_PAGE}/upload"
 
 
 def bounds_of(settings: Settings) -> Bounds:
-    """Return how much one batch may hold."""
+    """Return the bounds of one batch."""
     return Bounds(
         settings.max_batch_records,
         settings.max_body_bytes,
@@ -35,16 +35,14 @@ def bounds_of(settings: Settings) -> Bounds:
 
 
 def stage(parts: Parts, name: tuple[str, str], change: Change) -> Accepted:
-    """Return the batch that ``change`` of the table ``name`` becomes, durable by now. Raise as ``accept_batch``
-    does.
-    """
+    """Stage ``change`` for the table ``name`` and return its durable batch. Raise as ``accept_batch`` does."""
     known = known_rows(parts.views, parts.images, name)
     bounds = bounds_of(parts.settings)
     return accept_batch(parts.database, parts.warehouse, *name, change, bounds, parts.commits, known, parts.admission)
 
 
 def stage_retried(parts: Parts, retried: RetriedEvents) -> Accepted:
-    """Return the batch that events become which a table has set aside. Raise as ``accept_batch`` and
+    """Stage events that a table has set aside again, and return their batch. Raise as ``accept_batch`` and
     ``RetriedEvents.events`` do.
     """
     known, bounds = known_rows(parts.views, parts.images, retried.name), bounds_of(parts.settings)
@@ -62,8 +60,8 @@ def stage_retried(parts: Parts, retried: RetriedEvents) -> Accepted:
 
 
 def stage_tables(parts: Parts, database: str, upload: UploadOfTables) -> AcceptedBatches:
-    """Return the batches that ``upload`` becomes in tables of the ``database``, durable by now. Raise as
-    ``TablesIntake.accept`` does.
+    """Stage ``upload`` for tables of the ``database`` and return the durable batches. Raise as ``TablesIntake.accept``
+    does.
     """
 
     def known(name: tuple[str, str]) -> KnownRows:

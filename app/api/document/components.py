@@ -1,4 +1,4 @@
-"""Components of the OpenAPI document that no class stands for: objects whose members a table decides, and headers."""
+"""Components of the OpenAPI document without a class: objects whose members depend on the table, and headers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ RowKind = TypeAliasType(
 )
 Treatment = TypeAliasType("Treatment", Literal["accepted", "ignored", "refused"])
 
-# What no body of pydantic's names: routes read records themselves. No member has a name: some generators rename
+# Bodies without a pydantic model, since routes read records themselves. No member is named: some generators rename
 # `_kind` where it has one, and leave out the one of the caller, so that a delete becomes an insert.
 RECORD: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -114,7 +114,7 @@ def headers(*names: str) -> dict[str, Any]:
     return {name: {"$ref": f"#/components/headers/{name}"} for name in names if HEADERS[name]}
 
 
-# Of every answer that spells whole numbers as it is asked.
+# For every answer whose form of BIGINT a request can choose.
 SPELLED: Final = headers("Vary", "Preference-Applied")
 
 

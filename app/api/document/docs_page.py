@@ -1,4 +1,4 @@
-"""``/docs``: the OpenAPI document as a page to read and to try, whose parts are files of installed packages."""
+"""``/docs``: the OpenAPI document as an interactive page, whose scripts and styles are files of installed packages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Endpoint = Callable[[Request], Awaitable[FileResponse]]
 
 
 def install_docs(app: FastAPI) -> None:
-    """Make ``app`` answer the page and its parts; the gate lets them by."""
+    """Make ``app`` answer the page and its parts; neither needs a token."""
     for path, ((package, folder), name) in _PARTS.items():
         app.add_route(path, _answering(Path(str(files(package) / folder / name))), include_in_schema=False)
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI makes of the routes, and what only the service as a whole knows."""
+"""The OpenAPI document: FastAPI's, completed with components, statuses, security and examples."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ TAGS: Final[Mapping[str, str]] = {
 _SECURITY: Final = {
     "token": {"type": "http", "scheme": "bearer", "description": "made by `keyfold token create NAME`, begins `kf_`"}
 }
-# What any operation may be refused with, by what it has.
+# The error statuses that an operation has by its parameters and body.
 _NOT_ACCEPTABLE: Final = HTTPStatus.NOT_ACCEPTABLE.value
 _OF_THE_MOMENT: Final = frozenset({"getTableDelta", "getTableIceberg"})
 _IF_NONE_MATCH: Final = "if-none-match"
@@ -62,7 +62,7 @@ _EXCLUSIVE: Final = frozenset({"string", "integer", "object", "array", "boolean"
 
 
 def install_document(app: FastAPI) -> None:
-    """Make ``app`` answer the document that ``described`` makes of FastAPI's."""
+    """Let ``app`` answer FastAPI's document, completed by ``described``."""
     generate, lock = app.openapi, Lock()
     made: list[Json] = []
 
@@ -76,7 +76,9 @@ def install_document(app: FastAPI) -> None:
 
 
 def described(document: Json) -> Json:
-    """Return ``document`` with components, statuses, security and examples; an operation's own declarations stand."""
+    """Return ``document`` with components, statuses, security and examples; an operation's own declarations have
+    priority.
+    """
     for operation in operations_in(document):
         _describe(operation)
     for item in document["paths"].values():
@@ -104,7 +106,7 @@ def operations_in(document: Json) -> Iterator[Json]:
 
 
 def objects_in(value: object) -> Iterator[Json]:
-    """Yield every JSON object in ``value``, itself included, but those of examples."""
+    """Yield every JSON object in ``value``, itself included, but not those in examples."""
     if isinstance(value, dict):
         yield value
         for name, member in value.items():
@@ -116,7 +118,7 @@ def objects_in(value: object) -> Iterator[Json]:
 
 
 def _describe(operation: Json) -> None:
-    """Its summary is the first sentence; its statuses are those that it has."""
+    """Describe an operation: its summary is the first sentence, its statuses are those that it can have."""
     operation["summary"] = _first_clause(operation["description"])
     for parameter in operation.get("parameters", []):
         _never_null(parameter)
@@ -139,7 +141,7 @@ def _first_clause(text: str) -> str:
 
 
 def _never_null(parameter: Json) -> None:
-    """Remove null from a parameter's schema: it is left out, never null. Move its description next to the schema."""
+    """Remove null from a parameter's schema: clients leave it out instead. Move its description next to the schema."""
     choices = [one for one in parameter["schema"].get("anyOf", []) if one.get("type") != "null"]
     if len(choices) == 1:
         parameter["schema"] = choices[0]
@@ -184,8 +186,8 @@ def _revalidate(operation: Json | None) -> None:
 
 
 def _tidy(one: Json) -> None:
-    """No title of pydantic's making, which generators take for a name, whole numbers of 64 bits, and oneOf where
-    alternatives exclude each other: of anyOf some generators make a type without a member.
+    """Remove titles that pydantic generates, which generators take for names; type whole numbers as int64; use oneOf
+    for exclusive alternatives, since some generators make an empty type of anyOf.
     """
     if isinstance(one.get("title"), str):
         del one["title"]
@@ -205,13 +207,13 @@ def _schemas() -> Json:
 
 @cache
 def examples() -> Mapping[str, Any]:
-    """Return of each operation a request and its answer, as ``tests/api/document/test_examples.py`` recorded them."""
+    """Return for each operation a request and its answer, as ``tests/api/document/test_examples.py`` recorded them."""
     text = files("app.api.document").joinpath("examples.json").read_text(encoding="utf-8")
     return dict(json.loads(text))
 
 
 def _exemplify(operation: Json, example: Mapping[str, Any]) -> None:
-    """Put a recorded request and its answer where clients and pages look for them."""
+    """Add a recorded request and its answer to an operation, in the members that clients and pages read."""
     given = example.get("parameters", {})
     for parameter in operation.get("parameters", []):
         if parameter["name"] in given:

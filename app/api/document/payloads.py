@@ -17,8 +17,8 @@ MOST_READ: Final = 2000  # elements of a list or an object whose faults are all 
 
 
 def first_fault_of(kind: Any) -> BeforeValidator:
-    """Read what has more than ``MOST_READ`` elements up to its first fault: pydantic takes seconds to report half a
-    million of them, on the event loop.
+    """Read values with more than ``MOST_READ`` elements only up to the first fault: to report half a million, pydantic
+    would block the event loop for seconds.
     """
     reader: TypeAdapter[Any] = TypeAdapter(Annotated[kind, FailFast()])
 
@@ -84,7 +84,7 @@ class DatabaseChanges(Payload):
 
 
 class ChangedDatabase(Answer):
-    """The keys of the options that were removed, set, and asked to be removed but not there."""
+    """The keys of the options that were removed, that were set, and that were to be removed but did not exist."""
 
     removed: list[str]
     updated: list[str]
@@ -148,7 +148,9 @@ class NewSchema(Payload):
 
 
 def described_as(kind: Any) -> BeforeValidator:
-    """Any JSON the annotated type takes, described as ``kind``: the core reads it, to report all faults together."""
+    """Any JSON that the annotated type takes, described as ``kind``: the core validates it, to report all faults
+    together.
+    """
     return BeforeValidator(lambda sent: sent, json_schema_input_type=kind)
 
 
@@ -186,7 +188,7 @@ class TableDetails(Audit):
 
 
 class TableWarning(Answer):
-    """Something legal but surprising, and what to do if it is not wanted."""
+    """A warning about a legal but surprising definition, with a way to avoid it."""
 
     pointer: str
     code: FaultCode
@@ -195,7 +197,7 @@ class TableWarning(Answer):
 
 
 class StoredTable(TableDetails):
-    """A table that was just created or altered; ``warnings`` say what may surprise (Paimon's clients ignore them)."""
+    """A table that was just created or altered; Paimon's clients ignore the ``warnings``."""
 
     warnings: list[TableWarning]
 
@@ -215,7 +217,7 @@ class TableDetailsPage(Answer):
 
 
 class Validated(Answer):
-    """The answer of ``validateOnly``: nothing was stored and nothing is wrong; ``warnings`` say what may surprise."""
+    """The answer of ``validateOnly``: the request is valid, and nothing was stored."""
 
     violations: list[Fault]
     warnings: list[TableWarning]

@@ -1,4 +1,4 @@
-"""What of the requests goes into the audit log: changes of databases, tables and tokens, and anyone who was refused."""
+"""The audit log of requests: changes of databases, tables and tokens, and refused callers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REFUSED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
 class Notes:
-    """What a route adds to its line of the audit log: names and keys of options, never values."""
+    """The members that a route adds to its line of the audit log: names and keys of options, never values."""
 
     def __init__(self) -> None:
         self.members: dict[str, object] | None = {}
@@ -32,7 +32,7 @@ class Notes:
             self.members |= members
 
     def nothing(self) -> None:
-        """Write no line: nothing was stored."""
+        """Write no line, because nothing was stored."""
         self.members = None
 
 
@@ -45,7 +45,9 @@ NotesDep = Annotated[Notes, Depends(_notes)]
 
 
 class Audited:
-    """Writes the line of a request before its answer goes out. A 429 has none: the failures before it have theirs."""
+    """Writes the line of a request before its answer goes out. A 429 has no line, since the failures before it have
+    theirs.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

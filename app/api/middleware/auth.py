@@ -1,4 +1,4 @@
-"""The gate in front of all routes (docs/decisions/0012)."""
+"""The gate in front of all routes: authentication (docs/decisions/0012)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _REFUSED_WEBSOCKET = 1008  # policy violation, RFC 6455
 
 
 class Gate:
-    """Refuses anyone who may not call, before a byte of the body is read and before any route is looked for.
+    """Refuses callers without access, before the body is read and the request is routed.
 
-    With tokens a request needs one. Without, it must name this machine. Pages of other origins never pass. What the
-    caller may do is in the scope as ``GRANT`` from then on, but where it signs in (``CREDENTIAL_PATHS``). With
-    ``open_metrics`` a caller on this machine that names it reads the metrics without a token. The console
-    has another gate before this one (``app.console.site.gate``), which has said what the caller may do.
+    With tokens a request needs one. Without, it must name this machine. Pages of other origins never pass. Afterwards
+    the scope has the caller's ``GRANT``, except on sign-in paths (``CREDENTIAL_PATHS``). With ``open_metrics`` a
+    caller on this machine reads the metrics without a token. Requests to the console have passed its own gate before
+    (``app.console.site.gate``), which has set the grant.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -38,7 +38,7 @@ class Gate:
         self.host = settings.host
         self.origins = frozenset(settings.cors_origins)
         self.open_metrics = settings.open_metrics
-        # Its own thread: requests that keep all others busy do not keep callers at the gate.
+        # Its own thread, so that callers are authenticated even if all other threads are busy.
         self.turns = anyio.CapacityLimiter(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,7 +55,7 @@ class Gate:
         await self.app(scope, receive, send)
 
     async def _check(self, scope: Scope) -> None:
-        """Raise ``Forbidden``, ``Unauthorized``, or ``Unavailable`` if the catalog does not say who may call."""
+        """Raise ``Forbidden``, ``Unauthorized``, or ``Unavailable`` if the catalog does not answer."""
         headers = Headers(scope=scope)
         check_page(headers, scope["scheme"], self.origins)
         if scope["path"] in CREDENTIAL_PATHS:
@@ -80,13 +80,15 @@ class Gate:
 
 
 def _is_local(scope: Scope) -> bool:
-    """Return whether the connection comes from this machine; a proxy's does, too, but names another host."""
+    """Return whether the connection comes from this machine; a proxy's connection may, too, but with another host
+    name.
+    """
     client = scope.get("client")
     return client is not None and is_loopback(client[0])
 
 
 async def check_again(request: Request, database: str, table: str) -> None:
-    """Raise ``Unauthorized`` or ``Forbidden`` once the reader of an endless answer may not read the table any more."""
+    """Raise ``Unauthorized`` or ``Forbidden`` if the reader of an endless answer has lost access to the table."""
     parts: Parts = request.app.state.parts
     grant = await granted(parts.gate, request.headers.get("authorization"))
     grant.check_table(Role.READ, database, table)

@@ -1,4 +1,4 @@
-"""What every route asks of its request before it runs: one dependency, for each that FastAPI solves takes its time."""
+"""The checks of every request before its route runs: one dependency, since each that FastAPI solves costs time."""
 
 from __future__ import annotations
 

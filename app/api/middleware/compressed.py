@@ -1,4 +1,4 @@
-"""Answers compressed as the caller takes them: zstd, else gzip (RFC 9110, 8.4)."""
+"""Compressed answers: zstd, else gzip, as the caller accepts (RFC 9110, 8.4)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette_compress import CompressMiddleware, add_compress_type
 
-LEAST_BYTES: Final = 1024  # of an answer that is worth it
+LEAST_BYTES: Final = 1024  # from which an answer is worth compressing
 _GZIP_LEVEL: Final = 4
 _ZSTD_LEVEL: Final = 3
 _CODINGS: Final = (b"zstd", b"gzip")
@@ -20,11 +20,11 @@ for _media_type in ("application/x-ndjson", "application/problem+json", "text/cs
 
 
 class Compressed:
-    """Compresses text of some length; Arrow streams and Parquet go as they are.
+    """Compresses text above a minimum length; Arrow streams and Parquet are sent unchanged.
 
     A compressed answer is another representation, so its ETag is another one (RFC 9110, 8.8.3.3): ``"x--gzip"`` for
-    ``"x"``. In conditions that a caller sends back it is ``"x"`` again. A 304 has the ETag by which the caller knows
-    the answer (RFC 9110, 15.4.5), so that a cache finds its copy.
+    ``"x"``. In the conditions of a request it is converted back to ``"x"``. A 304 has the ETag that the caller sent
+    (RFC 9110, 15.4.5), so that a cache finds its copy.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -52,7 +52,7 @@ class Compressed:
 
 
 def _decode(scope: Scope, condition: bytes) -> bytes:
-    """Take the encodings from the ETags of a condition; return what was sent."""
+    """Remove the encodings from the ETags of a condition; return the original header."""
     sent = b",".join(value for name, value in scope["headers"] if name == condition)
     scope["headers"] = [
         (name, _ENCODED.sub(b'"', value)) if name == condition else (name, value) for name, value in scope["headers"]
@@ -61,8 +61,8 @@ def _decode(scope: Scope, condition: bytes) -> bytes:
 
 
 def _tagged(headers: list[tuple[bytes, bytes]], known: bytes) -> list[tuple[bytes, bytes]]:
-    """Return the headers, ``Vary`` with each name once, the ETag that of the encoding that they name, or else the one
-    that is ``known``.
+    """Return the headers with each name of ``Vary`` once, and with the ETag of their encoding, or else the ``known``
+    one.
     """
     coding = next((value for name, value in headers if name.lower() == b"content-encoding"), None)
     return [(name, _rewritten(name.lower(), value, coding, known)) for name, value in headers]

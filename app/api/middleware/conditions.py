@@ -1,4 +1,4 @@
-"""Conditional requests (RFC 9110, 13): ETags, 304 for what the caller has, 412 for what has changed since."""
+"""Conditional requests (RFC 9110, 13): ETags, 304 for unchanged answers, 412 for tables that have changed."""
 
 from __future__ import annotations
 
@@ -30,20 +30,18 @@ IfMatch = Annotated[
 
 
 def is_known(if_none_match: str, etag: str) -> bool:
-    """Return whether a caller with this header has the answer with ``etag`` already."""
+    """Return whether a caller with this header already has the answer with ``etag``."""
     known = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
     return etag in known or known == ["*"]
 
 
 def table_etag(table: Table) -> str:
-    """Return the ETag of what GET answers of the table: it changes with every alter and rename, not with rows."""
+    """Return the ETag of the table's description: it changes with every ALTER and rename, not with rows."""
     return f'"{version_of(table)}"'
 
 
 def unchanged(if_match: str | None) -> Callable[[Table], None]:
-    """Return the check of an ``If-Match`` header; what it returns raises ``PreconditionFailed`` for a table that has
-    another ETag than the caller has seen.
-    """
+    """Return the check of an ``If-Match`` header; it raises ``PreconditionFailed`` if the table has another ETag."""
 
     def check(table: Table) -> None:
         if if_match is None or if_match.strip() == "*":
@@ -58,7 +56,7 @@ def unchanged(if_match: str | None) -> Callable[[Table], None]:
 
 
 class TakenConditions:
-    """Refuses conditions of writes that a route does not look at: done in spite of them, a caller is deceived."""
+    """Refuses conditional writes on routes that do not check the condition: ignoring it would deceive the caller."""
 
     def __init__(self) -> None:
         self._taken = Declared(_parameters)
@@ -87,9 +85,10 @@ def _not_taken(name: str) -> Violation:
 
 
 class Revalidated:
-    """Gives whole answers to GET an ETag, of their bytes where the route gave none; 304 where the caller has them.
+    """Adds an ETag to whole answers to GET, a digest of their bytes if the route set none, and answers 304 if the
+    caller has it.
 
-    Says of every answer to GET how long it may be cached: not at all where it streams or changes by the moment.
+    Sets Cache-Control on every answer to GET; streams and answers that always change are not cached.
     """
 
     def __init__(self, app: ASGIApp) -> None:

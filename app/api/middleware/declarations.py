@@ -1,4 +1,4 @@
-"""What a dependency of all routes reads of the declaration of each: once, for it does not change."""
+"""Declarations of routes, read once per route for dependencies of all routes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Read = TypeVar("Read")
 
 
 class Declared(Generic[Read]):
-    """What ``read`` finds in the declaration of a route, remembered by its endpoint."""
+    """The result of ``read`` for the declaration of a route, cached by endpoint."""
 
     def __init__(self, read: Callable[[APIRoute], Read]) -> None:
         self._read = read

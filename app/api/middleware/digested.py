@@ -1,4 +1,4 @@
-"""Answers with the digest that their caller asks for (RFC 9530): ``Want-Content-Digest``."""
+"""Answers with the digest that the caller requests (RFC 9530): ``Want-Content-Digest``."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _NAME: Final = WANT_CONTENT_DIGEST.encode()
 
 
 class Digested:
-    """Holds an answer back until its digest is known, as it goes out: compressed, if it is. What is too large has no
-    digest, which is a wish. Nor has a stream of events, which never ends, or an answer without a body.
+    """Buffers an answer until its digest is known; the digest is of the bytes as sent, maybe compressed. The header is
+    optional: answers that are too large, endless or empty have none.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -63,7 +63,7 @@ class _Answer:
         self._start: Message | None = None  # until it is sent
 
     async def take(self, message: Message) -> None:
-        """Take the next message of the application."""
+        """Process the next message of the application."""
         if message["type"] == "http.response.start" and not _is_without(message):
             self._start = message
         elif message["type"] != "http.response.body" or self._start is None:
@@ -80,7 +80,9 @@ class _Answer:
             await self._send(message)
 
     async def break_off(self) -> None:
-        """Send what is held of an answer that failed in its middle: it is seen to be cut, as without a digest."""
+        """Send the buffered part of an answer that failed: the client sees that it is truncated,
+        as without a digest.
+        """
         if self._start is not None:
             await self._let_go(self._start)
 

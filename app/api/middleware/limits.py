@@ -34,9 +34,8 @@ MOST_FORM_BYTES: Final = 16 * 2**20  # of one row: a value of 1 MB has three tim
 
 
 class BodyLimits:
-    """How many bytes the body of a request may have: none on the open paths, 4 KiB in a sign-in, ``max_body_bytes`` in
-    a batch or a file of the console, 16 MiB in a simulation or the form of a row, 1 MiB elsewhere; ``max_body_bytes``
-    bounds them all.
+    """The largest bodies in bytes: none on the open paths, 4 KiB in a sign-in, ``max_body_bytes`` in a batch or a file
+    of the console, 16 MiB in a simulation or the form of a row, 1 MiB elsewhere; ``max_body_bytes`` bounds them all.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -64,16 +63,15 @@ class BodyLimits:
 
 
 def _pattern(template: str) -> re.Pattern[str]:
-    """As the router matches paths."""
+    """Return the regular expression of a path, as the router compiles it."""
     return compile_path(template)[0]
 
 
 class BodyLimit:
-    """Reads bodies up to the bound of their route, and refuses what is larger before it fills the memory, and what
-    comes too slowly.
+    """Reads bodies up to the bound of their route, and refuses larger ones before they fill the memory, and slow ones.
 
-    The routes behind it have the whole body, so that no slow sender holds a thread or a transaction; that of a batch is
-    in the scope as ``SPOOLED``.
+    Routes get the whole body, so that no slow sender holds a thread or a transaction; that of a batch is in the scope
+    as ``SPOOLED``.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -103,7 +101,7 @@ class BodyLimit:
             await self.app(scope, replayed(b"" if spooled else bytes(content), receive), send)
 
     async def _body(self, scope: Scope, receive: Receive, send: Send, spool: Spool) -> Content | None:
-        """Return the body; None if it was refused, or if the client went before its end."""
+        """Return the body; None if it was refused, or if the client disconnected before its end."""
         most, headers = self.limits.of(scope["method"], scope["path"]), Request(scope).headers
         try:
             _check_declared(headers.get("content-length", ""), most)
@@ -117,17 +115,15 @@ class BodyLimit:
 
 @dataclass(frozen=True)
 class Pace:
-    """How slowly a body may come: it may pause for ``silence_seconds``, and after that long it must have come with
-    ``bytes_per_second`` all along.
+    """The slowest allowed body: it may pause for ``silence_seconds``; after that time it must have averaged
+    ``bytes_per_second``.
     """
 
     silence_seconds: float
     bytes_per_second: int
 
     def wait_seconds(self, size: int, passed: float) -> float:
-        """Return how long to wait for the next part of a body of which ``size`` bytes have come in ``passed``
-        seconds.
-        """
+        """Return how long to wait for the next part of a body after ``size`` bytes in ``passed`` seconds."""
         if not self.bytes_per_second:
             return self.silence_seconds
         return min(self.silence_seconds, self.silence_seconds + size / self.bytes_per_second - passed)
@@ -139,8 +135,8 @@ def _check_declared(length: str, most: int) -> None:
 
 
 async def _read(receive: Receive, most: int, pace: Pace, spool: Spool, digest: ContentDigest | None) -> bool:
-    """Fill ``spool`` with the body; false if the client went before its end. Raise ``TooLarge``, ``TooSlow``,
-    ``Unavailable`` when there is no room for it, ``Invalid`` if it has another ``digest``.
+    """Fill ``spool`` with the body; return false if the client disconnected before its end. Raise ``TooLarge``,
+    ``TooSlow``, ``Unavailable`` if there is no room for it, ``Invalid`` if its digest differs from ``digest``.
     """
     more, began = True, time.monotonic()
     while more:
@@ -174,7 +170,7 @@ async def next_part(receive: Receive, seconds: float, size: int) -> Message:
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """Return ``receive`` that gives ``body``, and then what comes after it: that the client went."""
+    """Return a ``receive`` that yields ``body``, and then the client's disconnect."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replayed() -> Message:

@@ -1,4 +1,4 @@
-"""Media types of answers: the one that the caller likes best, or 406 where none of ours will do (RFC 9110, 12.5.1)."""
+"""Media types of answers: the one that the caller prefers, or 406 if it accepts none (RFC 9110, 12.5.1)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ JSON: Final = "application/json"
 
 @lru_cache(maxsize=256)
 def chosen(accept: str | None, offered: Sequence[str]) -> str:
-    """Return the one of ``offered`` media types that the header ``accept`` prefers; the first of those that it likes
-    alike.
+    """Return the one of ``offered`` media types that the header ``accept`` prefers; the first of equally preferred
+    ones.
 
-    Raise ``NotAcceptable`` when it takes none of them, or is no Accept header.
+    Raise ``NotAcceptable`` if it accepts none, or is malformed.
     """
     if not accept or accept == "*/*":
         return offered[0]
@@ -63,9 +63,7 @@ class Acceptable:
 
 
 def answered_types(route: APIRoute) -> tuple[str, ...]:
-    """Return the media types of a route's answers, what it does not say otherwise first; none if it answers no
-    body.
-    """
+    """Return the media types of a route's answers, the default first; empty if it answers no body."""
     response = route.response_class
     own = response.value if isinstance(response, DefaultPlaceholder) else response
     answered = {status: response for status, response in route.responses.items() if str(status).startswith("2")}

@@ -30,15 +30,15 @@ _GONE: Final = len(STATUSES)  # in the place of the first digit of a status
 
 
 class Observed:
-    """Gives each request an id, that of its ``X-Request-Id`` if that is one, which the answer and the log carry; counts
-    it by operation and status; answers the unforeseen; with ``log_requests`` logs one line of it.
+    """Gives each request an id, by default that of its ``X-Request-Id``, for the answer and the log. Counts it by
+    operation and status, answers unexpected errors, and with ``log_requests`` logs one line for it.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, *, log_requests: bool = False) -> None:
         self.app = app
         self._metrics = metrics
         self._log_requests = log_requests
-        self._process = secrets.token_hex(6)  # made with the first request, hence behind the fork
+        self._process = secrets.token_hex(6)  # created with the first request, hence after the fork
         self._numbers = count(1)
         self._unread = Unread()
 
@@ -58,11 +58,13 @@ class Observed:
             await self._cut(scope, receive, answer)
         except Exception as error:
             answer.outcome = 500
-            if answer.status:  # the server ends the connection: the client must not take what it has for the whole
+            if (
+                answer.status
+            ):  # the server closes the connection, so that the client does not take the answer as complete
                 raise
             await internal_error(Request(scope), error)(scope, receive, answer.send)
         finally:
-            del scope[ANSWER]  # which has the scope: a ring, one for each request, for the collector of garbage
+            del scope[ANSWER]  # which has the scope: a reference cycle for each request
             seconds, outcome = time.perf_counter() - began, answer.outcome
             self._metrics.answered(scope.get(OPERATION) or operation_of(scope), outcome // 100 or _GONE, seconds)
             if not outcome or self._log_requests:
@@ -72,7 +74,9 @@ class Observed:
         return f"{self._process}-{next(self._numbers):x}".encode()
 
     async def _cut(self, scope: Scope, receive: Receive, answer: Outgoing) -> None:
-        """The server stops and waits no longer. What has begun is left as it is, and the server ends the connection."""
+        """Handle the end of the server's patience: an answer that has begun stays incomplete, and the server closes
+        the connection.
+        """
         answer.outcome = 503
         logger.info("%s %s: cut off, for the service stops", scope["method"], scope["path"])
         if not answer.status:

@@ -1,4 +1,4 @@
-"""May the caller do what the request is for? Decided before a byte of the body is read (docs/decisions/0025)."""
+"""Authorization: may the caller run the operation? Decided before the body is read (docs/decisions/0025)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ PERMITTED: Final = "keyfold.permitted"  # the member of the scope that has the i
 
 
 class Permits:
-    """Refuses what the caller's token may not do. A request without a route continues: the router refuses it."""
+    """Refuses operations that the caller's grant does not include. A request without a route continues, and the router
+    refuses it.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -44,7 +46,7 @@ def _check(scope: Scope) -> None:
 
 
 async def check_permitted(request: Request) -> None:
-    """Raise ``RuntimeError`` for a route that runs without having been permitted, which is a fault of the program."""
+    """Raise ``RuntimeError`` if a route runs without having been authorized, which is a bug of the program."""
     if request.scope["path"] in OPEN_PATHS:
         return
     operation = request.scope["route"].operation_id

@@ -1,4 +1,4 @@
-"""The query of a request: only parameters that the route declares, for a misspelt one changes the answer in silence."""
+"""Query parameters: only those that the route declares, since a misspelled one would be ignored silently."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ MOST_PARAMETERS: Final = 300  # of one request: 100 filters, 100 values of a key
 
 
 class DeclaredQuery:
-    """Refuses query parameters that the request's route does not declare; what it declares is its own signature."""
+    """Refuses query parameters that the request's route does not declare; its signature declares them."""
 
     def __init__(self) -> None:
         self._declared = Declared(_names)
 
     async def __call__(self, request: Request) -> None:
-        """Raise ``Invalid`` for too many parameters, or with every unknown one and the name that is nearest to it."""
+        """Raise ``Invalid`` for too many parameters, or with every unknown one and the nearest known name."""
         query: bytes = request.scope["query_string"]
         if not query:
             return

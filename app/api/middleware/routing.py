@@ -1,5 +1,5 @@
-"""The routers, and how a request finds its route: it is matched by the routes of one module, not by those of all before
-it, which took more than half of the time of a small answer.
+"""The routers. A request is matched by the routes of one module only: matching all routes took more than half of the
+time of a small answer.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _NAMED_GROUP: Final = re.compile(r"\(\?P<\w+>")
 
 
 def add_routes(app: FastAPI, routers: Iterable[APIRouter]) -> None:
-    """Let ``app`` answer the routes."""
+    """Add the routes to ``app``."""
     for router in routers:
         app.router.routes.extend(router.routes)
 
 
 def find_routes_by_path(app: FastAPI, routers: Iterable[APIRouter]) -> None:
-    """Let a request go to the router that alone has its path; where several or none have it, to all as before. Routes
-    that are added later are not found.
+    """Send a request to the only router that has its path; if several or none have it, to all as before. Routes that
+    are added later are not found.
     """
     every = app.router.app
     grouped = [router.routes for router in routers]

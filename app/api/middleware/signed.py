@@ -1,4 +1,4 @@
-"""Requests that are signed, not sent with a token (``app.services.access.webhooks``)."""
+"""Requests with a signature in place of a token (``app.services.access.webhooks``)."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from app.settings import Settings
 
 SIGNED_ID: Final = "keyfold.signed"  # the member of the scope that has the id of a signed request
 MOST_SIGNED_BYTES: Final = 2**24
-_AT_ONCE: Final = 8  # whose bodies are in memory before anyone knows who sent them
+_AT_ONCE: Final = 8  # whose bodies are in memory before their sender is authenticated
 
 
 class _Gone(Exception):
-    """The client went before its whole body was read."""
+    """The client disconnected before its whole body was read."""
 
 
 class SignedRequests:
-    """Reads the body of a request that is signed, and says in the scope what its signer may do, as the gate does of
-    others. Where no token is needed, or one is sent, the signature is not looked at.
+    """Reads the body of a signed request, checks the signature, and sets the signer's grant in the scope. If no token
+    is needed, or one is sent, the signature is ignored.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -64,7 +64,7 @@ class SignedRequests:
         await self.app(scope, receive, send)
 
     async def _let_in(self, scope: Scope, receive: Receive, signed: Signed) -> bytes | None:
-        """Return the body of a request whose signature is right; None if the service needs no token."""
+        """Return the body of a request with a valid signature; None if the service needs no token."""
         check_page(Headers(scope=scope), scope["scheme"], self.origins)
         parts: Parts = scope["app"].state.parts
         if await run_sync(parts.gate.is_open):
@@ -82,7 +82,7 @@ class SignedRequests:
         return body
 
     async def _whole(self, receive: Receive) -> bytes:
-        """Return the body. Raise ``TooLarge``, ``TooSlow``, and ``_Gone`` where the client went before its end."""
+        """Return the body. Raise ``TooLarge``, ``TooSlow``, and ``_Gone`` if the client disconnected before its end."""
         body, began = bytearray(), time.monotonic()
         message: Message = {"type": "http.request", "more_body": True}
         while message.get("more_body", False):

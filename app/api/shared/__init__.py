@@ -1,1 +1,1 @@
-"""What routes share: the names in a path, paging, answers, problems, preferences."""
+"""Shared by routes: names in a path, paging, answers, problems, preferences."""

@@ -1,4 +1,4 @@
-"""Answers by declaration: a payload says where each of its members comes from; services return core values."""
+"""Answers by declaration: a payload declares the source of each member in a value of the services."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ EpochMillis = Annotated[int, BeforeValidator(_millis)]
 
 
 class Payload(BaseModel):
-    """A JSON object. Members that it does not know are ignored: Paimon's newer clients may send more."""
+    """A JSON object. Unknown members are ignored: Paimon's newer clients may send more."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
 
 
 class OwnBody(Payload):
-    """The body of a route that only Keyfold has: a member that it does not know is refused."""
+    """The body of a route that only Keyfold has: unknown members are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -55,14 +55,16 @@ class From:
 
 @cache
 def _sources(answer: type[Answer]) -> Mapping[str, From]:
-    """Return where the members of an answer come from."""
+    """Return the sources of an answer's members."""
     fields: Mapping[str, FieldInfo] = answer.model_fields
     stated = {name: [one for one in field.metadata if isinstance(one, From)] for name, field in fields.items()}
     return {name: of_member[0] if of_member else From(name) for name, of_member in stated.items()}
 
 
 class Answer(Payload):
-    """A payload that is made of a value of the services; members are read where they say, and checked by their type."""
+    """A payload made from a value of the services; members are read from their declared sources,
+    and checked by type.
+    """
 
     @classmethod
     def of(cls, value: object, **own: object) -> Self:
@@ -76,7 +78,7 @@ class Answer(Payload):
     @model_validator(mode="before")
     @classmethod
     def _inside(cls, value: object) -> object:
-        """A member of another answer is made of its value in the same way."""
+        """Return the value of a member; one that is itself an answer is made in the same way."""
         return value if isinstance(value, (Mapping, BaseModel)) else cls._members(value, {})
 
 

@@ -1,4 +1,4 @@
-"""What handlers ask for of the parts that the lifespan opened, each as an ``Annotated`` alias."""
+"""Dependencies of handlers: the parts that the lifespan opened, each as an ``Annotated`` alias."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Made = TypeVar("Made")
 
 
 def inline(of: Callable[..., Made]) -> Callable[..., Coroutine[Any, Any, Made]]:
-    """Return a class as a dependency that needs no thread: it only keeps what it is given."""
+    """Return a class as a dependency that needs no thread: it only stores its arguments."""
 
     async def made(**given: Any) -> Made:
         return of(**given)
@@ -39,7 +39,7 @@ def parts_of(request: Request) -> Parts:
     return parts
 
 
-# Async, for FastAPI would start a thread for each of these to read one attribute; and none of them has another one,
+# Async: FastAPI would start a thread for each of these to read one attribute. None has further dependencies,
 # which would be solved again for each.
 async def _parts(request: Request) -> Parts:
     return parts_of(request)

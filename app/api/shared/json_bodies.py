@@ -1,4 +1,4 @@
-"""JSON bodies of routes that declare them: an object that names a member twice is refused."""
+"""JSON bodies of routes that declare them: an object with a repeated member is refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class JsonRoute(TransactionRoute):
     """A route whose body is JSON."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return FastAPI's own, which is given the request with a body of unique members."""
+        """Return FastAPI's handler, called with a request whose body has unique members."""
         handle = super().get_route_handler()
         if self.body_field is None:
             return handle

@@ -1,4 +1,4 @@
-"""The methods of a path: all of them in ``Allow``, and HEAD wherever there is GET."""
+"""The methods of a path: all of them in ``Allow``, and HEAD for every GET."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 def allowed_methods(request: Request) -> list[str]:
-    """Return every method that some route has for the request's path, in alphabetical order."""
+    """Return the methods of all routes for the request's path, in alphabetical order."""
     routes = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
     methods = {method for route in routes for method in route.methods or ()}
     return sorted(methods | {"HEAD"} if "GET" in methods else methods)
@@ -17,7 +17,7 @@ def allowed_methods(request: Request) -> list[str]:
 class HeadAsGet:
     """Answers HEAD as GET without the body: same status, same headers.
 
-    After its first piece a streaming answer sees the client as gone: server-sent events would never end.
+    A streaming answer sees the client disconnect after its first piece: server-sent events would never end.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -35,7 +35,7 @@ class HeadAsGet:
 
 
 class _Headers:
-    """Lets the headers of one answer through, and nothing else."""
+    """Sends the headers of one answer, and discards the rest."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive = receive

@@ -1,6 +1,6 @@
-"""What each operation needs of a token, said once: a role, and what the token must be for (docs/decisions/0025).
+"""The role and scope that each operation requires of a token (docs/decisions/0025).
 
-``middleware.permits`` asks for it before a byte of the body is read. A route without an entry does not start.
+``middleware.permits`` checks them before the body is read. The service does not start if a route has no entry.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from app.core.access import Grant, Role
 
 
 class About(Enum):
-    """What a token must be for, to call an operation."""
+    """The scope that an operation requires: a database, a table, or neither."""
 
     NOTHING = "no database: any token will do, and lists show what it is for"
     SERVICE = "everything"
@@ -26,10 +26,10 @@ class About(Enum):
 
 @dataclass(frozen=True)
 class Need:
-    """What an operation needs.
+    """The requirements of an operation.
 
-    With ``trial`` in its query it stores nothing and needs the role ``read`` only: the route itself asks for ``role``
-    before it stores anything. ``audited``: that it was done is a line of the audit log.
+    With the query parameter ``trial`` it stores nothing and requires only the role ``read``; the route checks ``role``
+    before it stores anything. ``audited``: its success is a line of the audit log.
     """
 
     role: Role
@@ -38,7 +38,7 @@ class Need:
     trial: bytes | None = None
 
     def check(self, grant: Grant, names: Mapping[str, str], query: bytes) -> None:
-        """Raise ``Forbidden`` unless ``grant`` has it for the database and the table in ``names``."""
+        """Raise ``Forbidden`` unless ``grant`` meets the requirements for the database and the table in ``names``."""
         tries = self.trial is not None and self.trial in query.split(b"&")
         _CHECKS[self.about](grant, Role.READ if tries else self.role, names)
 
@@ -68,7 +68,7 @@ _READ: Final = Need(Role.READ)
 _WRITE: Final = Need(Role.WRITE)
 
 NEEDS: Final[Mapping[str, Need | None]] = {
-    # Open paths need nothing; the gate lets them by. Where credentials come in the body, the route asks for them.
+    # Open paths need no token. If credentials are in the body, the route checks them.
     **dict.fromkeys(("getHealth", "getReadiness"), None),
     **dict.fromkeys(("signIn", "renewSignIn", "getAccessToken", "getIcebergToken"), None),
     "getConfig": Need(Role.READ, About.NOTHING),
@@ -88,7 +88,7 @@ NEEDS: Final[Mapping[str, Need | None]] = {
     "createTable": Need(Role.ADMIN, About.PART, audited=True, trial=_TRIAL),
     "createTablesFromDdl": Need(Role.ADMIN, About.PART, audited=True, trial=_TRIAL),
     **dict.fromkeys(("validateTable", "validateDdl"), Need(Role.READ, About.PART)),
-    "postDatabaseBatches": Need(Role.WRITE, About.PART),  # the route asks for each table that the body names
+    "postDatabaseBatches": Need(Role.WRITE, About.PART),  # the route checks each table that the body names
     "getTableById": Need(Role.READ, About.NAMED),
     "renameTable": Need(Role.ADMIN, About.NAMED, audited=True),
     "alterTable": Need(Role.ADMIN, audited=True, trial=_TRIAL),

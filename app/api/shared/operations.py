@@ -1,4 +1,4 @@
-"""The operation of a request, before the router finds it: by the router's rules."""
+"""The operation of a request, found before the router by the router's rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOUNS: tuple[str, ...] = ("database", "table")
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation: its id, and what it needs of a token; None if it is open to all."""
+    """One operation: its id, and its requirements; None if it is open to all."""
 
     id: str
     need: Need | None
@@ -35,7 +35,7 @@ class Routed:
 
 
 class Operations:
-    """The operations of all routes, by method, in the router's own order: the first that matches is the request's."""
+    """The operations of all routes, by method, in the router's own order: the first match is the request's."""
 
     def __init__(self, routes: Iterable[Any]) -> None:
         """Raise ``LookupError`` for a route whose operation is not in ``NEEDS``."""

@@ -1,6 +1,4 @@
-"""Answers on their way out, and the memory that those take which their clients have not read yet
-(docs/sizing.md, Bounds).
-"""
+"""Outgoing answers, and the memory of those that their clients have not read yet (docs/sizing.md, Bounds)."""
 
 from __future__ import annotations
 
@@ -14,22 +12,22 @@ from app.api.shared.problems import refusal
 from app.core.errors import FaultCode, Unavailable, Violation
 
 REQUEST_ID: Final = b"x-request-id"
-NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")  # a browser takes the type for what it is said to be
-LARGE_BYTES: Final = 2**18  # of an answer that goes out in pieces, and counts until it has gone
+NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")  # a browser must not guess another type
+LARGE_BYTES: Final = 2**18  # from which an answer is sent in pieces, and counts until it is sent
 MOST_UNREAD_BYTES: Final = 2**29
 Headers = list[tuple[bytes, bytes]]
 
 
 class Unread:
-    """The large answers of a process that are going out: they take ``most`` bytes together. For one event loop."""
+    """The large outgoing answers of a process, with at most ``most`` bytes together. For one event loop."""
 
     def __init__(self, most: int = MOST_UNREAD_BYTES) -> None:
         self._most = most
         self._taken = 0
 
     def take(self, size: int) -> bool:
-        """Return whether there is room for one more of ``size`` bytes, which it then takes; for a first one there
-        is.
+        """Reserve room for an answer of ``size`` bytes. Return whether there is room; for the first answer there
+        always is.
         """
         if self._taken and self._taken + size > self._most:
             return False
@@ -37,13 +35,13 @@ class Unread:
         return True
 
     def give(self, size: int) -> None:
-        """Note that a piece of ``size`` bytes was sent."""
+        """Free the room of a piece of ``size`` bytes that was sent."""
         self._taken -= size
 
 
 class Outgoing:
-    """The answer of one request on its way out. ``status`` is 0 until it begins; ``outcome`` is what the request counts
-    as: the status once all of the answer went, 0 if the client went before.
+    """The answer of one request on its way out. ``status`` is 0 until it begins; ``outcome`` is the status for
+    metrics: that of a completely sent answer, 0 if the client disconnected before.
     """
 
     __slots__ = ("_headers", "_scope", "_send", "_status", "_unread", "id", "outcome", "status")
@@ -73,8 +71,8 @@ class Outgoing:
         await self._send(message)
 
     async def send_whole(self, status: int, headers: Headers, body: bytes) -> None:
-        """Send the whole answer; a large one in pieces, of which a slow reader has one at a time. Send 503
-        instead where others have not read what was sent to them.
+        """Send the whole answer; a large one in pieces, so that a slow reader takes the memory of one piece. Send 503
+        instead if too many answers are unread.
         """
         if len(body) <= LARGE_BYTES:
             await self._begin(status, headers)
@@ -96,7 +94,7 @@ class Outgoing:
         await self._send({"type": "http.response.body", "body": b""})
 
     async def _send_pieces(self, body: memoryview) -> None:
-        """A large part of an answer, with turns for others in between: each piece may be compressed on its way."""
+        """Send a large part of an answer in pieces, with pauses for other requests: each piece may be compressed."""
         for start in range(0, len(body), LARGE_BYTES):
             piece = bytes(body[start : start + LARGE_BYTES])
             await self._send({"type": "http.response.body", "body": piece, "more_body": True})

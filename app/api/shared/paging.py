@@ -1,4 +1,4 @@
-"""Pages of lists, said once: how many items a page has, and where it begins."""
+"""Pages of lists: how many items a page has, and where it begins."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def size_words(default: int = DEFAULT_PAGE, largest: int = LARGEST_PAGE) -> str:
 
 
 def is_of_64_bits(number: int) -> bool:
-    """Return whether the document's ``int64`` can hold it."""
+    """Return whether the number fits an ``int64``."""
     return -(2**63) <= number < 2**63
 
 

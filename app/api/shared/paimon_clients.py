@@ -1,6 +1,7 @@
-"""Answers for Paimon's own clients only, and what of Paimon's REST protocol is not done here (docs/decisions/0030).
+"""Answers for Paimon's own clients, and the parts of Paimon's REST protocol that are not implemented
+(docs/decisions/0030).
 
-``/v1/config`` makes each of these clients send ``Keyfold-Client: paimon``: by it, and by nothing else, they are known.
+``/v1/config`` makes each of these clients send ``Keyfold-Client: paimon``: only this header identifies them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ TABLE_OPTIONS: Final[Mapping[str, str]] = {"query-auth.enabled": "true"}
 
 
 def is_paimon(request: Request) -> bool:
-    """Return whether one of Paimon's own clients asks."""
+    """Return whether the request comes from one of Paimon's own clients."""
     return request.headers.get(_HEADER) == _PAIMON
 
 
@@ -42,8 +43,8 @@ PaimonClient = Annotated[bool, Depends(_is_paimon)]
 
 @dataclass(frozen=True)
 class NotDone:
-    """A part of Paimon's REST protocol that Keyfold has not: its routes, as methods and paths below the catalog's, and
-    what to do instead. ``T`` in ``text`` is the path of the table that is asked.
+    """A part of Paimon's REST protocol that is not implemented: its routes, as methods and paths below the catalog's,
+    and the alternative. ``T`` in ``text`` is the path of the requested table.
     """
 
     text: str
@@ -139,7 +140,7 @@ _ROUTES: Final = [(_pattern(route), entry) for entry in NOT_DONE for route in en
 
 
 def not_done(request: Request) -> Unsupported | None:
-    """Return why no route takes ``request``, where it is one of Paimon's protocol; None for any other."""
+    """Return why no route takes ``request``, if it is one of Paimon's protocol; None for any other."""
     line = f"{request.method} {sent_path(request).removesuffix('/')}"
     route = next((entry for pattern, entry in _ROUTES if pattern.fullmatch(line)), None)
     return None if route is None else refusal_of(route, request)

@@ -25,12 +25,12 @@ _NAMES = re.compile(
 
 
 def sent_name(scope: Scope, noun: str, routed: str) -> str:
-    """Return the name of a database, table or version in the path; ``routed`` is what the router made of it.
+    """Return the name of a database, table or version in the path; ``routed`` is the router's decoded value.
 
     Paimon's clients, and Iceberg's in Java, encode path segments like form fields: a ``+`` is a space, a plus is
-    ``%2B``. The router's path is decoded and has lost the difference, so this reads the path as it was sent. (A name
-    that is sent with ``%20`` for a space reads the same either way.) A name cannot hold a slash: where ``%2F`` was
-    sent, the router's reading stands.
+    ``%2B``. The router's decoded path has lost the difference, so this reads the original path. (A space sent as
+    ``%20`` reads the same either way.) A name cannot contain a slash: if ``%2F`` was sent, the router's value is
+    returned.
     """
     raw: bytes | None = scope.get("raw_path")
     match = _NAMES.search(raw.decode("latin-1")) if raw is not None else None
@@ -69,14 +69,12 @@ FullName = Annotated[tuple[str, str], Depends(_full_name)]
 
 
 def location(request: Request, item_id: str) -> str:
-    """Return the ``Location`` of an item of the list that was posted to: the path as it was sent, for it may hold any
-    name.
-    """
+    """Return the ``Location`` of an item that was posted to a list, below the path as it was sent."""
     return f"{sent_path(request)}/{item_id}"
 
 
 def batch_location(request: Request, batch_id: str) -> str:
-    """Return the ``Location`` of a batch of the table whose path, or one below it, was asked."""
+    """Return the ``Location`` of a batch; the request's path is that of the table, or below it."""
     table = "/".join(sent_path(request).split("/")[: TABLE_PATH.count("/") + 1])
     return f"{table}/batches/{batch_id}"
 

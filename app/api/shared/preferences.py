@@ -1,4 +1,4 @@
-"""What a request prefers (RFC 7240), and how it wants whole numbers spelled."""
+"""Preferences of a request (RFC 7240), and the form of whole numbers."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def preference(prefer: str | None, name: str) -> str | None:
 
 @dataclass(frozen=True)
 class Spelling:
-    """How whole numbers are asked for: ``integers`` is None if the table's option says it; ``preferred``: by Prefer,
-    so that the answer says that it was applied.
+    """The requested form of whole numbers: ``integers`` is None for the table's default; ``preferred``: it came with
+    Prefer, so the answer confirms it.
     """
 
     integers: Integers | None = None
@@ -33,7 +33,7 @@ class Spelling:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What the answer says of it."""
+        """The headers that confirm an applied preference."""
         return {"Preference-Applied": f"integers={self.integers}"} if self.preferred else {}
 
 

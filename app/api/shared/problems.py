@@ -1,4 +1,4 @@
-"""Failures over HTTP: one table from kinds to statuses, one body (RFC 9457 with Paimon's members)."""
+"""Failures over HTTP: one body for all (RFC 9457 with Paimon's members)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 _JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-# What Starlette and FastAPI themselves refuse, before any code of ours runs.
+# Refusals of Starlette and FastAPI themselves, before any code of ours runs.
 _FRAMEWORK_CODES: Mapping[int, ErrorCode] = {
     401: ErrorCode.UNAUTHORIZED,
     404: ErrorCode.ROUTE_NOT_FOUND,
@@ -64,7 +64,7 @@ _HEADERS: Mapping[int, Mapping[str, str]] = {
 }
 _HEADERS_OF: Mapping[ErrorCode, Mapping[str, str]] = {
     ErrorCode.REQUEST_IN_FLIGHT: {"Retry-After": "1"},
-    ErrorCode.DAMAGED_FILE: {"Retry-After": "60"},  # no one restores a file within a second
+    ErrorCode.DAMAGED_FILE: {"Retry-After": "60"},  # a file is not restored within a second
 }
 # Pydantic's names of the faults that this service's parameters and bodies can have; a test walks them all.
 READ_FAULTS: Mapping[str, FaultCode] = {
@@ -99,7 +99,7 @@ _TOO_DEEP = Invalid(
 
 
 class Fault(BaseModel):
-    """One fault of a request: where it is (a JSON pointer into the body), what is wrong and what to do about it."""
+    """One fault of a request: its place (a JSON pointer into the body), the message and the fix."""
 
     pointer: str
     code: FaultCode
@@ -111,7 +111,7 @@ class Fault(BaseModel):
 
 
 class Problem(BaseModel):
-    """What every response with a status of 400 or more says: RFC 9457's members, Paimon's, and every single fault."""
+    """The body of every response with a status of 400 or more: RFC 9457's members, Paimon's, and every single fault."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
@@ -131,12 +131,12 @@ class Problem(BaseModel):
 
 
 class ProblemResponse(JSONResponse):
-    """A problem as its media type; text that UTF-8 cannot carry (lone surrogates) goes out as JSON escapes."""
+    """A problem as its media type; lone surrogates, which UTF-8 cannot carry, are written as JSON escapes."""
 
     media_type = MEDIA_TYPE
 
     def render(self, content: Any) -> bytes:
-        """JSON of ``content``."""
+        """Return ``content`` as JSON."""
         return _JSON.encode(content).encode("utf-8", "backslashreplace")
 
 
@@ -150,15 +150,15 @@ PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {"default": _reference("Any
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return ``responses=`` of a route: what it may refuse. The words are httpx's: those of ``http.HTTPStatus`` changed
-    in Python 3.13, and the document is the same for every Python.
+    """Return the problems of a route, for ``responses=``. The words are those of httpx: those of ``http.HTTPStatus``
+    changed in Python 3.13, and the document is the same for every Python.
     """
     return {status: _reference(httpx.codes.get_reason_phrase(status)) for status in statuses}
 
 
 def problem(request: Request, error: KeyfoldError, status: int, *, instance: str | None = None) -> ProblemResponse:
     """Return the response that reports ``error`` with ``status``."""
-    # Without its traceback, whose frames have the scope: a ring would be left to the collector of garbage.
+    # Without its traceback, whose frames have the scope: that would be a reference cycle.
     request.scope[REFUSAL] = error.with_traceback(None)
     content = {  # as ``Problem`` declares it, without its checks: pydantic refuses the lone surrogates of a message
         "type": f"urn:keyfold:problem:{error.code}",
@@ -205,7 +205,7 @@ def _path(request: Request) -> str:
 
 
 def _keyfold_error(request: Request, error: Exception) -> ProblemResponse:
-    """Answer a service's error. For a damaged file the catalog is read and written, so not on the event loop."""
+    """Answer a service's error. A damaged file is recorded in the catalog, so this does not run on the event loop."""
     assert isinstance(error, KeyfoldError)
     if isinstance(error, DamagedFile):
         error = failure_of(request.app.state.parts.database, error)
@@ -268,7 +268,7 @@ def _read_fault(fault: Mapping[str, Any]) -> Violation:
 
 
 def _pointer(source: str, path: Sequence[str | int]) -> str:
-    """Return a pointer into the body; a fault elsewhere has none, and its message says where it is."""
+    """Return a pointer into the body; empty for a fault elsewhere, whose message names the place."""
     return "".join(f"/{escape_pointer(str(segment))}" for segment in path) if source == "body" else ""
 
 
@@ -293,7 +293,7 @@ def _http_exception(request: Request, error: Exception) -> ProblemResponse:
 
 
 def _unread(error: HTTPException) -> KeyfoldError | None:
-    """Return why FastAPI could not read a body at all; None if that is not what happened."""
+    """Return why FastAPI could not read a body at all; None if it could."""
     if isinstance(error.__cause__, KeyfoldError):
         return error.__cause__
     if isinstance(error.__cause__, RecursionError):
@@ -322,8 +322,8 @@ def _recursion_error(request: Request, error: Exception) -> ProblemResponse:
 
 
 def internal_error(request: Request, error: Exception) -> ProblemResponse:
-    """Answer an unforeseen error. Nothing of it is shown: it may quote data, SQL or a password. The log has it under
-    the response's id. An error of a disk is named, for it may be over when the client retries.
+    """Answer an unexpected error without its text, which may quote data, SQL or a password. The log has it under the
+    response's id. A disk error is named, since a retry may succeed.
     """
     number = uuid.uuid4()
     log.error("%s %s failed, id %s", request.method, _path(request), number, exc_info=error)
@@ -345,6 +345,6 @@ _HANDLERS: Mapping[type[Exception], Callable[[Request, Exception], ProblemRespon
 
 
 def install_problems(app: FastAPI) -> None:
-    """Make ``app`` answer every failure with a ``Problem``."""
+    """Let ``app`` answer every failure with a ``Problem``."""
     for kind, answer in _HANDLERS.items():
         app.add_exception_handler(kind, answer)

@@ -1,4 +1,4 @@
-"""Refusing a request whose body nothing reads to its end."""
+"""Refuses a request without reading its whole body."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from app.http.unread import answer_unread
 
 
 async def refuse(scope: Scope, receive: Receive, send: Send, error: KeyfoldError) -> None:
-    """Answer ``error`` at once, and then end the connection if the request has a body that has not come whole."""
+    """Answer ``error`` at once, and then close the connection if the body has not been received completely."""
     await answer_unread(scope, receive, send, refusal(Request(scope), error))

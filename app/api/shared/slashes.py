@@ -1,4 +1,4 @@
-"""Slashes at the end of a path: the same route as without, never a redirect, which would drop the body."""
+"""Trailing slashes: the same route as without, never a redirect, which would drop the body."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _KeyConvertor(Convertor[str]):
 
 
 class _IdConvertor(Convertor[str]):
-    """An id in a path: it has no colon, behind which stands what is to be done with it (``{batch_id:id}:retry``)."""
+    """An id in a path: it has no colon, which separates the action (``{batch_id:id}:retry``)."""
 
     regex = "[^/:]+"
 
@@ -32,16 +32,16 @@ class _IdConvertor(Convertor[str]):
 
 
 def register_convertors() -> None:
-    """Make ``{name:key}`` and ``{name:id}`` known to the router."""
+    """Register ``{name:key}`` and ``{name:id}`` with the router."""
     register_url_convertor("key", _KeyConvertor())
     register_url_convertor("id", _IdConvertor())
 
 
 def accept_trailing_slashes(app: FastAPI) -> None:
-    """Route a path that no route takes as it was sent, and that ends in a slash, as the path without that slash.
+    """Route a path with a trailing slash like the path without it, unless a route takes it as it was sent.
 
-    What was sent decides: an encoded slash is part of a name or key, and so is a slash at the end of a key. A path that
-    ends in several slashes is no route's: each would be one more walk of the router, inside the one before.
+    An encoded slash is part of a name or key, and so is a slash at the end of a key. A path with several trailing
+    slashes has no route: each would cost another walk through the router.
     """
     not_found = app.router.default
 
@@ -50,7 +50,7 @@ def accept_trailing_slashes(app: FastAPI) -> None:
         if shorter is None:
             await not_found(scope, receive, send)
             return
-        # In place: anyone who handles an error of the route must see the path that was routed.
+        # In place, so that error handlers see the path that was routed.
         scope["path"], scope["raw_path"] = shorter
         await app.router.app(scope, receive, send)
 
@@ -58,9 +58,7 @@ def accept_trailing_slashes(app: FastAPI) -> None:
 
 
 def without_last_slash(scope: Scope) -> tuple[str, bytes] | None:
-    """Return the path, decoded and as it was sent, without the one slash that it was sent with at its end; else
-    None.
-    """
+    """Return the path, decoded and as it was sent, without its single trailing slash; None if it has none."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     if scope["type"] != "http" or len(raw) < 2 or not raw.endswith(b"/") or raw.endswith(b"//"):
         return None

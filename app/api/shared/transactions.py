@@ -1,4 +1,4 @@
-"""Handlers with a transaction: what each reads, makes of it and writes is done in one thread."""
+"""Handlers with a transaction: reading, computing and writing run in one thread."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class TransactionRoute(APIRoute):
     """A route whose handler may ask for ``Reading`` or ``Writing``, and for ``TableDep``."""
 
     def __init__(self, path: str, endpoint: Handler, **declared: Any) -> None:
-        """Take what FastAPI takes."""
+        """Take the arguments of FastAPI's route."""
         super().__init__(path, in_one_thread(endpoint), **declared)
 
 
 def in_one_thread(handler: Handler) -> Handler:
     """Return a handler that FastAPI can call: it begins and ends the transaction in the thread that runs ``handler``.
 
-    One that needs only the table has none: the table is that of the lookups' view, without a thread where that is known
-    to be current.
+    A handler that needs only the table has no transaction: the table comes from the lookups' view, without a thread if
+    the view is current.
 
-    As dependencies, the transaction's begin, the table and the transaction's end had a thread each: the changes of
-    thread took half of a small answer's time. The transaction ends before the response is sent, so a 2xx never precedes
+    As dependencies, begin, table and end of the transaction had a thread each, which took half of a small answer's
+    time. The transaction ends before the response is sent, so a 2xx never precedes
     its commit. Raise ``TypeError`` for an ``async`` handler that has one.
     """
     declared = signature(handler, eval_str=True)
@@ -91,7 +91,7 @@ def _name_in(request: Request) -> tuple[str, str]:
 
 
 def _named(declared: Signature, marker: str) -> list[str]:
-    """Return the parameters that ask for what the marker says."""
+    """Return the names of the parameters that have the marker."""
     return [name for name, one in declared.parameters.items() if marker in get_args(one.annotation)[1:]]
 
 

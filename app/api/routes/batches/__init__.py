@@ -1,1 +1,1 @@
-"""Routes that accept records and say what became of them."""
+"""Routes that accept records and report on their batches."""

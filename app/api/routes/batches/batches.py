@@ -1,4 +1,4 @@
-"""``POST T/batches`` and what became of them."""
+"""``POST T/batches``, and the state of batches."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ logger = logging.getLogger(__name__)
 register_convertors()
 router = Router(prefix=f"{TABLE_PATH}/batches", tags=["batches"], responses=PROBLEM_RESPONSES)
 MAX_WAIT_SECONDS = 60.0
-LOOK_AGAIN_SECONDS = "1"  # what a 202 says in Retry-After: when to ask what became of it
+LOOK_AGAIN_SECONDS = "1"  # Retry-After of a 202: when to check the state of the batch
 REPLAYED_HEADER = "Idempotency-Replayed"
 _WAIT_STEP_SECONDS = 0.05
 _UTF_8 = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})  # as charsets of a Content-Type
 
 
 class BatchWarning(Payload):
-    """What may surprise about records that were accepted."""
+    """A warning about accepted records, with their number."""
 
     code: Note
     count: int = Field(description="how many records or events")
@@ -96,7 +96,7 @@ def batch_warnings(notes: Mapping[Note, int]) -> list[BatchWarning]:
 
 
 class IgnoredColumn(Payload):
-    """A column that the table does not have: what the records say of it was left out."""
+    """A column that the table does not have; its values were left out."""
 
     name: str
     records: int = Field(description="records that have it")
@@ -140,7 +140,7 @@ class Batch(Answer):
 
 
 class BatchList(Answer):
-    """One page of a table's batches, newest first unless asked otherwise."""
+    """One page of a table's batches, newest first by default."""
 
     batches: Annotated[list[Batch], From("items")]
     next_page_token: NextPageToken
@@ -182,7 +182,7 @@ _EMPTY = "what an empty field of CSV says: null, or nothing (absent; of a table 
 
 
 _HEADERS = headers("Location", "Preference-Applied", REPLAYED_HEADER)
-# Paimon's clients know no 422: it is only where an Idempotency-Key can be sent.
+# Paimon's clients do not know 422, so only requests with an Idempotency-Key get it.
 ACCEPTED: dict[int | str, dict[str, Any]] = {
     200: {"model": Batch, "headers": _HEADERS, "description": "merged"},
     202: {"headers": _HEADERS, "description": "durable"},
@@ -191,8 +191,8 @@ ACCEPTED: dict[int | str, dict[str, Any]] = {
 
 
 async def _merged(parts: Parts, batches: Sequence[history.Batch], seconds: float) -> list[history.Batch]:
-    """Return the batches as soon as all are merged, or as they are after ``seconds`` or when the service stops; anyone
-    who waits holds no thread.
+    """Return the batches as soon as all are merged, or in their present state after ``seconds``, or when the service
+    stops. Waiting holds no thread.
     """
     deadline = time.monotonic() + seconds
     now = list(batches)
@@ -251,7 +251,7 @@ async def _sent(
     )
 
 
-# The body of a request with all that says how it is read, for whichever tables.
+# The body of a request with the parameters that say how it is read, for one or more tables.
 Sent = Annotated[Upload, Depends(_sent)]
 
 
@@ -268,8 +268,8 @@ async def post_batch(
     """Stage records, all or nothing: 202 once they are durable; with ``Prefer: wait=n`` 200 if they are merged in
     time.
 
-    The same request with the same ``Idempotency-Key`` is answered with the batch of the first, and
-    ``Idempotency-Replayed: true``; another one with that key is 422, and while the first is under way 409.
+    A repeated request with the same ``Idempotency-Key`` returns the first batch, with ``Idempotency-Replayed: true``.
+    Another request with that key is refused with 422, and one during the first request with 409.
     """
     if sent.unknown_columns is UnknownColumns.ADD:
         request.scope[GRANT].check_table(Role.ADMIN, *name)
@@ -280,13 +280,13 @@ async def post_batch(
 async def accepted(
     request: Request, response: Response, parts: Parts, name: tuple[str, str], change: Change, prefer: str | None
 ) -> Batch:
-    """Return the batch that ``change`` became, once it is durable, or merged if preferred. Set status and headers."""
+    """Stage ``change`` and return its batch once it is durable, or merged if preferred. Set status and headers."""
     done = await stored(parts, name[0], change.idempotency_key, stage, parts, name, change)
     return await batch_answer(request, response, parts, done, prefer)
 
 
 async def batch_answer(request: Request, response: Response, parts: Parts, done: Accepted, prefer: str | None) -> Batch:
-    """Return the batch that is accepted, merged if that is preferred and in time. Set status and headers."""
+    """Return the accepted batch, merged if that is preferred and done in time. Set status and headers."""
     [batch] = await preferred(response, parts, [done.batch], prefer, replayed=done.replayed)
     response.headers["Location"] = batch_location(request, batch.id)
     return Batch.of(
@@ -297,7 +297,7 @@ async def batch_answer(request: Request, response: Response, parts: Parts, done:
 async def preferred(
     response: Response, parts: Parts, batches: Sequence[history.Batch], prefer: str | None, *, replayed: bool
 ) -> list[history.Batch]:
-    """Return the accepted batches, merged if that is preferred and in time. Set status and headers."""
+    """Return the accepted batches, merged if that is preferred and done in time. Set status and headers."""
     if replayed:
         response.headers[REPLAYED_HEADER] = "true"
     now, wait = list(batches), _wait_seconds(prefer)
@@ -318,7 +318,7 @@ def get_batches(
     state: Annotated[history.BatchState | None, Query(description="only batches that stand there")] = None,
     order: Annotated[BatchOrder, Query(description="which batch comes first, by number")] = BatchOrder.NEWEST,
 ) -> BatchList:
-    """List the table's batches, newest first or oldest first; a page token goes with its order."""
+    """List the table's batches, newest first or oldest first; a page token is only valid for its order."""
     return BatchList.of(list_batches(repository, table, wanted, state, order))
 
 
@@ -338,6 +338,6 @@ async def delete_batch(name: FullName, batch_id: str, parts: PartsDep, notes: No
 
 @router.post("/{batch_id:id}:retry", operation_id="retryBatch", responses=problems(409))
 async def post_retry(name: FullName, batch_id: str, parts: PartsDep, notes: NotesDep) -> Batch:
-    """Stage a batch that was set aside again, under the next number: it counts as come now."""
+    """Stage a batch that was set aside again, under the next number, as if it had arrived now."""
     notes.add(batch=batch_id)
     return Batch.of(await in_writers_thread(parts, retry_batch, parts.database, name, batch_id))

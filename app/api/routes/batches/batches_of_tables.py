@@ -37,14 +37,14 @@ class BatchOfTable(Batch):
 
 
 class SkippedTable(Payload):
-    """What was left out because no table takes it."""
+    """Records that were left out because no table takes them, by name."""
 
     name: str = Field(description="of the table, or of the table of the source that its events name")
     count: int = Field(description="how many records or events")
 
 
 class BatchesOfTables(Payload):
-    """What one request became: all of it is durable."""
+    """The durable batches of one request."""
 
     batches: list[BatchOfTable] = Field(description="one for each table that the request has records for")
     skipped: list[SkippedTable] = Field(description="with unknownTables=skip: what no table takes")
@@ -81,10 +81,10 @@ async def post_database_batches(
     prefer: Annotated[str | None, Header()] = None,
     unknown: Annotated[UnknownTables, Query(alias="unknownTables", description=_UNKNOWN)] = UnknownTables.REFUSE,
 ) -> BatchesOfTables:
-    """Stage records of several tables of a database, all or nothing: change events, each for the tables that take
-    events of its source (``events.source``, or the same name), or records by table.
+    """Stage records of several tables of a database, all or nothing: change events, which go to the tables with their
+    source (``events.source``, or the same name), or records by table.
 
-    A repeated ``Idempotency-Key`` is answered as by ``POST …/tables/{table}/batches``.
+    A repeated ``Idempotency-Key`` has the same effect as in ``POST …/tables/{table}/batches``.
     """
     upload = UploadOfTables(sent, request.scope[GRANT], unknown)
     done = await stored(parts, database, upload.idempotency_key, stage_tables, parts, database, upload)

@@ -1,4 +1,4 @@
-"""``T/rows:forget`` and ``T/forgettings``: keys taken out of all that a table keeps (docs/decisions/0036)."""
+"""``T/rows:forget`` and ``T/forgettings``: keys removed from all files of a table (docs/decisions/0036)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ router = Router(route_class=JsonRoute, prefix=TABLE_PATH, tags=["forgettings"], 
 
 
 class KeysToForget(OwnBody):
-    """Keys, each an object of the primary-key columns; they are stored nowhere."""
+    """Keys, each an object of the primary-key columns; they are not stored."""
 
     keys: list[Key] = Field(min_length=1, max_length=MOST_KEYS)
     reference: str | None = Field(
@@ -37,7 +37,7 @@ class KeysToForget(OwnBody):
 
 
 class Remnant(Answer):
-    """What may still hold a key: how many there are, and one of them."""
+    """Files or versions that may still hold a key: their number, and an example."""
 
     kind: RemnantKind
     count: int
@@ -46,7 +46,7 @@ class Remnant(Answer):
 
 
 class Forgetting(Answer):
-    """Keys that are forgotten, of all records that were accepted before; times are epoch milliseconds."""
+    """Keys that are forgotten, in all records that were accepted before; times are epoch milliseconds."""
 
     id: str
     state: ForgettingState
@@ -85,10 +85,10 @@ def forget_rows(
     request: Request,
     response: Response,
 ) -> Forgetting:
-    """Take keys out of rows, runs, staged batches, history, changelogs and every snapshot, as if they had never been
-    written; `GET …/forgettings/{id}` says when no read finds them, and when they are gone from all files.
+    """Remove keys from rows, runs, staged batches, history, changelogs and every snapshot, as if they had never been
+    written. `GET …/forgettings/{id}` says when no read finds them, and when they are gone from all files.
 
-    Records of such a key that are accepted later begin a new row. A key that the table never had is no fault.
+    Records of such a key that are accepted later begin a new row. A key that the table never had is not an error.
     """
     forgetting = service.ask_to_forget(repository, table, body.keys, grant.name, body.reference)
     notes.add(forgetting=forgetting.id, keys=forgetting.keys)  # the keys themselves are values of rows
@@ -99,11 +99,11 @@ def forget_rows(
 
 @router.get("/forgettings", operation_id="listForgettings")
 def get_forgettings(table: TableDep, repository: Reading, wanted: WantedPage) -> ForgettingList:
-    """List what was forgotten of the table, and what is to be, newest first; they stay listed as long as the table."""
+    """List the pending and completed forgettings, newest first; they stay listed as long as the table exists."""
     return ForgettingList.of(service.list_forgettings(repository, table, wanted))
 
 
 @router.get("/forgettings/{forgetting_id:id}", operation_id="getForgetting")
 def get_forgetting(table: TableDep, forgetting_id: str, repository: Reading) -> Forgetting:
-    """Return how far a forgetting is, and what may still hold its keys."""
+    """Return the progress of a forgetting, and what may still hold its keys."""
     return Forgetting.of(repository.forgettings.get(table.id, forgetting_id))

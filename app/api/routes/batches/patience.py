@@ -1,5 +1,5 @@
-"""What cannot be stored now and can be in a moment: the request waits, for some senders give up soon and do not read
-Retry-After (Debezium's HTTP sink: after five tries in four seconds).
+"""Retries inside a request while it cannot be stored for a moment: some senders give up soon and ignore Retry-After
+(Debezium's HTTP sink after five attempts in four seconds).
 """
 
 from __future__ import annotations

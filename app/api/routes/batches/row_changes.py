@@ -35,7 +35,7 @@ Sequence = Annotated[
 
 
 class _RowRequest:
-    """What all routes take in addition to the key."""
+    """The parameters of all these routes in addition to the key."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ async def put_row_by_path(sent: RowRequest, key: str) -> Batch:
 
 
 async def patching(request: Request) -> None:
-    """Raise ``UnsupportedMediaType`` for a body that is no merge patch (RFC 7396)."""
+    """Raise ``UnsupportedMediaType`` if the body is not a merge patch (RFC 7396)."""
     media_type = request.headers.get("Content-Type", JSON).split(";")[0].strip().lower()
     if media_type not in (MERGE_PATCH, JSON):
         raise UnsupportedMediaType(f"cannot patch a row by {media_type[:100]!r}; send {MERGE_PATCH}")

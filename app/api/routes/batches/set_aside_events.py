@@ -34,7 +34,7 @@ router = Router(prefix=TABLE_PATH, tags=["batches"], responses=PROBLEM_RESPONSES
 
 
 class FaultOfEvent(Answer):
-    """What is wrong with an event: where it is (a JSON pointer into the event) and what to do about it."""
+    """A fault of an event: its place (a JSON pointer into the event), the message and the fix."""
 
     pointer: str
     code: FaultCode
@@ -58,7 +58,7 @@ class SetAsideEvent(Answer):
 
 
 class SetAsideEventList(Answer):
-    """One page of a table's events that are set aside, the first one first."""
+    """One page of a table's events that are set aside, oldest first."""
 
     events: Annotated[list[SetAsideEvent], From("items")]
     next_page_token: NextPageToken
@@ -79,7 +79,7 @@ def get_set_aside_event(table: TableDep, event_id: str, repository: Reading) -> 
 
 @router.delete("/set-aside-events/{event_id:id}", operation_id="withdrawSetAsideEvent")
 def delete_set_aside_event(table: TableDep, event_id: str, repository: Writing, notes: NotesDep) -> SetAsideEvent:
-    """Withdraw an event that is set aside; it is stored nowhere then."""
+    """Withdraw an event that is set aside, and delete it."""
     notes.add(event=event_id)
     return SetAsideEvent.of(service.withdraw_event(repository, table, event_id))
 
@@ -96,10 +96,11 @@ async def post_set_aside_events_retry(
     idempotency_key: IdempotencyKey = None,
     prefer: Annotated[str | None, Header()] = None,
 ) -> Batch:
-    """Stage events that were set aside, as if they had come now: after an ALTER, or once a row that they need is there.
+    """Stage events that were set aside, as if they had arrived now: after an ALTER, or once a row that they need
+    exists.
 
-    Those that still have faults stay set aside: ``setAsideEvents`` counts them. A repeated ``Idempotency-Key`` is
-    answered as by ``POST …/batches``.
+    Those that still have faults stay set aside: ``setAsideEvents`` counts them. A repeated ``Idempotency-Key`` has the
+    same effect as in ``POST …/batches``.
     """
     sender = request.scope[GRANT].name
     retried = service.RetriedEvents(parts.database, name, ids or (), sender, idempotency_key)

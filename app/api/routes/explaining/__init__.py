@@ -1,1 +1,1 @@
-"""Routes that say why: explain, simulate, lateness."""
+"""Routes that explain rows: explain, simulate, lateness."""

@@ -1,4 +1,4 @@
-"""``T/rows:explain``: why a row shows what it shows."""
+"""``T/rows:explain``: why a row has its values."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ExplainedRecord(ExplainedPlace):
 
 
 class ExplainedChange(Answer):
-    """What one step did to one column."""
+    """The effect of one step on one column."""
 
     column: str
     before: Any
@@ -87,7 +87,7 @@ class ExplainedStep(Answer):
 
 
 class ExplainedStart(Answer):
-    """What the steps start from: the row in ``snapshot``; null before the first batch."""
+    """The beginning of the steps: the row in ``snapshot``; null before the first batch."""
 
     snapshot: int | None
     committed_at: EpochMillis | None
@@ -96,7 +96,7 @@ class ExplainedStart(Answer):
 
 
 class ExplainedColumn(Answer):
-    """Where the value of a column came from; an accumulated one from several records."""
+    """The sources of a column's value; an accumulated one has several records."""
 
     column: str
     value: Any
@@ -106,7 +106,7 @@ class ExplainedColumn(Answer):
 
 
 class ExplainedRow(Answer):
-    """A key, its row, where each value came from, and the steps that led to it, oldest first."""
+    """A key, its row, the source of each value, and the steps that led to it, oldest first."""
 
     key: Key
     snapshot: int | None = Field(description="the snapshot that is explained; null before the first merge")
@@ -152,8 +152,8 @@ def get_explanation(
     steps: Steps = service.DEFAULT_STEPS,
     before: Before = None,
 ) -> ExplainedRow:
-    """Explain why the row of a key shows what it shows: its records that are still kept, in merge order, what each did
-    to each column and why, and which records the values came from. A row that was deleted is explained, too.
+    """Explain the row of a key: list its kept records in merge order, the effect of each on each column with the
+    reason, and the records that each value came from. Deleted rows are explained, too.
     """
     return _answer(parts, name, key, column, as_of, steps, before, spelling, response)
 
@@ -170,7 +170,7 @@ def get_explanation_by_path(
     steps: Steps = service.DEFAULT_STEPS,
     before: Before = None,
 ) -> ExplainedRow:
-    """Explain a row of a table with a single key column; keys that a path cannot carry need ``/rows:explain?key=``,
-    and so does the lookup of a key that ends in ``:explain``: ``/rows?key=``.
+    """Explain a row of a table with a single key column; keys that a path cannot carry need ``/rows:explain?key=``. To
+    look up a key that ends in ``:explain``, use ``/rows?key=``.
     """
     return _answer(parts, name, [key], column, as_of, steps, before, spelling, response)

@@ -1,4 +1,4 @@
-"""``T/lateness``: how many records came late, by lane and sender, and what they did."""
+"""``T/lateness``: the number of late records by lane and sender, and their effect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LateStep(Answer):
 
 
 class LateRecords(Answer):
-    """What one sender sent late."""
+    """The late records of one sender."""
 
     sender: str = Field(description="the name of its token; empty where none was needed")
     records: Annotated[int, From("counts.records")] = Field(description="those that have a sequence of the lane")
@@ -47,7 +47,7 @@ class LateRecords(Answer):
 
 
 class Lane(Answer):
-    """What came late in one order of records: that of a sequence group, or the table's sequence.field."""
+    """The late records of one order: that of a sequence group, or the table's sequence.field."""
 
     sequence: list[str]
     columns: list[str] = Field(description="the columns that it orders")
@@ -68,7 +68,7 @@ def _steps(lane: LateLane, sender: LateSender) -> list[LateStep]:
 
 
 class Lateness(Answer):
-    """What came late in the merges from ``since`` on: ``counted`` of ``merges``, whose records were ``records``."""
+    """The late records of the merges from ``since`` on: ``counted`` of ``merges``, which folded ``records``."""
 
     since: EpochMillis | None = Field(description="when the first of them ended")
     merges: int
@@ -90,7 +90,7 @@ def get_lateness(
 ) -> Lateness:
     """Return how many records came late, by how much, from whom, and how many of them changed nothing.
 
-    By lane: each sequence group is one, and the table's own sequence. As far back as merges are listed
-    (`catalog.history-retained`), the newest 5,000 of them. A table without sequences has no lanes: nothing comes late.
+    Counts are by lane: each sequence group is a lane, and so is the table's own sequence. They cover the newest 5,000
+    listed merges (`catalog.history-retained`). A table without sequences has no lanes, and no late records.
     """
     return Lateness.of(late_report(repository, table, parsed_since(since)))

@@ -1,4 +1,4 @@
-"""``rows:simulate`` and ``merges:simulate``: what records would do, and why."""
+"""``rows:simulate`` and ``merges:simulate``: the effect of records, with reasons."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Body = Annotated[bytes, Depends(whole_body)]
 
 
 class ColumnStep(Answer):
-    """What one record did to one column."""
+    """The effect of one record on one column."""
 
     column: str
     before: Any
@@ -31,7 +31,7 @@ class ColumnStep(Answer):
 
 
 class Step(Answer):
-    """One record, by its index in the request; ``ignored`` where the table drops it."""
+    """One record, by its index in the request; ``ignored`` if the table drops it."""
 
     record: int
     kind: RowKind | None
@@ -77,7 +77,7 @@ def post_rows_simulate(
     response: Response,
     spelling: SpellingDep,
 ) -> Simulation:
-    """Fold records on the live rows and answer before, after and every step; nothing is stored."""
+    """Fold records on the live rows. Return the rows before and after, and every step; nothing is stored."""
     response.headers.update(spelling.headers)
     return Simulation.of(simulate_rows(repository, images, table, body, spelling.integers))
 
@@ -88,6 +88,6 @@ def post_rows_simulate(
     openapi_extra=_request_body("Trial"),
 )
 def post_merges_simulate(body: Body, bounds: BoundsDep, response: Response, spelling: SpellingDep) -> Simulation:
-    """Fold records on nothing, in a table of the given schema; nothing is stored."""
+    """Fold records into an empty table with the given schema; nothing is stored."""
     response.headers.update(spelling.headers)
     return Simulation.of(simulate_merge(body, bounds.table, spelling.integers))

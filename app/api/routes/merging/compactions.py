@@ -1,4 +1,4 @@
-"""``T/compact``: requests for a compaction; it is watched and cancelled as merges are (``T/merges``)."""
+"""``T/compact``: requests for a compaction; watch and cancel it like a merge (``T/merges``)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ class CompactionWish(OwnBody):
 def post_compaction(
     table: TableDep, repository: Writing, request: Request, response: Response, body: CompactionWish | None = None
 ) -> Merge:
-    """Combine the table's runs while merges go on. If a compaction already waits, the answer is that one."""
+    """Request a compaction of the table's runs; merges continue meanwhile. If a compaction is
+    pending, it is returned.
+    """
     wish = body or CompactionWish()
     merge = ask_for_compaction(repository, table.id, full=wish.full)
     response.headers["Retry-After"] = LOOK_AGAIN_SECONDS

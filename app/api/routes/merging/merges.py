@@ -51,7 +51,7 @@ class MergeList(Answer):
 
 @router.post("", status_code=202, operation_id="postMerge", responses={202: {"headers": headers("Location")}})
 def post_merge(table: TableDep, repository: Writing, request: Request, response: Response) -> Merge:
-    """Merge everything that is staged now; a merge that already waits is answered again."""
+    """Request a merge of all staged batches. If a merge is pending, it is returned."""
     merge = ask_for_merge(repository, table.id)
     response.headers["Location"] = location(request, merge.id)
     response.headers["Retry-After"] = LOOK_AGAIN_SECONDS
@@ -78,5 +78,5 @@ def get_merge(table: TableDep, merge_id: str, repository: Reading) -> Merge:
 
 @router.post("/{merge_id:id}:cancel", operation_id="cancelMerge")
 def cancel_merge(table: TableDep, merge_id: str, repository: Writing) -> Merge:
-    """Stop a merge; its batches stay staged. A merge that is over is left as it is."""
+    """Stop a merge; its batches stay staged. A finished merge is returned unchanged."""
     return Merge.of(repository.tasks.request_cancel(table.id, merge_id))

@@ -1,4 +1,4 @@
-"""``T/damage``: the files of a table that are known to be damaged or missing."""
+"""``T/damage``: the known damaged or missing files of a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ router = Router(prefix=TABLE_PATH, tags=["health"], responses=PROBLEM_RESPONSES)
 
 
 class Damage(Answer):
-    """One file, what is wrong with it, and what it should be."""
+    """One file, its damage, and its expected size and digest."""
 
     file: Annotated[str, From("path")] = Field(description="its path below the warehouse")
     kind: FileKind
@@ -44,6 +44,6 @@ class DamageList(Answer):
 def get_damage(table: TableDep, repository: Reading, wanted: WantedPage) -> DamageList:
     """List the files of the table that a merge, a read, a scrub or `keyfold verify` found damaged or missing.
 
-    A file leaves the list when it is found well again, within minutes after it was restored.
+    A file leaves the list when it is found intact, within minutes after it was restored.
     """
     return DamageList.of(service.list_damage(repository, table, wanted))

@@ -1,4 +1,4 @@
-"""Whether the process serves, and whether what it needs answers."""
+"""Liveness and readiness: whether the process serves, and whether catalog and warehouse answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ router = Router(tags=["health"])
 
 @router.get("/healthz", operation_id="getHealth")
 async def get_health() -> Health:
-    """Answer 200: the process serves. It waits for no thread, so that many long requests do not end it."""
+    """Answer 200: the process serves. The check needs no thread, so that many long requests do not fail it."""
     return Health(status="ok")
 
 
@@ -21,8 +21,8 @@ async def get_health() -> Health:
 async def get_readiness(parts: PartsDep, response: Response) -> Readiness:
     """Answer 200 once the catalog answers and is migrated and a file can be written to the warehouse; 503 until then.
 
-    While only Spark is missing it is 200 with the reason: uploads and lookups work, and merges wait. It is tried every
-    few seconds at most.
+    While only Spark is missing it is 200 with the reason: uploads and lookups work, and merges wait. The check runs
+    every few seconds at most.
     """
     condition = await parts.condition.now()
     spark = None if parts.spark_ready() else "it does not answer"

@@ -1,4 +1,4 @@
-"""``/metrics``, as Prometheus reads it (docs/decisions/0027)."""
+"""``/metrics``, in Prometheus's format (docs/decisions/0027)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Where senders that have no setting for a token get one: Debezium's login for a JWT, and OAuth2's client credentials,
-for Iceberg's clients at their own path.
+"""Sign-in for senders without a setting for a token: Debezium's login for a JWT, and OAuth2's client credentials, for
+Iceberg's clients at their own path.
 
-What they are given is the token that they sent, so revoking it ends everything that was begun with it.
+They get back the token that they sent, so revoking it ends all access.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BASIC: Final = "Keyfold"
 
 
 class _Lasts(BaseModel):
-    """How long a sender wants what it gets to last."""
+    """The lifetime that a sender requests."""
 
     model_config = ConfigDict(extra="ignore")
     token_expiry_in_minutes: int = Field(60, ge=1, le=_LONGEST_MINUTES)
@@ -50,7 +50,7 @@ class Login(_Lasts):
 
 
 class Renewal(_Lasts):
-    """The same again, with what the login was answered."""
+    """The renewal of a login, with its refresh token."""
 
     jwt_refresh_token: str
 
@@ -64,7 +64,7 @@ async def sign_in(body: Login, request: Request, parts: PartsDep) -> JSONRespons
 
 @router.post("/auth/refreshToken", operation_id="renewSignIn", include_in_schema=False)
 async def renew(body: Renewal, request: Request, parts: PartsDep) -> JSONResponse:
-    """Return the same token, while it lives."""
+    """Return the same token, if it is still valid."""
     return await _jwt(request, parts, body, body.jwt_refresh_token)
 
 
@@ -93,7 +93,7 @@ async def get_access_token(
 
 
 async def _jwt(request: Request, parts: Parts, wish: _Lasts, secret: str, name: str | None = None) -> JSONResponse:
-    """Raise ``Unauthorized`` for a ``secret`` that is no token, or not the one called ``name``."""
+    """Return the JWT of a token. Raise ``Unauthorized`` if ``secret`` is no token, or not the one called ``name``."""
     seconds = await _lasting(request, parts, secret, name, wish.token_expiry_in_minutes * 60.0)
     longer = parts.gate.lasts(_bearer(secret), wish.refresh_token_expiry_in_minutes * 60.0)
     answer = {
@@ -106,7 +106,9 @@ async def _jwt(request: Request, parts: Parts, wish: _Lasts, secret: str, name: 
 
 
 async def _lasting(request: Request, parts: Parts, secret: str, name: str | None, most: float) -> float:
-    """Return the seconds that the token ``secret`` lasts, ``most`` at most. Raise ``Unauthorized``, ``TooMany``."""
+    """Return the remaining lifetime of the token ``secret`` in seconds, at most ``most``. Raise ``Unauthorized``,
+    ``TooMany``.
+    """
     try:
         check_no_session(_bearer(secret))
         grant = await granted(parts.gate, _bearer(secret))

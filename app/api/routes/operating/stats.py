@@ -1,4 +1,4 @@
-"""``T/stats``: what a table holds, and what merging and serving it cost."""
+"""``T/stats``: the size of a table, and the costs of merging and serving it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Written(Answer):
 
 
 def _duration_millis(task: CatalogTask) -> int:
-    """0 for a task that ended before it began; only those that ended are asked for."""
+    """Return the duration; 0 for a task that ended before it began. Only ended tasks have one."""
     ended = task.finished_at or task.requested_at
     return epoch_millis(ended) - epoch_millis(task.started_at or ended)
 
@@ -76,7 +76,7 @@ class MergesWait(Answer):
 
 
 class CompactionFailed(Answer):
-    """The compactions that have failed since the last that succeeded; they are tried again, later each time."""
+    """The compactions that have failed since the last that succeeded; they are retried, later each time."""
 
     in_a_row: int
     last_at: EpochMillis
@@ -84,12 +84,12 @@ class CompactionFailed(Answer):
 
 
 def _now(name: str, before: int | None) -> Callable[[TableStats], object]:
-    """Return an attribute of the current snapshot, or what it is before the first one."""
+    """Return an attribute of the current snapshot, or its value before the first one."""
     return lambda stats: getattr(stats.snapshot, name) if stats.snapshot else before
 
 
 class ImagesMade(Answer):
-    """The images of this machine that answer lookups in the current snapshot; what has none is read from Parquet."""
+    """The images of this machine for lookups in the current snapshot; files without an image are read from Parquet."""
 
     files: int = Field(description="data files of the snapshot")
     made: int = Field(description="those of them whose image is made")
@@ -97,7 +97,7 @@ class ImagesMade(Answer):
 
 
 class History(Answer):
-    """The records of merged batches that are kept to explain rows, and what that takes."""
+    """The records of merged batches that are kept to explain rows, and their size."""
 
     since_snapshot: Annotated[int, From("since")] = Field(
         description="all that was merged after this snapshot is kept, and this snapshot with it; 0: all there was"
@@ -111,7 +111,7 @@ class History(Answer):
 
 
 class Disk(Answer):
-    """The bytes that a table takes, by what they are for; the log of published versions is not counted."""
+    """The bytes of a table on disk, by purpose; the log of published versions is not counted."""
 
     live_bytes: int = Field(description="data files of the current snapshot")
     older_bytes: int = Field(description="data files that only older snapshots and tags name: snapshot.time-retained")

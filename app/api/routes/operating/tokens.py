@@ -22,7 +22,7 @@ router = Router(route_class=JsonRoute, prefix="/v1/tokens", tags=["tokens"], res
 
 
 class NewToken(OwnBody):
-    """A token to make. A request must say what it may do."""
+    """A token to create. The role is required."""
 
     name: str
     role: Role
@@ -43,7 +43,7 @@ class Token(Answer):
 
 
 class MadeToken(Token):
-    """A token just made, and its text (``token``), which is shown only now."""
+    """A new token, and its text (``token``), which is returned only once."""
 
     token: str
 
@@ -57,7 +57,7 @@ class TokenList(Answer):
 
 @router.post("", operation_id="createToken", responses=problems(409))
 def create_token(body: NewToken, repository: Writing, response: Response, notes: NotesDep) -> MadeToken:
-    """Create a token; from the first on every request needs one. The name of one that has expired is free."""
+    """Create a token. After the first one, every request needs a token. The name of an expired token is free."""
     made = make_token(repository, Wish(body.name, body.role, body.on, body.expires, body.webhook))
     notes.add(**audit_members(made.token))
     response.headers["Cache-Control"] = "no-store"
@@ -72,7 +72,7 @@ def get_tokens(repository: Reading, wanted: WantedPage) -> TokenList:
 
 @router.delete("/{name}", operation_id="revokeToken", response_class=Response)
 def revoke_token(name: str, repository: Writing, notes: NotesDep) -> Response:
-    """Revoke a token: it opens nothing any more, here at once and on other machines within two seconds."""
+    """Revoke a token: it is refused here at once, and on other machines within two seconds."""
     notes.add(name=name)
     repository.tokens.revoke(name)
     return Response()

@@ -1,1 +1,1 @@
-"""Routes that other engines read a table by."""
+"""Routes for other engines that read a table."""

@@ -45,7 +45,7 @@ class DataFile(Answer):
 
 
 class FileList(Answer):
-    """The files of a snapshot, by run, oldest first, and what a reader of them must know."""
+    """The files of a snapshot, by run, oldest first, and how to read them."""
 
     snapshot_id: int | None
     complete: bool = Field(description="whether the visible columns of the live rows are the table")

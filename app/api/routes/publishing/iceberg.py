@@ -34,7 +34,7 @@ PageSize = Annotated[int | None, Query(alias="pageSize")]
 
 
 class _Listed:
-    """A page of names, or all of them where a client does not ask for pages; an empty token asks for the first."""
+    """A page of names, or all of them if a client does not request pages; an empty token requests the first page."""
 
     def __init__(self, token: str | None, size: int | None) -> None:
         self._paged = token is not None
@@ -54,7 +54,9 @@ class _Listed:
 
 @router.get("/config", operation_id="getIcebergConfig")
 async def get_config(warehouse: str | None = None) -> dict[str, Any]:  # noqa: ARG001  # clients send it; there is one
-    """Return no settings. Without a list of endpoints clients try to write, and the refusal says how to write here."""
+    """Return no settings. There is no list of endpoints, so that clients try to write and get a refusal that says how
+    to write here.
+    """
     return {"defaults": {}, "overrides": {}}
 
 
@@ -62,7 +64,7 @@ async def get_config(warehouse: str | None = None) -> dict[str, Any]:  # noqa: A
 def list_namespaces(
     repository: Reading, grant: GrantDep, parent: str = "", token: PageToken = None, size: PageSize = None
 ) -> dict[str, Any]:
-    """List the databases, each a namespace of one level; none has others inside."""
+    """List the databases, each a namespace of one level; namespaces are not nested."""
     shown = grant.scope.shown_databases if not parent else ()
     listed = _Listed(token, size)
     names = listed.of(lambda request: databases.list_databases(repository, request, among=shown))
@@ -79,7 +81,7 @@ def get_namespace(database: DatabaseName, repository: Reading) -> dict[str, Any]
 def list_tables(
     database: DatabaseName, repository: Reading, grant: GrantDep, token: PageToken = None, size: PageSize = None
 ) -> dict[str, Any]:
-    """List the tables that are published."""
+    """List the published tables."""
     shown = grant.scope.shown_tables(database)
     listed = _Listed(token, size)
     names = listed.of(lambda request: list_published(repository, database, request, shown))
@@ -89,7 +91,7 @@ def list_tables(
 
 @router.get(_TABLE, operation_id="loadIcebergTable")
 def load(table: TableDep, repository: Reading, warehouse: WarehouseDep, snapshots: Snapshots = "all") -> dict[str, Any]:
-    """Return the metadata of a table; with ``snapshots=refs`` of its newest snapshot only."""
+    """Return the metadata of a table; with ``snapshots=refs`` only that of its newest snapshot."""
     loaded = load_table(repository, warehouse, table, all_snapshots=snapshots != "refs")
     return {"metadata-location": loaded.location, "metadata": loaded.metadata, "config": {}}
 
@@ -108,12 +110,12 @@ def list_views(
 
 @router.get(f"{_VIEWS}/{{view}}", operation_id="loadIcebergView")
 def load_view(database: DatabaseName, view: str) -> None:
-    """Raise ``NotFound``: Trino looks for a view of each name, and for a table only where there is none."""
+    """Raise ``NotFound``: Trino looks for a view of each name, and for a table only if there is none."""
     name = f"{database}.{view}"
     raise not_found(Resource.TABLE, name, f"view {name!r} does not exist: Keyfold has tables only")
 
 
 @router.post(f"{_TABLE}/metrics", operation_id="reportIcebergMetrics", status_code=204)
 def report_metrics(table: TableDep) -> Response:  # noqa: ARG001  # 404 where there is none
-    """Accept the metrics of a client's scan, and drop them."""
+    """Accept the metrics of a client's scan, and discard them."""
     return Response(status_code=204)

@@ -1,4 +1,6 @@
-"""``T/delta`` and ``T/iceberg``: what other engines read of a table, and how (docs/delta.md, docs/iceberg.md)."""
+"""``T/delta`` and ``T/iceberg``: the published versions of a table, and how other engines read them (docs/delta.md,
+docs/iceberg.md).
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,7 @@ def get_delta(
     table: TableDep, repository: Reading, warehouse: WarehouseDep, endpoint: EndpointDep, response: Response
 ) -> DeltaAnswer:
     """Return the newest published Delta version, how far it is behind the table, and how other engines read it."""
-    response.headers["Cache-Control"] = "no-store"  # it changes by the moment
+    response.headers["Cache-Control"] = "no-store"  # it always changes
     state = publication_state(repository, warehouse, table, Format.DELTA, endpoint)
     lines = None if state.read_by is None else DeltaLines.model_validate(state.read_by)
     return DeltaAnswer.of(state, read_by=lines)
@@ -101,7 +103,7 @@ def get_iceberg(
     table: TableDep, repository: Reading, warehouse: WarehouseDep, endpoint: EndpointDep, response: Response
 ) -> IcebergAnswer:
     """Return the newest published Iceberg snapshot, how far it is behind the table, and how other engines read it."""
-    response.headers["Cache-Control"] = "no-store"  # it changes by the moment
+    response.headers["Cache-Control"] = "no-store"  # it always changes
     state = publication_state(repository, warehouse, table, Format.ICEBERG, endpoint)
     lines = None if state.read_by is None else IcebergLines.model_validate(state.read_by)
     return IcebergAnswer.of(state, read_by=lines)

@@ -1,6 +1,4 @@
-"""Lookups answered before the router: what FastAPI documents for ``GET T/rows``, without its cost
-(docs/decisions/0018).
-"""
+"""Lookups answered before the router: the operation ``GET T/rows``, without FastAPI's cost (docs/decisions/0018)."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ from app.core.table.upkeep.damage import DamagedFile
 from app.http.members import OPERATION
 from app.services.rows.lookups import Consistency
 
-# Names that need no decoding; a path with any other one takes the documented way.
+# Names that need no decoding; paths with other names go to the documented route.
 _ROWS = re.compile(rf"{DATABASES_PATH}/([A-Za-z0-9_.-]+)/tables/([A-Za-z0-9_.-]+)/rows(?:/(.+))?".encode())
 _CONSISTENCIES: Final[Mapping[str, Consistency]] = {one.value: one for one in Consistency}
 EXPLAIN: Final = ":explain"  # another route: a key that ends so needs ?key=
@@ -37,8 +35,8 @@ _BODY = (b"content-length", b"transfer-encoding")
 
 
 class DirectRows:
-    """Answers the ordinary lookup. One whose parameters are out of the ordinary is left to the documented route, which
-    does the same and says what is wrong with them: both end in ``answer_row``.
+    """Answers ordinary lookups. Those with unusual parameters are left to the documented route, which also reports
+    their faults; both call ``answer_row``.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -52,7 +50,7 @@ class DirectRows:
             return
         try:
             grant: Grant = scope[GRANT]
-            grant.check_table(Role.READ, *lookup.name)  # this route has no other that asks
+            grant.check_table(Role.READ, *lookup.name)  # nothing else checks it on this path
             answer = await answer_row(scope["app"].state.parts, lookup, scope, _if_none_match(scope))
         except DamagedFile as error:
             response = await run_in_threadpool(refusal, Request(scope), error)

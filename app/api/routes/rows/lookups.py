@@ -1,4 +1,4 @@
-"""One row by key as it is answered: by the documented routes and by ``direct_rows``."""
+"""Lookups of one row, for the documented routes and for ``direct_rows``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from app.services.rows.views import View
 
 SNAPSHOT_HEADER = "Keyfold-Snapshot"
 BATCH_HEADER = "Keyfold-Batch"
-SET_ASIDE_HEADER = "Keyfold-Set-Aside"  # batches that are in no answer, where there are any
+SET_ASIDE_HEADER = "Keyfold-Set-Aside"  # the number of batches that are set aside, if any
 _SNAPSHOT, _BATCH, _SET_ASIDE = (name.lower().encode() for name in (SNAPSHOT_HEADER, BATCH_HEADER, SET_ASIDE_HEADER))
 Headers = list[tuple[bytes, bytes]]
 
@@ -31,7 +31,7 @@ def _encoded(headers: Mapping[str, str]) -> Headers:
 
 @dataclass(frozen=True)
 class Lookup:
-    """A lookup: of the row in the table ``name`` whose key values are ``texts`` in primary-key order."""
+    """A lookup of one row in the table ``name``; ``texts`` are its key values in primary-key order."""
 
     name: Name
     texts: Sequence[str]
@@ -44,22 +44,21 @@ class Lookup:
 
 @dataclass(frozen=True)
 class RowAnswer:
-    """The answer in the bytes that go out."""
+    """The status, headers and bytes of an answer."""
 
     status: int
     headers: Headers
     body: bytes
 
     def response(self) -> Response:
-        """Return the same for FastAPI."""
+        """Return the answer as FastAPI's response."""
         response = Response(self.body, self.status)
         response.raw_headers = self.headers
         return response
 
 
 async def answer_row(parts: Parts, lookup: Lookup, scope: Scope, if_none_match: str | None) -> RowAnswer:
-    """Return the answer: the row, that it is the same as before, or that there is none. Run on the event loop where
-    nothing must be read for it.
+    """Return the answer: the row, 304 if it is unchanged, or 404. It runs on the event loop if nothing must be read.
 
     Raise ``Invalid`` for a key or columns that the schema does not have and for parameters that contradict each other,
     ``NotFound`` for the table, the snapshot or the batch.
@@ -83,7 +82,7 @@ async def answer_row(parts: Parts, lookup: Lookup, scope: Scope, if_none_match: 
 
 
 def _row_answer(row: FoundRow, view: View, lookup: Lookup, if_none_match: str | None) -> RowAnswer:
-    # A current row keeps its tag while it does not change, when others merge; one of a snapshot is of that snapshot.
+    # The tag of a current row changes only with the row, not with other merges; that of a snapshot belongs to it.
     body, tag = spelled(row, lookup.spelling.integers)
     etag = f'"{tag}"' if lookup.version is None else f'"{tag}-{row.snapshot_id}"'
     headers = [(b"etag", etag.encode()), REVALIDATE, VARY, *_seen(view, lookup)]
@@ -106,7 +105,7 @@ def _seen(view: View, lookup: Lookup) -> Headers:
 
 
 def seen_headers(view: View, lookup: Lookup) -> dict[str, str]:
-    """Return the same for FastAPI's own responses."""
+    """Return the headers of ``_seen`` for FastAPI's own responses."""
     return {name.decode(): value.decode() for name, value in _seen(view, lookup)}
 
 
@@ -132,7 +131,7 @@ async def _view(parts: Parts, lookup: Lookup) -> View:
 
 
 def _check_version(lookup: Lookup) -> None:
-    """Raise ``Invalid`` for what a lookup in an earlier snapshot cannot have."""
+    """Raise ``Invalid`` for parameters that a lookup in an earlier snapshot cannot have."""
     faults = []
     if lookup.consistency is Consistency.LATEST:
         message = "consistency=latest folds what is staged now on top of the current snapshot, not of an earlier one"

@@ -64,7 +64,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 
 def _as_sent(sent: Any, read: ValidatorFunctionWrapHandler) -> Any:
-    """Objects of JSON are what is declared: they need not be copied member by member."""
+    """Return the JSON objects as they are, without copying their members: the declared type needs no check."""
     objects = isinstance(sent, list) and len(sent) <= MOST_KEYS and all(type(one) is dict for one in sent)
     return sent if objects else read(sent)
 
@@ -87,7 +87,7 @@ class RowAnswer(Payload):
 
 
 class RowAnswers(Payload):
-    """Answers in request order, all of one snapshot."""
+    """Answers in request order, all from one snapshot."""
 
     rows: list[RowAnswer]
     snapshot_id: int | None
@@ -159,9 +159,9 @@ async def batch_get_rows(
     spelling: SpellingDep = USUAL,
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """Return the rows of many keys, in request order and never with a gap.
+    """Return the rows of many keys, one answer for each key, in request order.
 
-    As an Arrow stream to those who accept that: a row for each key, ``_kf_found``, the key columns and the others.
+    With ``Accept`` for Arrow, return a stream with a row for each key: ``_kf_found``, the key columns and the others.
     """
     wanted = _wanted(names_in(columns), body.columns)
     lookup = Lookup(name, (), wanted, consistency, snapshot, spelling=spelling)

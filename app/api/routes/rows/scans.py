@@ -101,7 +101,7 @@ def scan_rows(
     spelling: SpellingDep = USUAL,
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """Return all rows of one snapshot, and of what is staged on top, as NDJSON, CSV, Parquet or an Arrow stream."""
+    """Return all rows of one snapshot, with staged records on top, as NDJSON, CSV, Parquet or an Arrow stream."""
     _check(limit, page_token, consistency is not None or snapshot is not None)
     lookup = Lookup(name, (), names_in(columns), consistency, snapshot, spelling=spelling)
     with ExitStack() as held:
@@ -122,7 +122,7 @@ def scan_rows(
 
 
 def _check(limit: int | None, page_token: str | None, versioned: bool) -> None:
-    """Raise ``Invalid`` for parameters that cannot be or cannot stand together."""
+    """Raise ``Invalid`` for parameters that are invalid or exclude each other."""
     faults: list[Violation] = []
     if limit is not None and not 1 <= limit <= MOST_ROWS:
         message = f"limit {limit} is not from 1 to {MOST_ROWS}"
@@ -163,7 +163,7 @@ def _next(request: Request, token: str | None) -> dict[str, str]:
 
 
 class Count(Answer):
-    """How many rows there are."""
+    """The number of rows."""
 
     count: Annotated[int, From("rows")]
     exact: bool = Field(description="whether they were counted; else they are estimated from a share of the keys")
@@ -179,7 +179,7 @@ def count(
     consistency: Wanted = None,
     snapshot: Version = None,
 ) -> Count:
-    """Count the rows that meet the filters: exact where known or cheap, else estimated unless ``exact`` is true."""
+    """Count the rows that meet the filters: exact if known or cheap, otherwise estimated unless ``exact`` is true."""
     with parts_open.scans.place() as place:
         view, _ = scanned(parts_open, Lookup(name, (), None, consistency, snapshot), place)
         scan = read_scan(view, view.table.schema.primary_key, filters)

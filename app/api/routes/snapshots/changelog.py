@@ -1,4 +1,4 @@
-"""``T/changelog``: what changed, in pages of NDJSON or Arrow, or live as server-sent events."""
+"""``T/changelog``: changes of rows, in pages of NDJSON or Arrow, or live as server-sent events."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _BYTES = {"schema": {"type": "string", "format": "binary"}}
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a request asks for."""
+    """The parameters of a request."""
 
     start: Position | None
     last: int | None
@@ -101,7 +101,7 @@ async def _wanted(
         str | None, Header(description="the id of the last event that was received; goes before fromSnapshot")
     ] = None,
 ) -> Wanted:
-    """Return the parameters, all of them checked together. Raise ``Invalid``."""
+    """Return the parameters. Raise ``Invalid`` with all their faults."""
     faults: list[Violation] = []
     first = _number("fromSnapshot", from_snapshot, 10**9 - 1, faults)
     last = _number("toSnapshot", to_snapshot, 10**9 - 1, faults)
@@ -141,8 +141,8 @@ async def get_changelog(
 ) -> Response:
     """Return changes of rows from ``fromSnapshot`` to ``toSnapshot``, both included: ``_kind``, ``_snapshot``, columns.
 
-    By token and key within a snapshot, -U before +U. As NDJSON or Arrow a page at a time, as events live and without
-    end: from behind the current snapshot unless fromSnapshot or Last-Event-ID say otherwise.
+    Within a snapshot they are in the order of token and key, -U before +U. NDJSON and Arrow come in pages. Server-sent
+    events are live and endless: they begin after the current snapshot, unless fromSnapshot or Last-Event-ID is set.
     """
     kind = chosen(accept, _TYPES)
     lines = partial(lines_of, requested=spelling.integers)
@@ -169,7 +169,9 @@ def _headers(request: Request, page: Page) -> dict[str, str]:
 
 
 def lines_of(changes: Changes, requested: Integers | None = None) -> Iterator[str]:
-    """Yield each change as JSON, whole numbers as ``requested``; a column that a record does not name is not in it."""
+    """Yield each change as JSON, with BIGINT in the ``requested`` form; columns that a record does not name are left
+    out.
+    """
     integers = integers_of(changes.schema, requested)
     encoders = [(column.name, encoder_of(column.type, integers)) for column in changes.schema.columns]
     for kind, row in changes.rows:

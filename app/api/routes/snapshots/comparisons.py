@@ -1,4 +1,4 @@
-"""What a merge did to the rows, and what changed between two snapshots: both by key, of the rows that a reader sees."""
+"""Comparisons: the rows that a merge changed, and the differences between two snapshots, by key."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ Columns = Annotated[
 
 
 class ColumnChanges(Answer):
-    """In how many of the rows that changed the column has another value."""
+    """The number of changed rows in which the column has another value."""
 
     column: str
     changed: int
 
 
 class RowChange(Answer):
-    """A row before and after; null if there was none. ``columns`` are those that have another value."""
+    """A row before and after; null if there was none. ``columns`` are those with another value."""
 
     became: Became
     key: Key
@@ -55,10 +55,10 @@ class RowChange(Answer):
 
 
 class RowChanges(Answer):
-    """What became of the rows from snapshot ``since`` to ``snapshotId``, null before the first merge.
+    """The changes of rows from snapshot ``since`` (null before the first merge) to ``snapshotId``.
 
-    ``keys`` are all that were written between: those that are ``unchanged`` look as they did, because their records
-    came too late, said what was known, or deleted what was not there.
+    ``keys`` counts all that were written in between. The rows of ``unchanged`` ones are equal: their records were
+    late, repeated known values, or deleted rows that did not exist.
     """
 
     since: int | None

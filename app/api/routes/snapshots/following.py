@@ -1,4 +1,4 @@
-"""A changelog followed live: server-sent events that can be resumed at any of their ids."""
+"""Live changelogs: server-sent events that can be resumed at any id."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ Lines = Callable[[Changes], Iterable[str]]
 
 @dataclass(frozen=True)
 class Following:
-    """What one client follows: from ``start``, to the end of snapshot ``last`` or without end; a comment goes out when
-    nothing did for ``heartbeat_seconds``. ``check_reader`` raises once the client may not read the table any more.
+    """The changes that one client follows: from ``start``, to the end of snapshot ``last`` or without end. A comment
+    is sent after ``heartbeat_seconds`` without an event. ``check_reader`` raises if the client has lost access to the
+    table.
     """
 
     database: DatabaseDep
@@ -37,11 +38,11 @@ class Following:
 
 
 async def events(request: Request, following: Following, lines: Lines) -> AsyncIterator[bytes]:
-    """Yield an event for each change, whose id is the place behind it, and one for each snapshot that brought none.
+    """Yield an event for each change, whose id is the position after it, and one for each snapshot without changes.
 
-    Comments come while nothing changes. It ends when the client goes, when the service stops, and, with an ``error``
-    event that holds the problem, when the table is dropped, the changes to read next have expired, or the client may
-    not read it any more: its token was revoked or has expired.
+    Comments are sent while nothing changes. The stream ends when the client disconnects or the service stops. It ends
+    with an ``error`` event, which has the problem, when the table is dropped, the next changes have expired, or the
+    client's token was revoked or has expired.
     """
     try:
         with following.heads.following(following.table.id):

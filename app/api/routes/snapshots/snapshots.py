@@ -76,7 +76,7 @@ class SnapshotAnswer(Payload):
 
 
 class RollbackAnswer(SnapshotAnswer):
-    """The snapshot that shows again what an earlier one showed."""
+    """The new snapshot, with the rows of an earlier one."""
 
     undone_batches: int = Field(
         description="batches that were merged after that one, which the table does not show any more"
@@ -91,7 +91,7 @@ class SnapshotList(Answer):
 
 
 class TableSnapshot(Answer):
-    """What the table holds now."""
+    """The current snapshot and its totals."""
 
     snapshot: Annotated[Snapshot, From(lambda described: described)]
     record_count: Annotated[int, From("snapshot.stored_rows")]
@@ -121,7 +121,7 @@ class TagInstant(Payload):
 
 
 class Rollback(Payload):
-    """Where to go back to: ``instant`` as Paimon spells it, or just ``snapshot`` or ``tag``."""
+    """The target of a rollback: ``instant`` as Paimon spells it, or just ``snapshot`` or ``tag``."""
 
     instant: Annotated[SnapshotInstant | TagInstant, Field(discriminator="type")] | None = None
     snapshot: Number | None = None
@@ -129,7 +129,7 @@ class Rollback(Payload):
     from_snapshot: Number | None = Field(None, description="go back only while this is the current snapshot, else 409")
 
     def target(self) -> dict[str, Any]:
-        """Return the one snapshot that is named. Raise ``Invalid`` for none and for several."""
+        """Return the target. Raise ``Invalid`` unless exactly one is named."""
         number, tag = self.snapshot, self.tag
         if isinstance(self.instant, SnapshotInstant):
             number = self.instant.snapshot_id
@@ -169,12 +169,11 @@ def get_table_snapshot(table: TableDep, repository: Reading) -> TableSnapshotAns
 
 @router.post("/rollback", operation_id="rollbackTable", responses=problems(409))
 def post_rollback(table: TableDep, body: Rollback, repository: Writing, notes: NotesDep) -> RollbackAnswer:
-    """Go back to a snapshot or tag: a new snapshot shows what that one showed, and is answered.
+    """Roll back to a snapshot or tag: create and return a new snapshot with its rows.
 
-    Numbers go on, and nothing is lost: the snapshots between stay until they expire, so a rollback can be rolled back.
-    Batches that are staged stay staged, and the next merge folds them on top. Batches merged since that snapshot are no
-    longer visible, and posting them again under their Idempotency-Key answers the old batch: use a new key. The schema
-    stays as it is now.
+    Nothing is lost: the snapshots in between stay until they expire, so a rollback can be rolled back. Staged batches
+    stay staged, and the next merge folds them on top. Batches merged since the target are no longer visible. To post
+    them again, use a new Idempotency-Key, since the old key returns the old batch. The schema does not change.
     """
     target = body.target()
     notes.add(to=target)

@@ -60,7 +60,7 @@ Prefix = Annotated[str, Query(alias="tagNamePrefix", description="Only tags whos
 
 
 def iso_duration(duration: timedelta) -> str:
-    """ISO 8601 as Java spells it: hours, minutes and seconds, no days (``PT36H``, ``PT0.5S``)."""
+    """Return a duration in ISO 8601 as Java spells it: hours, minutes and seconds, no days (``PT36H``, ``PT0.5S``)."""
     minutes, seconds = divmod(duration, timedelta(minutes=1))
     hours, minutes = divmod(minutes, 60)
     fraction = f"{seconds.total_seconds():.6f}".rstrip("0").rstrip(".")
@@ -70,9 +70,9 @@ def iso_duration(duration: timedelta) -> str:
 
 @router.post("", operation_id="createTag", responses=problems(409))
 def create_tag(table: TableDep, body: NewTag, repository: Writing, notes: NotesDep) -> Tag:
-    """Name a snapshot, which keeps it and all its files from expiring while the tag is there.
+    """Create a tag, which keeps a snapshot and its files from expiring.
 
-    409 when there is a tag of this name already, also on the same snapshot.
+    409 if the name is in use, also on the same snapshot.
     """
     tag = service.create_tag(
         repository,
@@ -105,7 +105,7 @@ def get_tag(table: TableDep, tag: TagName, repository: Reading) -> Tag:
 
 @router.delete("/{tag}", operation_id="deleteTag", response_class=Response)
 def delete_tag(table: TableDep, tag: TagName, repository: Writing, notes: NotesDep) -> Response:
-    """Forget a tag; its snapshot expires by the table's options again."""
+    """Delete a tag; its snapshot expires by the table's options again."""
     notes.add(tag=tag)
     repository.tags.delete(table.id, tag)
     return Response()

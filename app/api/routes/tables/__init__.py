@@ -1,1 +1,1 @@
-"""Routes of databases and tables: made, altered, dropped, described."""
+"""Routes of databases and tables: created, altered, dropped, described."""

@@ -1,4 +1,4 @@
-"""What Paimon's clients ask first: the settings of the catalog."""
+"""The settings of the catalog, which Paimon's clients request first."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ DatabasePattern = Annotated[str | None, name_pattern("databaseNamePattern")]
 def list_databases(
     repository: Reading, wanted: WantedPage, grant: GrantDep, pattern: DatabasePattern = None
 ) -> DatabaseNames:
-    """List the names of the databases that the token is for, or has a table in, in order, a page at a time."""
+    """List the names of the databases in the token's scope, or with a table in it, in order, a page at a time."""
     shown = grant.scope.shown_databases
     return DatabaseNames.of(service.list_databases(repository, wanted, pattern, shown))
 
@@ -84,7 +84,7 @@ def alter_database(
 async def drop_database(
     database: DatabaseName, parts: PartsDep, notes: NotesDep, paimon: PaimonClient, cascade: Cascade = None
 ) -> Response:
-    """Drop a database; 409 while it has tables, unless ``cascade`` drops them, their rows and their files with it."""
+    """Drop a database; 409 while it has tables, unless ``cascade`` drops them with their rows and files."""
     all_of_it = paimon if cascade is None else cascade
     tables = await in_writers_thread(
         parts, drops.drop_database, parts.database, parts.warehouse, database, cascade=all_of_it

@@ -39,13 +39,13 @@ class NewTables(OwnBody):
 
 
 class TableOfDdl(StoredTable):
-    """A table that a statement has created, or, under IF NOT EXISTS, found."""
+    """A table that a statement has created, or that existed under IF NOT EXISTS."""
 
     created: bool
 
 
 class TablesOfDdl(Answer):
-    """The tables of the statements, in their order; ``dialect`` is the one they were read in."""
+    """The tables of the statements, in their order; ``dialect`` is the SQL dialect in which they were read."""
 
     dialect: Dialect
     tables: list[TableOfDdl]
@@ -71,7 +71,7 @@ async def create_tables_from_ddl(
     """Create the tables of CREATE TABLE statements in Flink's or Spark's SQL, all or none; or report every fault,
     each with its line and column.
 
-    With `?validateOnly=true` it does what `tables:validateDdl` does.
+    With `?validateOnly=true` it is `tables:validateDdl`.
     """
     if asking.validate_only:
         asking.notes.nothing()
@@ -81,9 +81,7 @@ async def create_tables_from_ddl(
 
 @router.post(f"{CATALOG_PATH}/databases/{{database}}/tables:validateDdl", operation_id="validateDdl")
 def validate_ddl(database: DatabaseName, body: NewTables, grant: GrantDep, bounds: BoundsDep) -> Validated:
-    """Report every fault of CREATE TABLE statements, each with its line and column, and what may surprise; store
-    nothing.
-    """
+    """Report every fault of CREATE TABLE statements, each with its line and column, and warnings; store nothing."""
     return _valid_ddl(database, body, grant, bounds)
 
 
@@ -118,5 +116,5 @@ def _described(parts: Parts, result: FoundTable) -> TableOfDdl:
 def get_table_ddl(
     table: TableDep, dialect: Annotated[Dialect, Query(description="whose SQL")] = Dialect.FLINK
 ) -> TableDdl:
-    """Return the CREATE TABLE statement that makes a table with this schema; 400 where Spark's SQL cannot say it."""
+    """Return the CREATE TABLE statement of the table's schema; 400 if Spark's SQL cannot express it."""
     return TableDdl.of(None, dialect=dialect, ddl=table_ddl(table.name, table.schema, dialect))

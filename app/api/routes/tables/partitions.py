@@ -39,8 +39,8 @@ PartitionPattern = Annotated[
 
 
 class Partition(Answer):
-    """One partition: the values of its columns, and what it holds; ``recordCount`` counts state rows, deleted keys that
-    must be remembered included.
+    """One partition: the values of its columns, and its totals. ``recordCount`` counts state rows, which include
+    remembered deletes.
     """
 
     spec: Spec
@@ -65,7 +65,7 @@ class PartitionSpecs(Payload):
 
 
 class DroppedPartitions(Payload):
-    """What was dropped: the values of each partition."""
+    """The values of the dropped partitions."""
 
     dropped: list[Spec]
 
@@ -91,7 +91,7 @@ def get_partitions(
 async def post_drop(name: FullName, body: PartitionSpecs, parts: PartsDep, notes: NotesDep) -> DroppedPartitions:
     """Drop all partitions that a spec matches, in one commit that touches no file.
 
-    Staged batches stay staged: what they hold of a dropped partition makes it again. Older snapshots still have it.
+    Staged batches stay staged, and their merge creates a dropped partition again. Older snapshots still have it.
     """
     dropped = await in_writers_thread(parts, drop_partitions, parts.database, name, body.specs)
     notes.add(partitions=len(dropped))  # the partitions themselves are values of rows

@@ -1,4 +1,4 @@
-"""``GET T/rules``: what the table does with records, in words."""
+"""``GET T/rules``: the treatment of records by the table, in words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ router = Router(prefix=f"{TABLE_PATH}/rules", tags=["rules"], responses=PROBLEM_
 
 
 class KindRule(Answer):
-    """What happens to records of one row kind: accepted, ignored or refused."""
+    """The treatment of records of one row kind: accepted, ignored or refused."""
 
     kind: RowKind
     treatment: Treatment
@@ -36,9 +36,7 @@ class ColumnRule(Answer):
 
 
 class Rules(Answer):
-    """The rules of a table; ``hiddenColumns`` are the state columns that its data files have in addition to the
-    visible ones.
-    """
+    """The rules of a table; ``hiddenColumns`` are the state columns in its data files."""
 
     merge_engine: MergeEngine
     row: str

@@ -1,4 +1,4 @@
-"""The body of ``POST T``: every action of ``app.core.alter.changes``, as OpenAPI shows it."""
+"""The body of ``POST T``: every action of ``app.core.alter.changes``, for the OpenAPI document."""
 
 from __future__ import annotations
 

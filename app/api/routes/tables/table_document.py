@@ -76,7 +76,7 @@ def _is_of(path: str, table: Table) -> bool:
 def _named(path: str, table: Table) -> str:
     names = {"{database}": table.database, "{table}": table.name}
     for place, name in names.items():
-        # A brace would be the name of a parameter to anyone who reads the document.
+        # A brace would mark a parameter in the document.
         path = path.replace(place, quote(name, safe=""))
     return path
 
@@ -109,8 +109,8 @@ def _components(table: Table, integers: Integers) -> Json:
 
 
 def _spell(operation: Json, integers: Integers, *, said: bool) -> None:
-    """Type BIGINT in one spelling: clients made from this document cannot ask for the other. ``said``: it is the
-    table's own, and need not be asked for.
+    """Type BIGINT in one spelling, since clients generated from this document cannot request the other. ``said``: it
+    is the table's default, which needs no parameter.
     """
     if not {one["name"] for one in operation["parameters"]} >= _SPELLINGS:
         return
@@ -123,7 +123,7 @@ def _spell(operation: Json, integers: Integers, *, said: bool) -> None:
 
 
 def _exemplify(operation: Json, table: Table, integers: Integers) -> None:
-    """Examples are of another table: those of its columns stand in the components."""
+    """Remove the examples, which are of another table, and set an example key of this one."""
     for one in objects_in(operation):
         one.pop("example", None)
     for parameter in operation["parameters"]:

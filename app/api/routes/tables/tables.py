@@ -44,7 +44,7 @@ router = Router(
 
 TablePattern = Annotated[str | None, name_pattern("tableNamePattern")]
 TableType = Annotated[str | None, Query(alias="tableType", description="Paimon's type; all tables here are `table`.")]
-# Not in the OpenAPI document, where each operation has one answer: there the operations that validate stand for it.
+# Not in the OpenAPI document, where each operation has one answer: there the validating operations are documented.
 ValidateOnly = Annotated[bool, Query(alias="validateOnly", include_in_schema=False)]
 
 
@@ -54,17 +54,17 @@ def _stored(table: Table, warehouse: WarehouseDep) -> StoredTable:
 
 
 def validated(warnings: Sequence[Violation]) -> Validated:
-    """Return that nothing is wrong with what was sent."""
+    """Return the answer of a valid request."""
     return Validated.of(None, violations=[], warnings=warnings)
 
 
 def in_place_of(answer: Validated) -> Response:
-    """Return ``answer`` of ``?validateOnly=true`` by a route that is documented with another one."""
+    """Return ``answer`` for ``?validateOnly=true`` on a route whose document shows another one."""
     return Response(answer.model_dump_json(by_alias=True), media_type="application/json")
 
 
 class _Asking:
-    """The caller that defines a table, the bounds, and whether the definition is only validated."""
+    """A request that defines a table: its caller, the bounds, and whether it is only validated."""
 
     def __init__(
         self, grant: GrantDep, notes: NotesDep, bounds: BoundsDep, validate_only: ValidateOnly = False
@@ -76,13 +76,13 @@ Asking = Annotated[_Asking, Depends(inline(_Asking))]
 
 
 class _Details:
-    """Tables in the form that the calling client reads."""
+    """Answers with tables in the form that the client reads."""
 
     def __init__(self, warehouse: WarehouseDep, paimon: PaimonClient) -> None:
         self.warehouse, self.paimon = warehouse, paimon
 
     def of(self, table: Table) -> TableDetails:
-        """Return one table. For Paimon's clients an option says that they must ask before they read."""
+        """Return one table. For Paimon's clients an option makes them request access before they read."""
         plain = TableDetails.of(table, path=service.location_of(self.warehouse, table))
         if not self.paimon:
             return plain
@@ -103,7 +103,7 @@ def list_tables(
     pattern: TablePattern = None,
     table_type: TableType = None,
 ) -> TableNames:
-    """List the names of the tables that the token is for, in order, a page at a time."""
+    """List the names of the tables in the token's scope, in order, a page at a time."""
     shown = grant.scope.shown_tables(database)
     return TableNames.of(service.list_tables(repository, database, wanted, pattern, table_type, shown))
 
@@ -119,7 +119,7 @@ def list_table_details(
     pattern: TablePattern = None,
     table_type: TableType = None,
 ) -> TableDetailsPage:
-    """List the tables that the token is for, in name order, a page at a time."""
+    """List the tables in the token's scope, in name order, a page at a time."""
     shown = grant.scope.shown_tables(database)
     names = service.list_tables(repository, database, wanted, pattern, table_type, shown)
     page = service.detailed(repository, database, names)
@@ -142,7 +142,7 @@ async def create_table(
 ) -> StoredTable | Response:
     """Create a table, or report every fault of its name, schema and options.
 
-    With `?validateOnly=true` it does what `tables:validate` does.
+    With `?validateOnly=true` it is `tables:validate`.
     """
     if asking.validate_only:
         asking.notes.nothing()
@@ -154,7 +154,7 @@ async def create_table(
 
 @router.post("/databases/{database}/tables:validate", operation_id="validateTable")
 def validate_table(database: DatabaseName, body: NewTable, grant: GrantDep, bounds: BoundsDep) -> Validated:
-    """Report every fault of a table's name, schema and options, and what may surprise; store nothing."""
+    """Report every fault of a table's name, schema and options, and warnings; store nothing."""
     return _valid_table(database, body, grant, bounds)
 
 
@@ -217,8 +217,8 @@ async def alter_table(
 ) -> StoredTable | Response:
     """Change a table's columns, options and comments, in order, all or nothing.
 
-    409 while batches are staged that the new schema would fold differently: merge them first. 412 where the table is
-    not the one any more that ``If-Match`` names. With `?validateOnly=true` it does what `changes:validate` does.
+    409 while batches are staged that the new schema would fold differently: merge them first. 412 if the table has
+    changed since the ``If-Match``. With `?validateOnly=true` it is `changes:validate`.
     """
     check = unchanged(if_match)
     if asking.validate_only:
@@ -238,9 +238,9 @@ async def alter_table(
 async def validate_changes(
     name: FullName, body: AlterTable, parts: PartsDep, grant: GrantDep, bounds: BoundsDep, if_match: IfMatch = None
 ) -> Validated:
-    """Report every fault of changes of a table, and what may surprise after them; store nothing.
+    """Report every fault of changes to a table, and the warnings after them; store nothing.
 
-    409 and 412 as the changes themselves.
+    409 and 412 as for the changes themselves.
     """
     return await in_writers_thread(parts, _valid_changes, parts, name, body, grant, bounds, unchanged(if_match))
 
@@ -272,14 +272,14 @@ def _what(change: Any) -> dict[str, object]:
     "/databases/{database}/tables/{table}", operation_id="dropTable", response_class=Response, responses=problems(412)
 )
 async def drop_table(name: FullName, parts: PartsDep, if_match: IfMatch = None) -> Response:
-    """Drop a table, its rows and its files; 412 where it is not the one any more that ``If-Match`` names."""
+    """Drop a table, its rows and its files; 412 if it has changed since the ``If-Match``."""
     await in_writers_thread(parts, drops.drop_table, parts.database, parts.warehouse, name, unchanged(if_match))
     return Response()
 
 
 @router.post("/tables/rename", operation_id="renameTable", response_class=Response, responses=problems(404, 409))
 def rename_table(body: RenameTable, repository: Writing, grant: GrantDep, notes: NotesDep) -> Response:
-    """Rename a table, maybe into another database; the token must be for it under both names."""
+    """Rename a table, maybe into another database; both names must be in the token's scope."""
     source, destination = body.source, body.destination
     for identifier in (source, destination):
         grant.check_table(Role.ADMIN, identifier.database, identifier.object)
