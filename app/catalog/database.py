@@ -28,17 +28,17 @@ from app.telemetry.entries import Access, Counted
 from app.telemetry.metrics import Metrics
 
 BUSY_SECONDS = 30  # how long a transaction waits for another one's lock
-# Between two looks for commits of other processes, and the same once there were none for so long.
+# Between two polls for commits of other processes, and the longer pause after some time without any.
 _LOOK_SECONDS = 0.05
 _QUIET_LOOK_SECONDS, _QUIET_AFTER_SECONDS = 0.25, 10.0
-_MOST_FAULTS = 10  # of a file: one does to restore it
+_MOST_FAULTS = 10  # of a damaged file: one fault is enough to restore it
 _MIGRATION_LOCK = 0x6B6579666F6C64  # "keyfold": the key of PostgreSQL's advisory lock
 
 
 class CatalogDatabase:
     """The catalog at ``url`` (``sqlite:///path`` or ``postgresql+psycopg://…``); connects on first use.
 
-    Every method raises ``Unavailable`` when the database does not answer, ``DamagedCatalog`` for a file that SQLite
+    Every method raises ``Unavailable`` if the database does not answer, ``DamagedCatalog`` for a file that SQLite
     cannot read. Safe to share between threads, not across fork.
     """
 
@@ -49,11 +49,12 @@ class CatalogDatabase:
         folder: Path | None = None,
         metrics: Metrics | None = None,
     ) -> None:
-        """``clock`` replaces the clock that dates what is stored. ``folder`` is where the processes of this machine
-        that use a PostgreSQL catalog keep their marks; those of SQLite's are in its file's folder. ``metrics`` is where
-        this process counts what it waits for, and services what they do with the catalog.
+        """``clock`` replaces the database's clock (tests). ``folder`` has the marks of this machine's processes for a
+        catalog on PostgreSQL; on SQLite they are next to the file. ``metrics`` counts waiting times, and the work of
+        services.
 
-        Raise ``Invalid`` for a URL of another kind of database; no message shows it, it may hold a password.
+        Raise ``Invalid`` for a URL of another kind of database; messages never show it, since it may contain a
+        password.
         """
         self.metrics = metrics or Metrics()
         self._clock = clock
@@ -64,7 +65,7 @@ class CatalogDatabase:
         # Separate connections: writers that wait for each other's locks must not keep readers out.
         self._writing_engine = self._engine if self._sqlite else connected(self._url, BUSY_SECONDS)
         self.marks = Marks(_marks_file(self._url, folder))
-        # SQLite has one writer at a time and lets the others sleep and poll; taking turns here spares threads that.
+        # SQLite has one writer at a time, for which the others poll; this queue avoids the polling.
         self._turns = threading.Semaphore(1 if self._sqlite else CONNECTIONS)
         self.writers = Writers(self.metrics)
         self._loaded = SnapshotCache()
@@ -81,7 +82,8 @@ class CatalogDatabase:
     def transaction(self, *, wakes: bool = True) -> Iterator[Repository]:
         """Yield a repository that may write. Commit when the block ends, roll back when it raises.
 
-        Without ``wakes`` no waiter for commits is woken: for what brings no work and no news, such as a renewed lease.
+        Without ``wakes`` no waiter for commits is woken: for commits without new work or rows, such as a renewed
+        lease.
         """
         touched = Touched()
         try:
@@ -102,7 +104,7 @@ class CatalogDatabase:
 
     @property
     def commits(self) -> tuple[int, int]:
-        """Return two numbers that change: with commits of this process, and of all processes that share its marks."""
+        """Return two counters: of commits of this process, and of commits of all processes that share its marks."""
         return self._commits, self.marks.last
 
     def wake(self) -> None:
@@ -113,8 +115,8 @@ class CatalogDatabase:
             self._committed.notify_all()
 
     def wait_for_commit(self, seen: tuple[int, int], timeout_seconds: float) -> None:
-        """Return once ``commits`` is not ``seen`` any more, or after the time; commits of other processes are seen a
-        twentieth of a second late, a quarter after a while without any.
+        """Wait until ``commits`` differs from ``seen``, at most for the time. Commits of other processes are seen 50
+        ms late, or 250 ms after a while without any.
         """
         deadline = time.monotonic() + timeout_seconds
         with self._committed:
@@ -126,11 +128,11 @@ class CatalogDatabase:
                     self._look(seen[1], min(left, _QUIET_LOOK_SECONDS if quiet else _LOOK_SECONDS))
             if self.commits != seen:
                 self._commit_at = time.monotonic()
-            if not self._somebody_looks:  # anyone who waits on looks from now on
+            if not self._somebody_looks:  # a thread that keeps waiting polls from now on
                 self._committed.notify()
 
     def _look(self, seen: int, seconds: float) -> None:
-        """Wait, and look for commits of other processes for all who wait: one look does for any number of them."""
+        """Wait, and poll for commits of other processes on behalf of all waiting threads."""
         self._somebody_looks = True
         try:
             self._committed.wait(seconds)
@@ -141,8 +143,8 @@ class CatalogDatabase:
 
     @contextmanager
     def reading(self, *, afresh: bool = False) -> Iterator[Repository]:
-        """Yield a repository whose queries all see the same moment; it must not write. ``afresh``: it loads again what
-        the process has loaded before.
+        """Yield a repository whose queries see one consistent state; it must not write. ``afresh``: it loads again
+        what the process has loaded before.
         """
         with translated(), self._reading() as connection:
             loaded = SnapshotCache() if afresh else self._loaded
@@ -157,15 +159,13 @@ class CatalogDatabase:
             return [" ".join(one.split()) for one in lines if one != "ok"]
 
     def remember(self, committed: Iterable[Snapshot]) -> None:
-        """Keep snapshots that a transaction has made, once it is committed: anyone who needs them next need not load
-        them.
-        """
+        """Cache the snapshots of a committed transaction, so that they need not be loaded."""
         for snapshot in committed:
             self._loaded.keep(snapshot)
 
     @property
     def kind(self) -> str:
-        """What the catalog is on: sqlite or postgresql."""
+        """The kind of database: sqlite or postgresql."""
         return self._url.get_backend_name()
 
     @property
@@ -200,14 +200,14 @@ class CatalogDatabase:
 
     @staticmethod
     def revision_in(repository: Repository) -> str:
-        """Return the migration that the catalog is at, in the moment that ``repository`` sees."""
+        """Return the migration that the catalog is at, in the transaction of ``repository``."""
         return migration_of(repository.transaction.connection) or ""
 
     def migrate(self, revision: str = "head") -> None:
-        """Create or upgrades the catalog's tables, all or nothing, up to ``revision``. Any number of processes may do
+        """Create or upgrade the catalog's tables, all or nothing, up to ``revision``. Any number of processes may do
         so at once.
 
-        A catalog that needs nothing is only read. Raise ``Unavailable`` when a newer program has migrated it already.
+        An up-to-date catalog is only read. Raise ``Unavailable`` when a newer program has migrated it already.
         """
         if self.is_current():
             return
@@ -259,7 +259,9 @@ class CatalogDatabase:
 
 
 def _parsed(url: str) -> sa.URL:
-    """``url`` with its driver named. Raise ``Invalid`` without a cause: the parser's message may quote a password."""
+    """Return ``url`` with the name of its driver. Raise ``Invalid`` without a cause: the parser's message may quote a
+    password.
+    """
     try:
         parsed = sa.make_url(url)
     except (exc.ArgumentError, ValueError):

@@ -1,4 +1,4 @@
-"""Dumps: all that the catalog holds at one moment, as lines of JSON that SQLite and PostgreSQL both load."""
+"""Dumps: the whole catalog at one moment, as lines of JSON that SQLite and PostgreSQL both load."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import sqlalchemy as sa
 
 from app.catalog.shared.transaction import Transaction
 
-_VERSION_TABLE = "alembic_version"  # Alembic's own: says the revision, which the dump of a catalog says by itself
+_VERSION_TABLE = "alembic_version"  # Alembic's table of the revision, which a dump has in its own head
 _ROWS_AT_ONCE = 1000
 
 
 def dump(transaction: Transaction) -> Iterator[str]:
-    """Yield for each table a line with its name and columns, then one for each row, parents before what names them.
+    """Yield for each table a line with its name and columns, then one for each row, parents before children.
 
-    As the database has them, not as this version's models do: a dump is of the revision that the catalog is at.
+    The columns are those of the database, not of this version's models: a dump has the revision of its catalog.
     """
     for table in _tables(transaction):
         yield json.dumps({"table": table.name, "columns": [column.name for column in table.columns]})
@@ -28,8 +28,8 @@ def dump(transaction: Transaction) -> Iterator[str]:
 
 
 def load(transaction: Transaction, lines: Iterable[str]) -> None:
-    """Fill a catalog that is at the dump's revision and has no rows. Raise ``ValueError`` for lines that are none of
-    a dump.
+    """Fill a catalog that is at the dump's revision and has no rows. Raise ``ValueError`` for lines that are not of a
+    dump.
     """
     tables = {table.name: table for table in _tables(transaction)}
     table: sa.Table | None = None
@@ -65,7 +65,7 @@ def _tables(transaction: Transaction) -> list[sa.Table]:
 
 
 def _json_value(value: Any) -> Any:
-    """Return a time in UTC without its zone, as SQLite has it; bytes in base64."""
+    """Return a time in UTC without its zone, as in SQLite, and bytes in base64."""
     if isinstance(value, datetime):
         return (value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)).isoformat()
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value

@@ -44,7 +44,7 @@ __all__ = ["ApiToken", "ClaimedTask", "Commit", "FoldedMerge", "Repository", "Wa
 
 @dataclass(frozen=True)
 class Repository:
-    """One part per noun over one transaction; a part that needs another is given it in ``over``."""
+    """One part per noun over one transaction; ``over`` connects the parts."""
 
     transaction: Transaction
     databases: Databases

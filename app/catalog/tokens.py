@@ -24,8 +24,8 @@ MOST_SESSIONS: Final = 100
 
 @dataclass(frozen=True)
 class ApiToken:
-    """A bearer token as its operator knows it: by name. Its text is not kept anywhere, but for the ``secret`` of one
-    that signs requests.
+    """A bearer token, identified by its name. Its text is not stored, except the ``secret`` of a token that signs
+    requests.
 
     ``expires_at`` is None if it never does; ``last_used_at`` is a minute or so late, None if it never was.
     """
@@ -40,7 +40,7 @@ class ApiToken:
 
     @property
     def grant(self) -> Grant:
-        """What its bearer may do until it expires; a session acts under the name of its token."""
+        """The grant of its bearer, until it expires; a session acts under the name of its token."""
         return Grant(self.owner, self.role, self.scope)
 
     @property
@@ -50,15 +50,15 @@ class ApiToken:
 
 
 class Fact(StrEnum):
-    """What is true of the whole catalog from a moment on."""
+    """Facts about the whole catalog, and since when they hold."""
 
-    TOKENS_REQUIRED = "tokens_required"  # the API asks for a token: one was made
+    TOKENS_REQUIRED = "tokens_required"  # the API requires a token: one was created
     BACKED_UP = "backed_up"  # since the last backup ended
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """What the repository knows about bearer tokens."""
+    """Reads and writes bearer tokens and sessions."""
 
     transaction: Transaction
 
@@ -72,8 +72,9 @@ class Tokens:
         created_at: datetime | None = None,
         secret: str | None = None,
     ) -> ApiToken:
-        """Return a new token whose text has ``digest``, created now if not ``created_at``; from the first on tokens are
-        required. One of the same name that has expired is forgotten. ``secret`` is its text where it signs requests.
+        """Return a new token whose text has ``digest``, created at ``created_at``, by default now. After the first
+        token, requests need one. An expired token of the same name is deleted. ``secret`` is its text if it signs
+        requests.
 
         Raise ``AlreadyExists`` for a name (or a text) in use.
         """
@@ -100,12 +101,13 @@ class Tokens:
         return token
 
     def begin_session(self, owner: str, number: str, digest: str, expires_at: datetime) -> ApiToken:
-        """Return a session of the token ``owner``, which it is like: it ends with that token, at ``expires_at`` at the
-        latest, or when it is ended. Of one token there are ``MOST_SESSIONS``: the oldest ends for another one.
+        """Return a session with the grant of the token ``owner``. It ends with that token, at ``expires_at`` at the
+        latest, or by sign-out. Beyond ``MOST_SESSIONS`` of one token the oldest ends.
 
         Raise ``NotFound`` for an owner that was revoked.
         """
-        query = sa.select(tokens).where(tokens.c.name == owner).with_for_update()  # anyone who revokes it waits for us
+        # A revocation waits for this transaction.
+        query = sa.select(tokens).where(tokens.c.name == owner).with_for_update()
         row = self.transaction.execute(query).first()
         if row is None:
             raise not_found(Resource.TOKEN, owner)
@@ -134,7 +136,7 @@ class Tokens:
             self.transaction.execute(tokens.delete().where(tokens.c.name.in_(too_many)))
 
     def end_session(self, digest: str) -> None:
-        """Forget the session whose text has ``digest``, if there is one."""
+        """Delete the session whose text has ``digest``, if there is one."""
         self.transaction.execute(tokens.delete().where(tokens.c.digest == digest, _IS_SESSION))
 
     def named(self, digest: str) -> ApiToken | None:
@@ -149,7 +151,7 @@ class Tokens:
         self.transaction.execute(fact.on_conflict_do_nothing())
 
     def required(self) -> bool:
-        """Return whether the API asks for a token: one was made, be it revoked since."""
+        """Return whether the API requires a token: one was created, even if it was revoked since."""
         query = sa.select(facts.c.name).where(facts.c.name == Fact.TOKENS_REQUIRED)
         return self.transaction.execute(query).first() is not None
 
@@ -159,7 +161,7 @@ class Tokens:
         return self.transaction.execute(sa.select(sa.func.min(tokens.c.expires_at)).where(alive, ~_IS_SESSION)).scalar()
 
     def backed_up(self) -> None:
-        """Note that a backup ended now."""
+        """Record that a backup ended now."""
         insert = postgresql.insert if self.transaction.connection.dialect.name == "postgresql" else sqlite.insert
         now = self.transaction.now()
         fact = insert(facts).values(name=Fact.BACKED_UP, since=now)
@@ -174,8 +176,8 @@ class Tokens:
         return {row.digest: _token(row) for row in self.transaction.execute(sa.select(tokens))}
 
     def page(self, *, after: str | None = None, limit: int | None = None) -> list[ApiToken]:
-        """Return up to ``limit`` tokens, no sessions, in name order, those after the name ``after``; without a limit
-        all of them.
+        """Return up to ``limit`` tokens, no sessions, in name order, after the name ``after``; without a limit all of
+        them.
         """
         query = sa.select(tokens).where(~_IS_SESSION).order_by(tokens.c.name).limit(limit)
         if after is not None:
@@ -183,20 +185,20 @@ class Tokens:
         return [_token(row) for row in self.transaction.execute(query)]
 
     def revoke(self, name: str) -> None:
-        """Forget the token, so that it opens nothing any more, and its sessions with it. Raise ``NotFound``."""
+        """Delete the token and its sessions, which are refused from then on. Raise ``NotFound``."""
         if self.transaction.execute(tokens.delete().where(tokens.c.name == name)).rowcount == 0:
             raise not_found(Resource.TOKEN, name)
         self.transaction.execute(tokens.delete().where(_session_of(name)))
 
     def note_uses(self, times: Mapping[str, datetime]) -> None:
-        """Keep when the tokens, by name, were last used, unless a later use is kept already."""
+        """Store when the tokens, by name, were last used, unless a later use is stored already."""
         for name, used_at in times.items():
             older = sa.or_(tokens.c.last_used_at.is_(None), tokens.c.last_used_at < used_at)
             update = tokens.update().where(tokens.c.name == name, older).values(last_used_at=used_at)
-            self.transaction.connection.execute(update)  # no grant changes: gates need not look again
+            self.transaction.connection.execute(update)  # no grant changes: gates need not read the tokens again
 
     def exist(self) -> bool:
-        """Return whether there is a token that opens the API now."""
+        """Return whether there is a valid token for the API."""
         living = sa.or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > self.transaction.now())
         return self.transaction.execute(sa.select(tokens.c.name).where(living).limit(1)).first() is not None
 

@@ -19,7 +19,7 @@ from app.core.table.history import UNMERGED, Batch, BatchState, NewBatch
 _OVER = (BatchState.MERGED, BatchState.DELETED)
 _LARGEST_NUMBER = 2**63 - 1
 _FILES_AT_ONCE = 500
-# Made once: to build a statement takes as long as to run it.
+# Built once: building a statement takes as long as running it.
 _ADDED = batches.insert()
 _NUMBERED = tables.update().where(tables.c.id == sa.bindparam("table")).values(last_batch_number=sa.bindparam("number"))
 _BY_KEY = sa.select(batches).where(
@@ -58,7 +58,7 @@ def _not_staged(batch_id: str, why: str) -> Conflict:
 
 @dataclass(frozen=True)
 class Batches:
-    """What the repository knows about batches."""
+    """Reads and writes batches."""
 
     transaction: Transaction
     tables: Tables
@@ -67,12 +67,12 @@ class Batches:
         """Return for each of ``news`` its batch, staged under the next number of the table, or the error. ``table`` is
         the row that ``Tables.lock`` returned in this transaction.
 
-        Where its idempotency key was used for the same request before, that earlier batch (another id, any state) is
-        the answer and nothing is added. It is ``KeyReused`` if the key was used for another request, ``Conflict``
-        if the table has another schema by now (COMMIT_CONFLICT), which keeps none of the others out.
+        If the same request came before with its Idempotency-Key, that earlier batch (another id, any state) is
+        returned and nothing is added. The error is ``KeyReused`` if the key was used for another request, ``Conflict``
+        (COMMIT_CONFLICT) if the table has another schema by now. An error does not keep the others out.
         """
         # The lock is held until the commit: the next number is given only after this one is visible or rolled back, so
-        # numbers have no gaps and anyone who sees batch n sees every batch before it.
+        # numbers have no gaps, and a transaction that sees batch n sees every batch before it.
         added: list[Batch] = []
         outcomes = [self._outcome(table, new, added) for new in news]
         if added:
@@ -83,7 +83,7 @@ class Batches:
         return outcomes
 
     def _outcome(self, table: AnyRow, new: NewBatch, added: list[Batch]) -> Batch | KeyfoldError:
-        """Return the earlier batch of the same request, or one more of ``added``."""
+        """Return the earlier batch of the same request, or add a new one to ``added``."""
         if new.idempotency_key is not None:
             same = [batch for batch in added if batch.idempotency_key == new.idempotency_key]
             earlier = same[0] if same else self.find_by_key(table.id, new.idempotency_key)
@@ -133,9 +133,7 @@ class Batches:
     def newest(
         self, table_id: str, *, after_number: int | None = None, limit: int, state: BatchState | None = None
     ) -> list[Batch]:
-        """Return up to ``limit`` batches, the last one first, those that came before ``after_number``, those in
-        ``state``.
-        """
+        """Return up to ``limit`` batches, the last one first, with numbers below ``after_number``, in ``state``."""
         before = _LARGEST_NUMBER if after_number is None else min(after_number, _LARGEST_NUMBER)
         return self._some(table_id, batches.c.number < before, batches.c.number.desc(), limit, state)
 
@@ -161,7 +159,7 @@ class Batches:
         return list(self.transaction.execute(_STAGED_NUMBERS, {"table": table_id}).scalars())
 
     def count_merged_after(self, table_id: str, number: int) -> int:
-        """Return how many batches were merged into snapshots after the one of this number."""
+        """Return how many batches were merged into snapshots after number ``number``."""
         query = sa.select(sa.func.count()).where(
             batches.c.table_id == table_id, batches.c.state == BatchState.MERGED, batches.c.snapshot_id > number
         )
@@ -182,7 +180,8 @@ class Batches:
         return None if row is None else (row.id, row.last_batch_number)
 
     def delete_staged(self, table_id: str, batch_id: str) -> Batch:
-        """Return the batch, withdrawn; it keeps its number. A batch that was withdrawn before is returned as it is.
+        """Withdraw the batch and return it; it keeps its number. A batch that was withdrawn before is returned
+        unchanged.
 
         Raise ``NotFound``, or ``Conflict`` when it is merged or a running merge has claimed it.
         """
@@ -199,7 +198,7 @@ class Batches:
         return self.get(table_id, batch_id)
 
     def unmerged(self, table_id: str) -> list[Batch]:
-        """Return the batches that are staged or set aside, in number order: those whose files are needed."""
+        """Return the batches that are staged or set aside, whose files are needed, in number order."""
         mine = (batches.c.table_id == table_id) & batches.c.state.in_(UNMERGED)
         return [
             checksums.batch_of(row)
@@ -207,8 +206,8 @@ class Batches:
         ]
 
     def live_staging_files(self, table_id: str) -> set[str]:
-        """Return the staging files that a merge may still read, or that are history which is in no history file yet;
-        any other staging file of the table is garbage.
+        """Return the staging files that a merge may still read, or whose history is in no history file yet; the
+        table's other staging files are garbage.
         """
         mine = (batches.c.table_id == table_id) & (batches.c.state.in_(UNMERGED) | unfiled())
         return set(self.transaction.execute(sa.select(batches.c.file).where(mine)).scalars())
@@ -222,7 +221,7 @@ class Batches:
         return set(files) - self.live_staging_files(table_id)
 
     def files_of_batches(self, table_id: str, files: Sequence[str]) -> set[str]:
-        """Return those of ``files`` that a batch of the table names or named. No later upload will name them."""
+        """Return those of ``files`` that a batch of the table names or named. Later uploads use other names."""
         existing: set[str] = set()
         for start in range(0, len(files), _FILES_AT_ONCE):
             mine = (batches.c.table_id == table_id) & batches.c.file.in_(files[start:][:_FILES_AT_ONCE])
@@ -230,8 +229,8 @@ class Batches:
         return existing
 
     def forget(self, table_id: str, before: datetime, keyed_before: datetime, most: int) -> int:
-        """Forget up to ``most`` batches that are merged or withdrawn and were accepted ``before``, those with an
-        Idempotency-Key ``keyed_before``, and none whose records are kept as history; says how many.
+        """Delete up to ``most`` merged or withdrawn batches that were accepted ``before``, or ``keyed_before`` if they
+        have an Idempotency-Key, except those whose records are kept as history. Return how many.
         """
         old = (
             sa.select(batches.c.id)
@@ -249,7 +248,7 @@ class Batches:
         return [checksums.batch_of(row) for row in self.transaction.execute(query)]
 
     def claimed_by(self, *merge_ids: str) -> list[Batch]:
-        """Return the batches that the merges have claimed and no snapshot has, in number order."""
+        """Return the batches that the merges have claimed and that are in no snapshot, in number order."""
         return self._batches(_CLAIMED, {"tasks": merge_ids})
 
     def _batches(self, query: sa.Select[AnyRow], values: Mapping[str, object]) -> list[Batch]:
@@ -263,7 +262,7 @@ def _same_request(earlier: Batch, new: NewBatch) -> Batch | KeyfoldError:
 
 
 def key_reused(earlier: Batch) -> KeyReused:
-    """Return the failure of a request that sends the Idempotency-Key of ``earlier``, which was another one."""
+    """Return the error: the request sends the Idempotency-Key of ``earlier``, which was a different request."""
     return KeyReused(
         f"the Idempotency-Key {earlier.idempotency_key!r} was used for another request (batch {earlier.id!r});"
         " send a new key with a new request",

@@ -1,6 +1,6 @@
 """History: the records that merges have folded, kept for a while to explain rows (docs/decisions/0034).
 
-Two numbers of snapshots say for each table what is kept and where: merges do nothing for it.
+Two snapshot numbers for each table say which records are kept, and where; merges have no extra work.
 """
 
 from __future__ import annotations
@@ -31,17 +31,19 @@ _AT_ONCE = 500  # numbers in one query
 
 
 def kept() -> sa.ColumnElement[bool]:
-    """Return whether the records of a batch are kept as history."""
+    """Return the condition that a batch's records are kept as history."""
     return _merged_after(histories.c.since)
 
 
 def unfiled() -> sa.ColumnElement[bool]:
-    """Return whether they are so in the batch's staging file alone."""
+    """Return the condition that they are kept in the batch's staging file alone."""
     return _merged_after(histories.c.filed)
 
 
 def _merged_after(snapshot: sa.Column[int]) -> sa.ColumnElement[bool]:
-    """Return whether a batch that has records came into a later snapshot than its table's history says."""
+    """Return the condition that a batch with records was merged into a later snapshot than the table's history column
+    has.
+    """
     said = sa.select(snapshot).where(histories.c.table_id == batches.c.table_id).scalar_subquery()
     later = batches.c.snapshot_id > sa.func.coalesce(said, 0)
     return sa.and_(batches.c.state == BatchState.MERGED, batches.c.records > 0, later)
@@ -49,8 +51,8 @@ def _merged_after(snapshot: sa.Column[int]) -> sa.ColumnElement[bool]:
 
 @dataclass(frozen=True)
 class HistoryTotals:
-    """The records of merged batches that are kept, all since snapshot ``since`` (0: all that there were), and what
-    keeping them takes: their files, and the runs that are there only for the ``bases``, from which they are explained.
+    """The records of merged batches that are kept, all since snapshot ``since`` (0: from the first), and their size:
+    history files, and runs that are kept only for the ``bases`` of explanations.
     """
 
     since: int = 0
@@ -64,7 +66,7 @@ class HistoryTotals:
 
 @dataclass(frozen=True)
 class History:
-    """What the repository knows about it."""
+    """Reads and writes the kept history."""
 
     transaction: Transaction
     tables: Tables
@@ -76,8 +78,8 @@ class History:
         return HistoryExtent() if row is None else HistoryExtent(row.since, row.filed)
 
     def behind(self, least: int) -> list[str]:
-        """Return the ids of the tables that have later snapshots than those whose records are in history files, and in
-        these at least ``least`` batches.
+        """Return the ids of the tables with snapshots whose records are not in history files yet, those of ``least``
+        batches or more.
         """
         of = tables.outerjoin(histories, histories.c.table_id == tables.c.id)
         later = tables.c.snapshot_id > sa.func.coalesce(histories.c.filed, 0)
@@ -86,8 +88,8 @@ class History:
         return list(self.transaction.execute(query).scalars())
 
     def unfiled(self, table_id: str, after: int = 0, most: int | None = None) -> list[Batch]:
-        """Return the batches whose records are kept in their staging files alone, in merge order, those of later
-        snapshots than ``after``; the first ``most`` of them.
+        """Return the batches whose records are kept in their staging files alone, in merge order, from snapshots after
+        ``after``; at most ``most``.
         """
         mine = (batches.c.table_id == table_id) & (batches.c.snapshot_id > after) & unfiled()
         query = sa.select(batches).where(mine).order_by(batches.c.snapshot_id, batches.c.number).limit(most)
@@ -100,15 +102,15 @@ class History:
         return {batch.number: batch for some in pieces for batch in some}
 
     def files(self, table_id: str, after: int = 0) -> list[HistoryFile]:
-        """Return the table's history files, oldest first, those that have records of later snapshots than ``after``."""
+        """Return the table's history files, oldest first, those with records of snapshots after ``after``."""
         query = sa.select(*_FILE).where(history_files.c.table_id == table_id, history_files.c.last_snapshot > after)
-        # Where a merge was cut into several files, the one that begins with it comes before those that have it alone.
+        # If a merge was cut into several files, the one that also has earlier merges comes first.
         age = (history_files.c.last_snapshot, history_files.c.first_snapshot)
         ordered = query.order_by(*age, history_files.c.schema_id, history_files.c.name)
         return [HistoryFile(*row) for row in self.transaction.execute(ordered)]
 
     def bases(self, table_id: str) -> list[Base]:
-        """Return the snapshots that are kept for what came after them, oldest first."""
+        """Return the snapshots that are kept as bases of explanations, oldest first."""
         same = (snapshots.c.table_id == history_bases.c.table_id) & (snapshots.c.id == history_bases.c.snapshot_id)
         query = sa.select(snapshots.c.id, snapshots.c.committed_at).join(history_bases, same)
         mine = query.where(history_bases.c.table_id == table_id).order_by(snapshots.c.id)
@@ -134,7 +136,7 @@ class History:
         return HistoryTotals(since, merged, int(records), files, size, bases, base_bytes)
 
     def _base_bytes(self, table_id: str) -> int:
-        """Of the runs that no snapshot names but bases that are not current."""
+        """Return the bytes of the runs that only bases name, and that are not current."""
         named, current = snapshot_runs.c, sa.select(tables.c.snapshot_id).where(tables.c.id == table_id)
         bases = sa.select(history_bases.c.snapshot_id).where(history_bases.c.table_id == table_id)
         others = named.snapshot_id.not_in(bases) | (named.snapshot_id == current.scalar_subquery())
@@ -144,8 +146,8 @@ class History:
         return int(self.transaction.execute(mine).scalar_one())
 
     def begin_after(self, table_id: str, since: int, bases: Collection[int]) -> None:
-        """Forget what came into snapshots up to ``since``, and keep the snapshots ``bases`` for the rest, and no
-        others. Raise ``NotFound`` when the table is gone.
+        """Drop the history of snapshots up to ``since``, and keep exactly the snapshots ``bases`` for the rest. Raise
+        ``NotFound`` if the table was dropped.
         """
         self.tables.lock(table_id)
         before = self.of(table_id)
@@ -169,10 +171,10 @@ class History:
         read: Collection[Batch] = (),
     ) -> bool:
         """Name ``files``, which have the records that are kept of snapshots after ``before.filed`` up to ``filed``, as
-        they were ``read`` of the batches.
+        they were ``read`` from the batches.
 
-        False, and nothing is named, where history is not as it was ``before``, or keys were taken out of a batch
-        meanwhile. Raise ``NotFound`` when the table is gone.
+        Return False, and name nothing, if the history differs from ``before``, or keys were removed from a batch
+        since. Raise ``NotFound`` when the table is gone.
         """
         self.tables.lock(table_id)
         if self.of(table_id) != before or not self._as_they_were(table_id, read):
@@ -185,8 +187,8 @@ class History:
         return {batch.file for batch in read} <= {batch.file for batch in self.unfiled(table_id)}
 
     def join(self, table_id: str, parts: Sequence[HistoryFile], whole: HistoryFile) -> bool:
-        """Name ``whole`` in the place of ``parts``, whose records it has. False, and nothing is named, where one of
-        them is not there any more. Raise ``NotFound`` when the table is gone.
+        """Replace ``parts`` by ``whole``, which has their records. Return False, and name nothing, if one of them no
+        longer exists. Raise ``NotFound`` when the table is gone.
         """
         self.tables.lock(table_id)
         mine = (history_files.c.table_id == table_id) & history_files.c.name.in_([part.name for part in parts])
@@ -198,8 +200,8 @@ class History:
         return True
 
     def unnamed(self, table_id: str, names: Collection[str]) -> set[str]:
-        """Return those of ``names`` that no history file has, nor ever before the transaction ends: they are named
-        under the same lock.
+        """Return those of ``names`` that no history file has; none is added before the transaction ends, since adding
+        takes the same lock.
         """
         try:
             self.tables.lock(table_id)

@@ -1,4 +1,4 @@
-"""What of the records of merges came late: JSON of the service, kept with each merge and forgotten with it."""
+"""The counts of late records: JSON of the service, stored with each merge and deleted with it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class CountedMerge:
 
 @dataclass(frozen=True)
 class LateMerges:
-    """What the repository knows of late records."""
+    """Reads and writes the counts of late records."""
 
     transaction: Transaction
 
     def note(self, merge_id: str, lateness: Mapping[str, Any]) -> None:
-        """Keep what was counted, unless it is known, or the merge is forgotten already."""
+        """Store the counts, unless the merge has counts already, or was deleted."""
         noted = self.transaction.execute(sa.select(late_merges.c.merge_id).where(late_merges.c.merge_id == merge_id))
         merge = self.transaction.execute(sa.select(merges.c.id).where(merges.c.id == merge_id).with_for_update())
         if noted.first() is None and merge.first() is not None:
@@ -40,7 +40,7 @@ class LateMerges:
 
     def since(self, table_id: str, since: datetime | None, most: int) -> Iterator[CountedMerge]:
         """Yield the newest merges of the table that folded records, ``most`` of them, of those that ended ``since``;
-        newest first. They are read while they are taken: few are in memory at a time.
+        newest first. They are read lazily, so that few are in memory at a time.
         """
         both = merges.join(late_merges, late_merges.c.merge_id == merges.c.id, isouter=True)
         query = sa.select(merges.c.finished_at, merges.c.records, late_merges.c.counted).select_from(both)

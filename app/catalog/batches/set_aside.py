@@ -1,5 +1,5 @@
-"""Batches whose records no merge can fold, or whose file is damaged: found, and set aside, so that the rest of their
-table continues (docs/decisions/0026).
+"""Batches whose records cannot be folded, or whose file is damaged: they are set aside, so that merges of the table
+continue (docs/decisions/0026).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LIMIT = sa.select(tables.c.merge_at_most).where(tables.c.id == sa.bindparam("ta
 
 @dataclass(frozen=True)
 class SetAside:
-    """What the repository does about batches that make merges fail."""
+    """Finds and sets aside batches that make merges fail."""
 
     transaction: Transaction
     tables: Tables
@@ -58,9 +58,7 @@ class SetAside:
         return number
 
     def goes_on(self, table_id: str) -> bool:
-        """Return whether a merge that succeeded has left batches to the next one; where it has not, that one takes
-        all.
-        """
+        """Return whether a successful merge has left batches to the next one. If not, lift the limit."""
         if self.limit(table_id) is None:
             return False
         mine = (batches.c.table_id == table_id) & (batches.c.state == BatchState.STAGED)
@@ -74,7 +72,8 @@ class SetAside:
         return int(self.transaction.execute(_COUNT, {"table": table_id}).scalar_one())
 
     def take_back(self, batch: Batch) -> None:
-        """Stage a batch that was set aside again, as if it had come now: what was merged meanwhile came before.
+        """Stage a batch that was set aside again, as if it had arrived now: batches that were merged since come before
+        it.
 
         Raise ``Conflict`` for one that was not.
         """

@@ -40,13 +40,13 @@ def _stored(faults: Sequence[Violation]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class SetAsideEvents:
-    """What the repository knows about them."""
+    """Reads and writes the change events that are set aside."""
 
     transaction: Transaction
     tables: Tables
 
     def add(self, table_id: str, batch_id: str, sender: str, faulty: Sequence[FaultyEvent]) -> None:
-        """Keep events of the request that became a batch. One that is kept already is counted again.
+        """Store events of the request that became a batch. An event that is stored already is counted again.
 
         Raise ``Invalid`` if the table would keep too many.
         """
@@ -80,7 +80,7 @@ class SetAsideEvents:
             self.transaction.execute(events.insert(), rows)
 
     def page(self, table_id: str, *, after_number: int | None = None, limit: int) -> list[SetAsideEvent]:
-        """Return up to ``limit`` events of the table in the order of their numbers, those after ``after_number``."""
+        """Return up to ``limit`` events of the table in number order, with numbers above ``after_number``."""
         mine = (events.c.table_id == table_id) & (events.c.number > (after_number or 0))
         query = sa.select(events).where(mine).order_by(events.c.number).limit(limit)
         return [_event(row) for row in self.transaction.execute(query)]
@@ -95,27 +95,27 @@ class SetAsideEvents:
         return sorted(kept, key=lambda one: one.number)
 
     def delete(self, table_id: str, ids: Sequence[str]) -> None:
-        """Keep these events of the table no longer. Raise ``NotFound`` if one is not there."""
-        self.tables.lock(table_id)  # so that of two that retry an event one finds it
+        """Delete these events of the table. Raise ``NotFound`` if one does not exist."""
+        self.tables.lock(table_id)  # so that only one of two retries finds an event
         self._check_kept(table_id, ids)
         self.transaction.erase()  # a key that was forgotten may be in them
         for few in _in_parts(ids):
             self.transaction.execute(events.delete().where(events.c.table_id == table_id, events.c.id.in_(few)))
 
     def note_faults(self, table_id: str, faults: Mapping[str, Sequence[Violation]]) -> None:
-        """Note what is wrong with events now, by their ids. Raise ``NotFound`` if one is not there."""
+        """Store the present faults of events, by their ids. Raise ``NotFound`` if one does not exist."""
         self._check_kept(table_id, list(faults))
         for event_id, violations in faults.items():
             self.transaction.execute(events.update().where(events.c.id == event_id).values(faults=_stored(violations)))
 
     def count(self, table_id: str | None = None) -> int:
-        """Return how many events the table keeps, or all tables."""
+        """Return how many events the table, or all tables, keep."""
         query = sa.select(sa.func.count()).select_from(events)
         query = query if table_id is None else query.where(events.c.table_id == table_id)
         return int(self.transaction.execute(query).scalar_one())
 
     def before(self, table_id: str, time: datetime) -> tuple[int, str]:
-        """Return how many events the table keeps since before ``time``, and the id of one of them."""
+        """Return how many of the table's events are from before ``time``, and the id of one of them."""
         query = sa.select(sa.func.count(), sa.func.coalesce(sa.func.min(events.c.id), "")).where(
             events.c.table_id == table_id, events.c.set_aside_at <= time
         )
@@ -141,8 +141,8 @@ class SetAsideEvents:
         return counts
 
     def _room(self, table_id: str, new: Sequence[FaultyEvent]) -> int:
-        """Return the number of the table's last event, 0 for none. Raise ``Invalid`` if the new ones are too
-        many.
+        """Return the number of the table's last event, 0 for none. Raise ``Invalid`` if there would be too many
+        events.
         """
         query = sa.select(
             sa.func.count(),

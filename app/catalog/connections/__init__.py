@@ -1,1 +1,1 @@
-"""Connections to the database: SQLite's file, PostgreSQL's notifications, waiting writers."""
+"""Connections to the database: SQLite's file, PostgreSQL's notifications, queued writers."""

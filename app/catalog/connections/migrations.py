@@ -1,4 +1,4 @@
-"""Migrations of the catalog: which one it is at, and those that it lacks.
+"""Migrations of the catalog: its present one, and the missing ones.
 
 Only a migration loads Alembic. A process that finds the catalog at its newest migration saves those 8 MiB.
 """
@@ -34,7 +34,7 @@ def migration_of(connection: sa.Connection) -> str | None:
 
 
 def upgrade(connection: sa.Connection, revision: str) -> None:
-    """Run the migrations up to ``revision``. Raise ``Unavailable`` when a newer program has migrated it already."""
+    """Run the migrations up to ``revision``. Raise ``Unavailable`` if a newer program has migrated it already."""
     from alembic import command  # noqa: PLC0415  # see above
     from alembic.config import Config  # noqa: PLC0415  # the same
     from alembic.util import CommandError  # noqa: PLC0415  # the same

@@ -1,4 +1,6 @@
-"""What PostgreSQL says of commits on other machines: NOTIFY inside the transaction, LISTEN in each serving process."""
+"""PostgreSQL's notifications of commits on other machines: NOTIFY inside the transaction, LISTEN in each serving
+process.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ EVERYTHING = "*"
 
 
 def notify(connection: sa.Connection, touched: Touched, identity: int) -> None:
-    """Notify other machines which tables the commit changes. ``identity`` is this machine: its marks say it already."""
+    """Notify other machines which tables the commit changes. ``identity`` is this machine, whose processes see the
+    change by its marks.
+    """
     for table_id in sorted(touched.locked) or [EVERYTHING]:
         connection.execute(sa.select(sa.func.pg_notify(CHANNEL, f"{identity} {table_id}")))
 
@@ -34,8 +38,8 @@ class Notifications:
 
     @classmethod
     def listening(cls, engine: sa.Engine, identity: int) -> Notifications | None:
-        """Return a separate connection, outside the pool, that hears of every commit from now on; None behind a pooler,
-        where another session of the server may listen. Raise ``Unavailable``.
+        """Return a separate connection, outside the pool, that receives notifications of every commit from now on;
+        None behind a pooler, which may run LISTEN in another session. Raise ``Unavailable``.
         """
         import psycopg  # noqa: PLC0415  # only where the catalog is on PostgreSQL
 
@@ -55,7 +59,7 @@ class Notifications:
     def within(self, seconds: float) -> Iterator[str]:
         """Yield the tables that other machines changed, or ``EVERYTHING``, as they come within ``seconds``.
 
-        Raise ``Unavailable`` when the connection is lost.
+        Raise ``Unavailable`` if the connection is lost.
         """
         import psycopg  # noqa: PLC0415  # only where the catalog is on PostgreSQL
 

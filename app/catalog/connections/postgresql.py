@@ -7,7 +7,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 CONNECTIONS: Final = 12  # at a time, for reading and as many for writing
-# A machine that dies inside a transaction must not keep a table's lock until TCP notices, hours later.
+# A machine that fails inside a transaction must not keep a table's lock until TCP notices, hours later.
 _IDLE_SECONDS: Final = 60
 _POOLED: Final = "pooled"  # of a connection's ``info``
 
@@ -30,7 +30,7 @@ def postgresql_engine(url: sa.URL, busy_seconds: float) -> sa.Engine:
     @sa.event.listens_for(engine, "connect")
     def configure(connection: Any, record: sa.pool.ConnectionPoolEntry) -> None:
         session = connection.execute("SELECT pg_backend_pid()").fetchone()[0]
-        record.info[_POOLED] = session != connection.info.backend_pid  # a pooler makes up the number that it reports
+        record.info[_POOLED] = session != connection.info.backend_pid  # a pooler reports an invented number
         if record.info[_POOLED]:
             connection.prepare_threshold = None  # a prepared statement of one session is unknown in another, or differs
         else:

@@ -12,8 +12,8 @@ from app.core.errors import Unavailable
 
 
 class _OneFile:
-    """The file that an engine's first connection opened. Where its name is gone, or another file's, nothing is read or
-    written: SQLite would go on with a file that no one finds any more, and make an empty one for the next connection.
+    """The file that an engine's first connection opened. If the file was removed or replaced, nothing is read or
+    written: SQLite would continue with the removed file, and create an empty one for the next connection.
     """
 
     def __init__(self, path: Path) -> None:
@@ -26,11 +26,11 @@ class _OneFile:
             self._opened = self._named()
 
     def closed(self) -> None:
-        """Note that all connections are closed: the next one may open another file."""
+        """Forget the file after all connections were closed: the next one may open another file."""
         self._opened = None
 
     def check(self) -> None:
-        """Raise ``Unavailable`` unless the name is that of the file that was opened."""
+        """Raise ``Unavailable`` unless the path still leads to the opened file."""
         if self._opened is not None and self._named() != self._opened:
             raise Unavailable(
                 "the catalog's file was removed or replaced while the service ran: stop the service, put the file or a"

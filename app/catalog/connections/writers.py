@@ -1,4 +1,4 @@
-"""The queue of writers to the catalog: a few may wait, the next ones must retry later (docs/decisions/0028)."""
+"""The queue of writers to the catalog: a few may wait, further ones must retry later (docs/decisions/0028)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from app.core.errors import NotStored
 from app.telemetry.entries import Counted
 from app.telemetry.metrics import Metrics
 
-MOST_WAITING: Final = 8  # of a process that wait on while the catalog stands still
-PATIENCE_SECONDS: Final = 2.0  # how long no one must have got through for that
-LOOK_SECONDS: Final = 0.1  # between two looks of a waiting thread
+MOST_WAITING: Final = 8  # writers of a process that may queue while the catalog does not answer
+PATIENCE_SECONDS: Final = 2.0  # without progress, after which the catalog counts as not answering
+LOOK_SECONDS: Final = 0.1  # between two checks of a waiting thread
 _hurried: ContextVar[bool] = ContextVar("hurried", default=False)
 
 
 @contextmanager
 def hurried() -> Iterator[None]:
-    """In the body, raise ``NotStored`` instead of waiting behind others for a catalog that stands still: a client
-    retries. A worker, outside of it, waits on.
+    """In the body, raise ``NotStored`` instead of queueing behind others for a catalog that does not answer: a client
+    retries. A worker, outside of it, keeps waiting.
     """
     before = _hurried.set(True)
     try:
@@ -33,8 +33,8 @@ def hurried() -> Iterator[None]:
 
 
 class Writers:
-    """The writers of a process that wait, in the order in which they came; ``clock`` counts seconds. As long as one
-    after the other gets through, however slowly, all wait.
+    """The queued writers of a process, in the order of their arrival; ``clock`` returns seconds. All wait as long as
+    some of them proceed, even slowly.
     """
 
     def __init__(self, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
@@ -46,7 +46,7 @@ class Writers:
 
     @contextmanager
     def waiting(self) -> Iterator[Callable[[], None]]:
-        """Count the body as a waiting writer. Yield a check that raises ``NotStored`` to give up."""
+        """Count the body as a waiting writer. Yield a check that raises ``NotStored`` if it must give up."""
         ticket, hurries = object(), _hurried.get()
         with self._lock:
             self._since[ticket] = self._clock()
@@ -65,7 +65,7 @@ class Writers:
                 self._metrics.set(Counted.WAITING_WRITERS, len(self._since))
 
     def check(self) -> None:
-        """Raise ``NotStored`` if a new writer would wait behind others for a catalog that stands still."""
+        """Raise ``NotStored`` if a new writer would queue behind others for a catalog that does not answer."""
         if len(self._since) >= MOST_WAITING and self._stands_still():
             raise self._refusal()
 

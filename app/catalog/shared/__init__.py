@@ -1,1 +1,1 @@
-"""What every part of the repository stands on: tables of the database, transactions, checksums."""
+"""Shared by all parts of the repository: tables of the database, transactions, checksums."""

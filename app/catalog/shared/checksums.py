@@ -1,7 +1,8 @@
-"""Checksums of what the catalog says of tables, files, batches and schemas: a flipped bit in it is never answered from.
+"""Checksums of the catalog's rows of tables, files, batches and schemas, so that a flipped bit never becomes an
+answer.
 
-A row without one is of a release before migration 0015. Digests of files are in none: they may be added later, and a
-damaged one is noticed by the file that it is compared with.
+Rows from before migration 0015 have none. They do not include the digests of files, which may be added later; a
+damaged digest shows when it is compared with its file.
 """
 
 from __future__ import annotations
@@ -23,14 +24,15 @@ def _checksum(*values: object) -> str:
 
 
 def of_name(database: str, name: str) -> str:
-    """Return the checksum of a table's full name: what ``name_hash`` is."""
+    """Return the checksum of a table's full name, for ``name_hash``."""
     return _checksum(database, name)
 
 
 def of_table(row: AnyRow, **changed: object) -> str:
-    """Return the checksum of a row of ``tables``, once ``changed``: which table it is, its schema and its snapshot.
+    """Return the checksum of a row of ``tables``, with the values ``changed``: the table's identity, its schema and
+    its snapshot.
 
-    The counters of the row are in none: they change too often, and no answer depends on them.
+    The row's counters are not included: they change too often, and no answer depends on them.
     """
     return _checksum(*(changed[name] if name in changed else getattr(row, name) for name in _OF_TABLE))
 
@@ -41,7 +43,7 @@ def of_new_table(values: Mapping[str, object]) -> str:
 
 
 def check_table(row: AnyRow) -> None:
-    """Raise ``DamagedCatalog`` if a row of ``tables`` is not what was stored."""
+    """Raise ``DamagedCatalog`` if a row of ``tables`` does not match its checksum."""
     check(row.checksum, of_table(row), f"the row of table {row.id}")
 
 
@@ -61,17 +63,17 @@ def of_snapshot(table_id: str, number: int, schema_id: int, run_ids: Sequence[st
 
 
 def of_snapshot_made(snapshot: Snapshot) -> str:
-    """Return the same of a snapshot with its runs."""
+    """Return the checksum of a new snapshot with its runs."""
     return of_snapshot(snapshot.table_id, snapshot.id, snapshot.schema_id, [run.id for run in snapshot.runs])
 
 
 def of_runs_named(table_id: str, number: int) -> str:
-    """Return how a message calls what ``of_snapshot`` is of."""
+    """Return the name of the object of ``of_snapshot`` for messages."""
     return f"the list of runs of snapshot {number} of table {table_id}"
 
 
 def of_batch(batch: Batch) -> str:
-    """Return the checksum of what never changes of a batch, but by a change that computes it again."""
+    """Return the checksum of the constant columns of a batch; a change to them must compute it again."""
     return _checksum(
         batch.id,
         batch.table_id,
@@ -87,7 +89,7 @@ def of_batch(batch: Batch) -> str:
 
 
 def batch_of(row: AnyRow) -> Batch:
-    """Return the batch of a row of ``batches``. Raise ``DamagedCatalog`` if it is not what was stored."""
+    """Return the batch of a row of ``batches``. Raise ``DamagedCatalog`` if it does not match its checksum."""
     values = dict(row._mapping)
     stored = values.pop("checksum")
     batch = Batch(**values)
@@ -101,6 +103,6 @@ def of_schema(table_id: str, schema_id: int, body: str) -> str:
 
 
 def check(stored: str | None, computed: str, what: str) -> None:
-    """Raise ``DamagedCatalog`` if ``what`` is not what was stored."""
+    """Raise ``DamagedCatalog`` if the checksum of ``what`` does not match."""
     if stored is not None and stored != computed:
         raise DamagedCatalog(f"{what} is not what was stored")

@@ -25,14 +25,14 @@ def name_type() -> TypeEngine[str]:
 
 
 def table_id(*, primary_key: bool = False) -> sa.Column[str]:
-    """Return the column that hangs a row on its table."""
+    """Return the foreign key of a row to its table."""
     return sa.Column(
         "table_id", sa.String, sa.ForeignKey("tables.id", ondelete="CASCADE"), nullable=False, primary_key=primary_key
     )
 
 
 def checksum() -> sa.Column[str]:
-    """Return the column of ``app.catalog.shared.checksums``; null in rows of before migration 0015."""
+    """Return the column for a checksum (``app.catalog.shared.checksums``); null in rows from before migration 0015."""
     return sa.Column("checksum", sa.String)
 
 
@@ -42,13 +42,13 @@ def digests() -> tuple[sa.Column[str], sa.Column[bytes]]:
 
 
 class _Checked(TypeDecorator[V]):
-    """Reads what was stored; anything else is damage of the catalog, not a fault of the caller."""
+    """Reads stored values; a malformed one is damage of the catalog, not a fault of the caller."""
 
     __abstract__ = True
     cache_ok = True
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Any:
-        """Return SQLAlchemy's own, which then raises ``DamagedCatalog``."""
+        """Return SQLAlchemy's processor, which raises ``DamagedCatalog`` for malformed values."""
         read = super().result_processor(dialect, coltype)
 
         def checked(value: Any) -> Any:
@@ -69,7 +69,7 @@ class UtcTime(_Checked[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Return ``value`` in UTC; a naive time is a mistake of the program: it is unknown which instant it means."""
+        """Return ``value`` in UTC; a naive time is a bug of the program, since its instant is unknown."""
         if value is None:
             return None
         if value.tzinfo is None:

@@ -1,4 +1,4 @@
-"""Turns what database drivers raise into the core's kinds of failure, without their SQL, values or URLs."""
+"""Translates errors of database drivers into the core's kinds, without their SQL, values or URLs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _POSTGRES_REASONS = {
     "53100": "its disk is full",
     "25006": "it takes no writes: it is read-only, or a standby",
 }
-# A pooler refuses with one SQLSTATE or with none: its texts say why. Only what another setting ends, not time.
+# Poolers use one SQLSTATE or none, so these are matched by text: only refusals that a setting, not time, will end.
 _POOLERS_TEXTS = {
     "statement pooling mode": "the pooler before it runs in statement mode, which has no transactions: set its"
     " pool_mode to transaction or session",
@@ -38,7 +38,7 @@ _NOT_MIGRATED = re.compile(r"no such (table|column)|has no column named|(relatio
 @contextmanager
 def translated() -> Iterator[None]:
     """Raise ``Unavailable`` for a database that does not answer, ``Invalid`` for a value that it cannot store,
-    ``DamagedCatalog`` for a file that means nothing to SQLite.
+    ``DamagedCatalog`` for a file that SQLite cannot read.
     """
     try:
         yield
@@ -50,7 +50,7 @@ def translated() -> Iterator[None]:
         if _NOT_MIGRATED.search(str(error.orig)):
             raise Unavailable("the catalog is not migrated to this version: run `keyfold migrate`") from error
         if isinstance(error, exc.ProgrammingError):
-            raise  # SQL that the database refuses is a fault of the program
+            raise  # SQL that the database refuses is a bug of the program
         raise Unavailable(f"the catalog does not answer now{_reason(error)}; try again later") from error
     except exc.DBAPIError as error:
         if _reason(error):  # PostgreSQL calls read-only an internal error
@@ -74,7 +74,7 @@ def _reason(error: exc.DBAPIError) -> str:
 
 @contextmanager
 def refusing(connection: sa.Connection, refusals: Mapping[str, KeyfoldError]) -> Iterator[None]:
-    """Raise the error that ``refusals`` has for the name of the constraint that the statements inside violate.
+    """Raise the error in ``refusals`` for the constraint that the statements inside violate.
 
     They run in a savepoint, so that the caller may catch the error and go on in the same transaction.
     """
@@ -89,7 +89,7 @@ def refusing(connection: sa.Connection, refusals: Mapping[str, KeyfoldError]) ->
 
 
 def violated_constraint(error: exc.IntegrityError) -> str | None:
-    """Return the name of the unique constraint that ``error`` is about, or None if it is about something else."""
+    """Return the name of the unique constraint that ``error`` is about, or None for other errors."""
     diagnosis = getattr(error.orig, "diag", None)
     if diagnosis is not None:  # psycopg
         name: str | None = diagnosis.constraint_name
@@ -99,7 +99,9 @@ def violated_constraint(error: exc.IntegrityError) -> str | None:
 
 
 def _constraint_on(qualified: list[str]) -> str | None:
-    """SQLite names the columns only (``tables.database_id, tables.name``): the constraint that covers just these."""
+    """Return the constraint on the columns that SQLite names (``tables.database_id, tables.name``): SQLite does not
+    name the constraint.
+    """
     table = metadata.tables[qualified[0].partition(".")[0]]
     columns = {name.partition(".")[2] for name in qualified}
     for constraint in table.constraints:

@@ -1,4 +1,4 @@
-"""Marks: how the processes of a machine hear of each other's commits without a query (docs/decisions/0018)."""
+"""Marks: the processes of a machine see each other's commits without a query (docs/decisions/0018)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOOK_SECONDS: Final = 1.0  # between two checks that the mapped file was not re
 
 @dataclass
 class _Mapped:
-    """The file as it is mapped: its inode, and when to look next whether it was replaced (monotonic seconds)."""
+    """The mapped file: its inode, and when to check next whether it was replaced (monotonic seconds)."""
 
     memory: mmap.mmap
     inode: int
@@ -33,8 +33,8 @@ class _Mapped:
         self.slots: memoryview[int] = memoryview(self.memory).cast("Q")
 
     def is_current(self, path: Path) -> bool:
-        """Return whether ``path`` still is this file and whole. To touch a page behind its end kills the process, so
-        the size is asked each time.
+        """Return whether ``path`` is still this file, and complete. Access to a page after its end would kill the
+        process, so the size is checked each time.
         """
         if self.memory.size() != _FILE_BYTES:
             return False
@@ -51,12 +51,12 @@ class _Mapped:
 class Marks:
     """One number per slot of a file that all processes map; the tables share the slots.
 
-    A process that has committed a change of a table sets a new random number before it reports the commit. What was
-    read from the catalog after its mark is current as long as the mark is the same. A number never comes again, so
+    A process that has committed a change of a table sets a new random number before it reports the commit. Values that
+    were read from the catalog after the mark are current as long as the mark is the same. A number never repeats, so
     writers need no lock.
 
-    ``path`` is the file, made on first use and whenever it is not whole. One that was replaced is noticed within a
-    second. Without a path the marks are this process's own and those of its forks.
+    ``path`` is the file, created on first use and whenever it is incomplete. A replaced file is noticed within a
+    second. Without a path the marks are shared only with forks of this process.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -69,7 +69,7 @@ class Marks:
 
     @property
     def last(self) -> int:
-        """What changes with every mark that anybody sets."""
+        """A number that changes with every mark."""
         return self._slots[_ANY]
 
     @property
@@ -78,13 +78,13 @@ class Marks:
         return self._slots[_IDENTITY]
 
     def change(self, table_ids: Collection[str]) -> None:
-        """New marks for the tables, or for the ``TOKENS``."""
+        """Set new marks for the tables, or for the ``TOKENS``."""
         for table_id in table_ids:
             self._slots[_slot(table_id)] = _fresh()
         self._slots[_ANY] = _fresh()
 
     def change_all(self) -> None:
-        """New marks for every table and the tokens."""
+        """Set new marks for every table and the tokens."""
         for slot in range(_TOKENS, SLOTS):
             self._slots[slot] = _fresh()
         self._slots[_ANY] = _fresh()

@@ -1,6 +1,6 @@
 """The catalog's tables. ``migrations/`` creates them; a test asserts that both agree.
 
-Everything below a table hangs on its row by ON DELETE CASCADE, so that dropping a table cannot leave orphans.
+Every row of a table refers to it with ON DELETE CASCADE, so that dropping a table cannot leave orphans.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ tables = sa.Table(
     sa.Column("compacted_bytes", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("changelog_bytes", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("merges_since_full", sa.BigInteger, nullable=False, server_default="0"),  # full compaction
-    # The most batches of its next merge, while one is looked for that makes merges fail; null: all.
+    # The most batches of its next merge, while a faulty batch is searched for; null: all.
     sa.Column("merge_at_most", sa.Integer),
-    # What succeeded and is not listed any more: ``Tasks.forget``.
+    # Successful tasks that are no longer listed: ``Tasks.forget``.
     sa.Column("forgotten_merges", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("forgotten_compactions", sa.BigInteger, nullable=False, server_default="0"),
-    # Merges that failed since the last one that succeeded: counted, for times do not say which came first.
+    # Merges that failed since the last success: counted, since times do not show the order.
     sa.Column("failed_merges", sa.Integer, nullable=False, server_default="0"),
     sa.Column("merge_failed_at", UtcTime),
     sa.Column("created_at", UtcTime, nullable=False),
@@ -77,7 +77,7 @@ table_schemas = sa.Table(
     checksum(),
 )
 
-# Tasks, compactions too: tables and columns keep the names that catalogs in use have.
+# Tasks, including compactions: tables and columns keep their first names, for catalogs in use.
 merges = sa.Table(
     "merges",
     metadata,
@@ -110,7 +110,7 @@ for _state in (TaskState.PENDING, TaskState.RUNNING):
     _columns = (merges.c.table_id, merges.c.kind)
     sa.Index(f"uq_merges_{_state.value}", *_columns, unique=True, postgresql_where=_where, sqlite_where=_where)
 
-# What of the records of a merge came late (``app.services.explaining.lateness``), where that was counted.
+# The counts of late records of a merge (``app.services.explaining.lateness``), if they were counted.
 late_merges = sa.Table(
     "late_merges",
     metadata,
@@ -145,7 +145,7 @@ batches = sa.Table(
     sa.UniqueConstraint("table_id", "number"),
     sa.UniqueConstraint("table_id", "idempotency_key"),
 )
-# Merged batches are kept and grow without end; what waits is looked up every second and must not scan them.
+# Merged batches accumulate; staged ones are looked up every second and must not scan them.
 _aside = sa.text(f"state IN ({', '.join(repr(state.value) for state in SET_ASIDE)})")
 sa.Index("ix_batches_set_aside", batches.c.table_id, postgresql_where=_aside, sqlite_where=_aside)
 _ignoring = sa.text("ignored_columns IS NOT NULL")
@@ -195,7 +195,7 @@ snapshots = sa.Table(
     sa.Column("committed_at", UtcTime, nullable=False),
     sa.Column("kind", EnumText(SnapshotKind), nullable=False, server_default=SnapshotKind.MERGE.value),
     sa.Column("schema_id", sa.Integer, nullable=False, server_default="0"),
-    # How often keys were taken out of its files; always 0 of a current one (docs/decisions/0036).
+    # How often keys were removed from its files; always 0 for a current one (docs/decisions/0036).
     sa.Column("rewritten", sa.Integer, nullable=False, server_default="0"),
     checksum(),
 )
@@ -208,12 +208,12 @@ snapshot_runs = sa.Table(
     sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),  # 0 is the oldest run
     sa.Column("run_id", sa.String, nullable=False),
     sa.ForeignKeyConstraint(["table_id", "snapshot_id"], ["snapshots.table_id", "snapshots.id"], ondelete="CASCADE"),
-    # A run may only be forgotten after the last snapshot that names it.
+    # A run may only be deleted after the last snapshot that names it.
     sa.ForeignKeyConstraint(["table_id", "run_id"], ["runs.table_id", "runs.id"]),
     sa.Index("ix_snapshot_runs_table_id_run_id", "table_id", "run_id"),
 )
 
-# What snapshots did that are more than the one before and some batches; remembered longer than they are.
+# Snapshots that are not just the previous one plus some batches; kept longer than the snapshots.
 rewrites = sa.Table(
     "rewrites",
     metadata,
@@ -233,7 +233,7 @@ tags = sa.Table(
     sa.Column("snapshot_id", sa.Integer, nullable=False),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("expires_at", UtcTime),
-    # A snapshot may only be forgotten after its last tag.
+    # A snapshot may only be deleted after its last tag.
     sa.ForeignKeyConstraint(["table_id", "snapshot_id"], ["snapshots.table_id", "snapshots.id"]),
     sa.Index("ix_tags_table_id_snapshot_id", "table_id", "snapshot_id"),
 )
@@ -251,8 +251,8 @@ published_versions = sa.Table(
     sa.Column("schema_id", sa.Integer, nullable=False),
     sa.Column("committed_at", UtcTime, nullable=False),
     sa.Column("written_at", UtcTime),  # null while its files are not there
-    sa.Column("counts", JsonText),  # what its files come to; null while not known
-    # A snapshot may only be forgotten after the last version that names its files.
+    sa.Column("counts", JsonText),  # the totals of its files; null while unknown
+    # A snapshot may only be deleted after the last version that names its files.
     sa.ForeignKeyConstraint(["table_id", "snapshot_id"], ["snapshots.table_id", "snapshots.id"]),
     sa.Index("ix_published_versions_table_id_snapshot_id", "table_id", "snapshot_id"),
 )
@@ -279,7 +279,7 @@ changelog_files = sa.Table(
     sa.ForeignKeyConstraint(["table_id", "snapshot_id"], ["snapshots.table_id", "snapshots.id"], ondelete="CASCADE"),
 )
 
-# What is kept of merged batches (docs/decisions/0034); a table without a row has everything from its first batch on.
+# The kept history of merged batches (docs/decisions/0034); without a row everything from the first batch on is kept.
 histories = sa.Table(
     "histories",
     metadata,
@@ -293,7 +293,7 @@ history_bases = sa.Table(
     metadata,
     sa.Column("table_id", sa.String, primary_key=True),
     sa.Column("snapshot_id", sa.Integer, primary_key=True, autoincrement=False),
-    # A snapshot may only be forgotten when nothing is explained from it.
+    # A snapshot may only be deleted when no explanation begins with it.
     sa.ForeignKeyConstraint(["table_id", "snapshot_id"], ["snapshots.table_id", "snapshots.id"]),
 )
 
@@ -310,14 +310,14 @@ history_files = sa.Table(
     *digests(),
 )
 
-# Keys that are taken out of all that a table keeps (docs/decisions/0036); never the keys themselves.
+# Keys that are removed from all files of a table (docs/decisions/0036), by fingerprint, never by value.
 forgettings = sa.Table(
     "forgettings",
     metadata,
     sa.Column("id", sa.String, primary_key=True),
     table_id(),
     sa.Column("salt", sa.String, nullable=False),
-    sa.Column("prints", JsonText, nullable=False),  # blanked when it is over
+    sa.Column("prints", JsonText, nullable=False),  # blanked when the forgetting is complete
     sa.Column("keys", sa.Integer, nullable=False),
     sa.Column("until_batch", sa.BigInteger, nullable=False),
     sa.Column("requested_at", UtcTime, nullable=False),
@@ -350,14 +350,14 @@ set_aside_events = sa.Table(
     sa.Column("text", sa.Text, nullable=False),
     sa.Column("faults", JsonText, nullable=False),
     sa.Column("times", sa.BigInteger, nullable=False),
-    sa.Column("batch_id", sa.String, nullable=False),  # history may have forgotten the batch
+    sa.Column("batch_id", sa.String, nullable=False),  # the batch may have been deleted from the list
     sa.Column("set_aside_at", UtcTime, nullable=False),
     sa.Column("set_aside_by", sa.String, nullable=False),
     sa.UniqueConstraint("table_id", "number"),
     sa.UniqueConstraint("table_id", "digest"),
 )
 
-# Files that were found damaged or missing; a file is here until it is found well, or nothing names it any more.
+# Damaged or missing files; a file is here until it is found intact, or nothing names it any more.
 damages = sa.Table(
     "damages",
     metadata,
@@ -367,7 +367,7 @@ damages = sa.Table(
     sa.Column("reason", EnumText(DamageReason), nullable=False),
     sa.Column("expected", sa.Text, nullable=False),
     sa.Column("found", sa.Text, nullable=False),
-    # Whose file it is; the catalog may have forgotten them.
+    # The owner of the file, which may have been deleted.
     sa.Column("batch_id", sa.String),
     sa.Column("batch_number", sa.BigInteger),
     sa.Column("run_id", sa.String),
@@ -380,7 +380,7 @@ tokens = sa.Table(
     metadata,
     sa.Column("name", name_type(), primary_key=True),
     sa.Column("digest", sa.String, nullable=False),
-    # The defaults are those of tokens that were made before there were roles: they open everything.
+    # The defaults are for tokens from before there were roles: they permit everything.
     sa.Column("role", EnumText(Role), nullable=False, server_default=Role.ADMIN.value),
     sa.Column("scope", JsonText, nullable=False, server_default=f'["{EVERYTHING}"]'),
     sa.Column("created_at", UtcTime, nullable=False),
@@ -390,7 +390,7 @@ tokens = sa.Table(
     sa.UniqueConstraint("digest"),
 )
 
-# What is true of the whole catalog: ``app.catalog.tokens.Fact``.
+# Facts about the whole catalog: ``app.catalog.tokens.Fact``.
 facts = sa.Table(
     "facts",
     metadata,

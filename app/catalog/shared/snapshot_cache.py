@@ -1,4 +1,4 @@
-"""Snapshots that this process has loaded: their numbers never come again, and only forgetting keys changes them."""
+"""A cache of loaded snapshots: their numbers never repeat, and only forgetting keys changes them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Mapping
 
 from app.core.table.history import Run, Snapshot
 
-MOST_OF_TABLE = 16  # snapshots: a table that is merged each second would fill the memory with what nothing asks for
+MOST_OF_TABLE = 16  # snapshots: a table that is merged each second would fill the cache with unused ones
 MOST_FILES = 100_000  # data files of all snapshots that are kept, about 30 MiB if each were of one snapshot alone
 
 
 class SnapshotCache:
-    """The snapshots used last, by table id, number and how often keys were taken out of them, with at most
-    ``most_files`` data files together; of a table those that were loaded last, ``MOST_OF_TABLE``.
+    """The least recently used cache of snapshots, by table id, number and count of removals of keys. It has at most
+    ``most_files`` data files, and at most ``MOST_OF_TABLE`` snapshots of a table.
 
-    Only committed ones may be kept: the number of a commit that was rolled back does come again. Whether a snapshot
-    still exists is the catalog's to say. Safe to share between threads.
+    Only committed snapshots may be cached: the number of a rolled-back commit is used again. Only the catalog knows
+    whether a snapshot still exists. Safe to share between threads.
     """
 
     def __init__(self, most_files: int = MOST_FILES) -> None:
@@ -28,7 +28,7 @@ class SnapshotCache:
         self._lock = threading.Lock()
 
     def get(self, table_id: str, number: int, rewritten: int = 0) -> Snapshot | None:
-        """Return the snapshot if it is kept."""
+        """Return the snapshot if it is cached."""
         key = (table_id, number, rewritten)
         with self._lock:
             entry = self._kept.get(key)
@@ -37,8 +37,8 @@ class SnapshotCache:
             return entry
 
     def runs(self, table_id: str) -> Mapping[str, Run]:
-        """Return the runs of the table's snapshot that was kept last, by run id: most runs of a snapshot were in
-        the one before it, and runs never change. Only of those whose files all have digests: others get them later.
+        """Return the runs of the table's most recently cached snapshot, by run id: most runs of a new snapshot are
+        among them, and runs never change. Runs with files without digests are left out, since these get them later.
         """
         with self._lock:
             of_table = self._of_table.get(table_id)
@@ -47,7 +47,9 @@ class SnapshotCache:
         return {run.id: run for run in runs if all(file.block_digests for file in run.files)}
 
     def keep(self, snapshot: Snapshot, rewritten: int = 0) -> None:
-        """Keep a committed snapshot; those used longest ago make room. One that alone is too large is not kept."""
+        """Cache a committed snapshot, and evict the least recently used ones. A snapshot that is too large alone is
+        not cached.
+        """
         key = (snapshot.table_id, snapshot.id, rewritten)
         with self._lock:
             if key in self._kept or _weight(snapshot) > self.most_files:
@@ -70,5 +72,5 @@ class SnapshotCache:
 
 
 def _weight(snapshot: Snapshot) -> int:
-    """Return its data files; a run, and the snapshot itself, count as one each."""
+    """Return the number of its data files, plus one for each run and one for the snapshot."""
     return 1 + sum(1 + len(run.files) for run in snapshot.runs)

@@ -1,4 +1,4 @@
-"""What every part of the repository stands on: one connection inside a transaction, and its clock."""
+"""Shared by all parts of the repository: one connection inside a transaction, and its clock."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from app.catalog.shared.snapshot_cache import SnapshotCache
 
 AnyRow = sa.Row[*tuple[Any, ...]]  # of any query: its attributes are the query's columns
 LARGEST_NUMBER = 2**31 - 1
-_SEEN = (batches, snapshots, tables)  # lookups depend on them; on others only where these change, too
+_SEEN = (batches, snapshots, tables)  # lookups depend on these tables; on others only if these change, too
 
 
 @dataclass
 class Touched:
-    """The tables that a transaction changes in what lookups see: those it has locked, once it changes any; and the
+    """The tables whose lookups a transaction changes: those that it has locked, once it changes any, and the
     ``TOKENS`` if it changes those.
     """
 
@@ -40,7 +40,7 @@ class Touched:
 
     @property
     def everything(self) -> bool:
-        """Whether it is unknown which tables are changed, because none was locked."""
+        """Whether all tables count as changed, because none was locked."""
         return self.changes and not self.locked
 
 
@@ -48,8 +48,8 @@ class Touched:
 class Transaction:
     """A transaction of the catalog over ``connection``; the one that opened it ends it.
 
-    ``loaded`` is what the process has read of snapshots before, ``clock`` stands in for the database's own (tests),
-    ``touched`` collects whose lookups change with the commit.
+    ``loaded`` is the cache of snapshots, ``clock`` replaces the database's clock (tests), ``touched`` collects the
+    tables whose lookups change with the commit.
     """
 
     connection: sa.Connection
@@ -63,13 +63,13 @@ class Transaction:
         return self.connection.execute(statement, values)
 
     def erase(self) -> None:
-        """Have what this transaction removes overwritten: SQLite would only unlink it."""
+        """Overwrite the rows that this transaction deletes, which SQLite would only unlink."""
         if self.connection.dialect.name == "sqlite":
             self.execute(sa.text("PRAGMA secure_delete = ON"))
 
     @property
     def writes(self) -> bool:
-        """Whether the transaction may write, and so may see what is never committed."""
+        """Whether the transaction may write, and so may see uncommitted values."""
         return bool(self.connection.get_execution_options().get("writes", False))
 
     def now(self) -> datetime:

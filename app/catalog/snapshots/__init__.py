@@ -1,1 +1,1 @@
-"""Snapshots, the runs they name, and what brought each."""
+"""Snapshots, the runs they name, and the commits that made them."""

@@ -1,4 +1,4 @@
-"""Files of changelogs: which a snapshot has, and what merges changed since one (docs/decisions/0054)."""
+"""Files of changelogs: those of each snapshot, and the changes of merges since a snapshot (docs/decisions/0054)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _FOLLOWED = (SnapshotKind.MERGE, SnapshotKind.COMPACTION)  # which change no row
 
 @dataclass(frozen=True)
 class Changelogs:
-    """What the repository knows about changelogs."""
+    """Reads the files of changelogs."""
 
     transaction: Transaction
     tables: Tables
 
     def of(self, table_id: str, snapshot_id: int) -> list[ChangelogFile]:
-        """Return the files of the changes that a snapshot brought, in order."""
+        """Return the files of a snapshot's changes, in order."""
         return [file for _, file in self._files(table_id, _columns.snapshot_id == snapshot_id)]
 
     def every_file(self, table_id: str) -> list[tuple[int, ChangelogFile]]:
@@ -41,8 +41,8 @@ class Changelogs:
         return set(self.transaction.execute(query).scalars())
 
     def written_under(self, table_id: str, numbers: Collection[int]) -> dict[int, int]:
-        """Return the schema under which the newest run of each of the snapshots ``numbers`` was written, of those that
-        have not expired: of a merge the one that its changes have, too.
+        """Return the schema under which the newest run of each of the snapshots ``numbers`` was written, without
+        expired ones; the changes of a merge have the same schema.
         """
         same_run = (runs.c.table_id == snapshot_runs.c.table_id) & (runs.c.id == snapshot_runs.c.run_id)
         query = (
@@ -54,8 +54,8 @@ class Changelogs:
         return {row.snapshot_id: row.schema_id for row in self.transaction.execute(query)}
 
     def between(self, table_id: str, base: int, last: int) -> list[Changes] | None:
-        """Return the changes of the merges after snapshot ``base`` up to ``last``, in order. None if they do not
-        say all: snapshots are gone, rows changed by something else than a merge, or a merge wrote no changelog of
+        """Return the changes of the merges after snapshot ``base`` up to ``last``, in order. None if they are
+        incomplete: snapshots have expired, rows changed by other commits than merges, or a merge wrote no changelog of
         rows.
         """
         mine = (snapshots.c.table_id == table_id) & snapshots.c.id.between(base + 1, last)

@@ -1,4 +1,4 @@
-"""Commits: which snapshots are kept, and what brought each of them, without their runs."""
+"""Commits: the kept snapshots and their origins, without their runs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from app.core.table.history import BatchState, SnapshotKind
 
 @dataclass(frozen=True)
 class Commit:
-    """A snapshot without its runs; ``schema_id`` is the table's schema at the commit, ``rewritten`` says how often keys
-    were taken out of its files.
+    """A snapshot without its runs; ``schema_id`` is the table's schema at the commit, ``rewritten`` counts how often
+    keys were removed from its files.
     """
 
     snapshot_id: int
@@ -31,7 +31,7 @@ _STAGED = (
     .where(batches.c.table_id == tables.c.id, batches.c.state == BatchState.STAGED)
     .scalar_subquery()
 )
-# Made once: each process asks every second.
+# Built once: each process runs it every second.
 _STATES = (
     sa.select(
         tables.c.id,
@@ -50,7 +50,7 @@ _COLUMNS = (snapshots.c.id, snapshots.c.kind, snapshots.c.schema_id, snapshots.c
 
 @dataclass(frozen=True)
 class Commits:
-    """What the repository knows about the order of snapshots."""
+    """Reads the order of snapshots."""
 
     transaction: Transaction
 
@@ -58,7 +58,7 @@ class Commits:
         """Return the snapshots that are kept without a gap up to the current one, which is the last; empty before the
         first commit.
 
-        A tagged snapshot that outlived its neighbours is not among them: what came after it is gone.
+        A tagged snapshot whose successors have expired is not among them.
         """
         current = sa.select(tables.c.snapshot_id).where(tables.c.id == table_id)
         number = self.transaction.execute(current).scalar_one_or_none()

@@ -1,4 +1,4 @@
-"""Snapshots as commits make them: those of one table, or of several in one transaction, in the same few statements."""
+"""Commits of snapshots: of one table, or of several in one transaction, with the same few statements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.core.table.history import ChangelogFile, Run, Snapshot, SnapshotKind
 
 _OF_RUN = ("id", "schema_id", "partition", "full", "changed_at", "live_rows", "totals")
 RUN_COLUMNS = tuple(runs.c[name] for name in _OF_RUN)
-# Made once: to build a statement takes as long as to run it.
+# Built once: building a statement takes as long as running it.
 _SNAPSHOT_ADDED, _NAMED, _RUN_ADDED = snapshots.insert(), snapshot_runs.insert(), runs.insert()
 _FILE_ADDED, _CHANGELOG_ADDED = data_files.insert(), changelog_files.insert()
 _KNOWN = sa.select(runs.c.id).where(runs.c.table_id == sa.bindparam("table"))
@@ -41,8 +41,8 @@ _NOTED = (
 
 @dataclass(frozen=True)
 class NewSnapshot:
-    """What a commit brings: the snapshot after ``base_id`` names ``runs``, oldest first. ``added`` are those of them
-    that the catalog does not know; None if it is to look.
+    """The content of a commit: the snapshot after ``base_id`` names ``runs``, oldest first. ``added`` are those that
+    are not in the catalog; None if that must be looked up.
     """
 
     table_id: str
@@ -56,15 +56,15 @@ class NewSnapshot:
 
 @dataclass(frozen=True)
 class NewSnapshots:
-    """What the repository does for a commit. The caller has locked the tables."""
+    """Writes the rows of commits. The caller has locked the tables."""
 
     transaction: Transaction
     published: PublishedVersions
 
     def commit(self, locked: Mapping[str, AnyRow], news: Sequence[NewSnapshot]) -> list[Snapshot]:
-        """Return the snapshots that ``news`` become, one of a table; ``locked`` are the rows of their tables.
+        """Commit ``news``, one for each table, and return their snapshots; ``locked`` are the rows of their tables.
 
-        Raise ``Conflict`` when another commit came first; none of them is stored then.
+        Raise ``Conflict`` if another commit came first; then none of them is stored.
         """
         for new in news:
             _check_base(locked[new.table_id], new)
@@ -80,7 +80,7 @@ class NewSnapshots:
         return made
 
     def add_runs(self, table_id: str, new: Sequence[Run]) -> int:
-        """Insert the runs that the catalog does not have yet. Return their bytes. Runs never change."""
+        """Insert the runs that are not in the catalog yet. Return their bytes."""
         known = set(self.transaction.execute(_KNOWN, {"table": table_id}).scalars())
         missing = [run for run in new if run.id not in known]
         self._add_runs([(table_id, run) for run in missing])

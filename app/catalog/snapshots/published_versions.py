@@ -1,5 +1,5 @@
-"""Versions that other engines read: decided in the transaction of the commit that they follow, so that none can differ
-from the catalog (docs/decisions/0031). Each keeps a snapshot, and with it the files that it names.
+"""Versions that other engines read. They are decided in the transaction of the commit that they follow, so that they
+cannot differ from the catalog (docs/decisions/0031). Each keeps a snapshot with its files.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ _COLUMNS = (
 )
 _FORMATS = {one.value: one for one in Format}
 _PENDING = published_versions.c.written_at.is_(None)
-# Of what a version may be made besides its runs. Readers look into each file, a worker knows the keys of all rows, and
-# each version says again which rows are hidden (decision 54).
+# Bounds of the changes in a version. Readers open each file, a worker reads the keys of all rows, and
+# each version lists again which rows are hidden (decision 54).
 MOST_MERGES = 100
 MOST_CHANGES = 1_000_000  # rows
 
 
 class Next(Enum):
-    """What comes after the newest version of a table whose versions follow its merges."""
+    """The next step for a table whose versions follow its merges."""
 
     NOTHING = auto()
     VERSION = auto()
-    COMPACTION = auto()  # changelogs do not say what changed since, or too much changed
+    COMPACTION = auto()  # changelogs are incomplete, or too much has changed
 
 
 @dataclass(frozen=True)
 class Behind:
-    """The batches that a version does not have, and when the oldest of them was accepted."""
+    """The batches that are not in a version, and when the oldest of them was accepted."""
 
     batches: int
     records: int
@@ -66,7 +66,7 @@ def _version(row: Sequence[Any]) -> PublishedVersion:
 
 
 def runs_of(version: PublishedVersion, kept: Snapshot) -> tuple[Run, ...]:
-    """Return the runs that a version shows, of the snapshot that keeps them."""
+    """Return the runs that a version shows, from the snapshot that it keeps."""
     return kept.runs if version.base_id == kept.id else full_runs(kept.runs)
 
 
@@ -82,7 +82,7 @@ def _newest() -> sa.Subquery:
     return sa.select(*(ranked.c[column.name] for column in _COLUMNS)).where(ranked.c.place == 1).subquery()
 
 
-# Put together once: idle workers ask every few seconds, and to build a statement takes as long as to carry it out.
+# Built once: idle workers run it every few seconds, and building a statement takes as long as running it.
 _NEWEST = _newest()
 _BEHIND = (
     sa.select(*_NEWEST.c, tables.c.schema_id)
@@ -94,7 +94,7 @@ _BEHIND = (
 
 @dataclass(frozen=True)
 class PublishedVersions:
-    """What the repository knows about what is published."""
+    """Reads and writes published versions."""
 
     transaction: Transaction
     tables: Tables
@@ -102,25 +102,24 @@ class PublishedVersions:
 
     def follow(self, snapshot: Snapshot, schema_id: int) -> None:
         """Add the versions of a snapshot that was just committed, or of the current one after an ALTER: one in each
-        form that the table is published in, none if readers of the files would not see the table in it. The caller
-        holds the table's lock.
+        published format, none if the files would not show the table's rows. The caller holds the table's lock.
         """
         runs = whole_runs(snapshot.runs)
         if runs is not None:
             self._add(snapshot, snapshot.id, runs, schema_id)
 
     def follow_compaction(self, base: Snapshot, last: Snapshot, left: set[str]) -> None:
-        """Follow a full compaction of ``base`` whose last commit was ``last``, also where merges were
-        committed meanwhile. ``left`` are the ids of the runs that hold the rows of ``base`` now.
+        """Add the versions after a full compaction of ``base`` whose last commit was ``last``, even if merges were
+        committed since. ``left`` are the ids of the runs that now have the rows of ``base``.
         """
         row = self.tables.lock(base.table_id)
         if not self._exists(last):
-            return  # it expired since it was committed: what came after it will be compacted, too
+            return  # it has expired since its commit: a later compaction will follow
         if whole_runs(last.runs) is not None:
             self._add(last, last.id, last.runs, row.schema_id)
             return
         runs = full_runs(last.runs)
-        # Partitions that were dropped or rolled back meanwhile: what is left is no snapshot that ever was.
+        # Partitions were dropped or rolled back since: the remaining runs were never a snapshot.
         if {run.id for run in runs} == left:
             self._add(last, base.id, runs, row.schema_id, row.snapshot_id)
 
@@ -131,7 +130,7 @@ class PublishedVersions:
     def _add(
         self, kept: Snapshot, base_id: int, runs: tuple[Run, ...], schema_id: int, current: int | None = None
     ) -> None:
-        """Add the version of ``runs``, and of what merges changed since up to ``current``, where changelogs say it."""
+        """Add the version of ``runs`` and of the changes of merges up to ``current``, if changelogs have them."""
         schema = self.tables.schema_at(kept.table_id, schema_id)
         formats = formats_of(schema)
         if not formats or not self.readable(kept.table_id, {run.schema_id for run in runs}, schema):
@@ -167,8 +166,8 @@ class PublishedVersions:
         return Next.VERSION if readable and fits else Next.COMPACTION
 
     def follow_merges(self, newest: PublishedVersion) -> None:
-        """Add the version after ``newest``, if ``next_of`` still says so: the same runs, and all that merges changed
-        since.
+        """Add the version after ``newest``, if ``next_of`` still returns one: the same runs, and the changes of all
+        merges since.
         """
         row = self.tables.lock(newest.table_id)
         now = self.newest(newest.table_id, newest.format)
@@ -192,7 +191,7 @@ class PublishedVersions:
         return changes is not None and self._fits(table_id, changes, schema)
 
     def _fits(self, table_id: str, changes: Sequence[Changes], schema: TableSchema) -> bool:
-        """Return whether a version under ``schema`` may be made of these changes."""
+        """Return whether a version under ``schema`` may include these changes."""
         rows = sum(file.rows for one in changes for file in one.files)
         few = len(changes) <= MOST_MERGES and rows <= MOST_CHANGES
         return few and self.readable(table_id, {one.schema_id for one in changes}, schema)
@@ -204,8 +203,8 @@ class PublishedVersions:
         return set(self.transaction.execute(query).scalars())
 
     def readable(self, table_id: str, written: set[int], schema: TableSchema) -> bool:
-        """Return whether names and types of ``schema`` find the values of files that were ``written`` under these
-        schemas.
+        """Return whether readers find the columns of ``schema``, by name and type, in files that were ``written``
+        under these schemas.
         """
         return all(readable_as(self.tables.schema_at(table_id, one), schema) for one in written)
 
@@ -225,14 +224,14 @@ class PublishedVersions:
         return {number for of_base in self.transaction.execute(query) for number in named_snapshots(*of_base)}
 
     def awaits(self, table_id: str) -> set[int]:
-        """Return the snapshots that the next version of the table will name, if it is one of merges."""
+        """Return the snapshots that the next version of the table will name, if it follows merges."""
         table = self.tables.existing(table_id)
         newest = [self.newest(table_id, form) for form in Format if follows_merges(table.schema, form)]
         since = [range(one.as_of + 1, (table.snapshot_id or 0) + 1) for one in newest if one is not None]
         return {number for numbers in since if len(numbers) <= MOST_MERGES for number in numbers}
 
     def shows_other_columns(self, version: PublishedVersion, schema: TableSchema) -> bool:
-        """Return whether the columns that a version shows are not those of ``schema``."""
+        """Return whether a version shows other columns than those of ``schema``."""
         shown = SCHEMAS[version.format]
         return bool(shown(self.tables.schema_at(version.table_id, version.schema_id)) != shown(schema))
 
@@ -259,7 +258,7 @@ class PublishedVersions:
         return set(self.transaction.execute(query).scalars())
 
     def pending(self) -> list[PublishedVersion]:
-        """Return those whose files are not there yet, each table's in order."""
+        """Return the versions whose files are not written yet, those of each table in order."""
         query = sa.select(*_COLUMNS).where(_PENDING)
         ordered = query.order_by(
             published_versions.c.table_id, published_versions.c.format, published_versions.c.version
@@ -267,28 +266,28 @@ class PublishedVersions:
         return [_version(row) for row in self.transaction.execute(ordered)]
 
     def note_written(self, version: PublishedVersion, counts: FileCounts | None) -> None:
-        """Note that the files of the version are written, and what they come to."""
+        """Record that the files of the version are written, and their totals."""
         mine = _of(version.table_id, version.format) & (published_versions.c.version == version.version)
         written = {"written_at": self.transaction.now(), "counts": counts and asdict(counts)}
         self.transaction.execute(published_versions.update().where(mine, _PENDING).values(written))
 
     def mark_unwritten(self) -> None:
-        """Note that no version has its files: the warehouse is another one, without them."""
+        """Record that no version has its files, because the warehouse is a new one."""
         self.transaction.execute(published_versions.update().values(written_at=None))
 
     def forget_before(self, version: PublishedVersion) -> None:
-        """Forget the versions before ``version``: the snapshots that they kept expire by the table's options."""
+        """Delete the versions before ``version``: the snapshots that they kept expire by the table's options."""
         earlier = _of(version.table_id, version.format) & (published_versions.c.version < version.version)
         self.transaction.execute(published_versions.delete().where(earlier))
 
     def behind(self) -> list[tuple[PublishedVersion, int]]:
-        """Return the newest versions that are not of their table's current snapshot, or of another schema, each with
-        the id of the table's schema.
+        """Return the newest versions that lag behind their table's current snapshot or schema, each with the id of
+        that schema.
         """
         return [(_version(row[:-1]), row[-1]) for row in self.transaction.execute(_BEHIND)]
 
     def oldest_behind(self) -> list[tuple[PublishedVersion, datetime]]:
-        """Return the newest versions that lack batches, with when the oldest of these was accepted."""
+        """Return the newest versions that lack batches, with the time when the oldest of these was accepted."""
         newest, columns = _NEWEST, batches.c
         lacked = (columns.state == BatchState.MERGED) & (columns.snapshot_id > newest.c.as_of)
         query = (
@@ -300,7 +299,7 @@ class PublishedVersions:
         return [(_version(row[:-1]), row[-1]) for row in self.transaction.execute(query)]
 
     def behind_of(self, table_id: str, as_of: int) -> Behind:
-        """Return the batches that snapshot ``as_of`` does not have: staged, or merged by a later one."""
+        """Return the batches that are not in snapshot ``as_of``: staged, or merged into a later one."""
         columns = batches.c
         later = (columns.state == BatchState.MERGED) & (columns.snapshot_id > as_of)
         query = sa.select(

@@ -1,5 +1,5 @@
-"""Rewrites: the snapshots that are not what came before them and some batches. They are remembered longer than the
-snapshots: without them it is unknown which merged records a row is made of.
+"""Rewrites: snapshots that are not just the previous one plus some batches. They are kept longer than the snapshots,
+because they decide which merged records count for a row.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ def _rewrite(row: AnyRow) -> Rewrite:
 
 @dataclass(frozen=True)
 class Rewrites:
-    """What the repository knows about them."""
+    """Reads and writes rewrites."""
 
     transaction: Transaction
 
     def add(self, snapshot: Snapshot, *, restored_from: int | None = None, partitions: tuple[str, ...] = ()) -> None:
-        """Remember what ``snapshot``, which was just committed, did."""
+        """Record the rewrite of ``snapshot``, which was just committed."""
         values = {
             "table_id": snapshot.table_id,
             "snapshot_id": snapshot.id,
@@ -36,11 +36,11 @@ class Rewrites:
         self.transaction.execute(rewrites.insert().values(values))
 
     def after(self, table_id: str, snapshot_id: int = 0) -> list[Rewrite]:
-        """Return those that came after the snapshot of this number, in order."""
+        """Return the rewrites after the snapshot of this number, in order."""
         query = sa.select(rewrites).where(rewrites.c.table_id == table_id, rewrites.c.snapshot_id > snapshot_id)
         return [_rewrite(row) for row in self.transaction.execute(query.order_by(rewrites.c.snapshot_id))]
 
     def forget(self, table_id: str, until_snapshot: int) -> int:
-        """Forget those up to the snapshot of this number; return how many."""
+        """Delete the rewrites up to the snapshot of this number; return how many."""
         old = (rewrites.c.table_id == table_id) & (rewrites.c.snapshot_id <= until_snapshot)
         return self.transaction.execute(rewrites.delete().where(old)).rowcount

@@ -26,7 +26,7 @@ from app.core.errors import Conflict, NotFound, Resource, not_found
 from app.core.table.history import ChangelogFile, DataFile, Run, Snapshot, SnapshotKind, Table
 
 _DATA_FILE = tuple(data_files.c[one.name] for one in fields(DataFile))
-_RUNS_BY_NAME = 500  # whose files are asked for by name
+_RUNS_BY_NAME = 500  # of one query whose files are selected by name
 
 
 def _on(left: sa.Table, right: sa.Table, **columns: str) -> sa.ColumnElement[bool]:
@@ -35,7 +35,7 @@ def _on(left: sa.Table, right: sa.Table, **columns: str) -> sa.ColumnElement[boo
     return sa.and_(left.c.table_id == right.c.table_id, *same)
 
 
-# Made once: to build a statement takes as long as to run it. Of the snapshots of a table with these numbers:
+# Built once: building a statement takes as long as running it. For the snapshots of a table with these numbers:
 _MINE = (snapshots.c.table_id == sa.bindparam("table")) & snapshots.c.id.between(
     sa.bindparam("first"), sa.bindparam("last")
 )
@@ -62,14 +62,14 @@ _FILES = _OF_RUNS.where(
 
 
 def run_of(table_id: str, row: AnyRow, files: tuple[DataFile, ...]) -> Run:
-    """Return the run. Raise ``DamagedCatalog`` if row and files are not what was stored."""
+    """Return the run. Raise ``DamagedCatalog`` if row and files do not match their checksum."""
     run = Run(row.id, row.schema_id, files, row.partition, row.full, row.changed_at, row.live_rows, row.totals)
     checksums.check(row.checksum, checksums.of_run(table_id, run), f"run {row.id} of table {table_id}")
     return run
 
 
 def _snapshot(row: AnyRow, of_snapshot: Sequence[Run]) -> Snapshot:
-    """Return the snapshot. Raise ``DamagedCatalog`` if its runs are not those that were stored."""
+    """Return the snapshot. Raise ``DamagedCatalog`` if its runs do not match their checksum."""
     made = Snapshot(row.id, row.table_id, tuple(of_snapshot), row.merge_id, row.committed_at, row.kind, row.schema_id)
     what = checksums.of_runs_named(row.table_id, row.id)
     checksums.check(row.checksum, checksums.of_snapshot_made(made), what)
@@ -78,7 +78,7 @@ def _snapshot(row: AnyRow, of_snapshot: Sequence[Run]) -> Snapshot:
 
 @dataclass(frozen=True)
 class Snapshots:
-    """What the repository knows about snapshots."""
+    """Reads and writes snapshots."""
 
     transaction: Transaction
     tables: Tables
@@ -96,8 +96,8 @@ class Snapshots:
         return None if table.snapshot_id is None else self._existing(table.id, table.snapshot_id)
 
     def get(self, table_id: str, number: int) -> Snapshot:
-        """Return the table's snapshot of this number. Raise ``NotFound``, with those that exist, if there is none (any
-        more).
+        """Return the table's snapshot of this number. Raise ``NotFound``, with those that exist, if it does not exist
+        or has expired.
         """
         rewritten = self._rewritten(table_id, number) if 0 < number <= LARGEST_NUMBER else None
         if rewritten is None:
@@ -105,7 +105,7 @@ class Snapshots:
         return self._existing(table_id, number, rewritten)
 
     def _rewritten(self, table_id: str, number: int) -> int | None:
-        """Return how often keys were taken out of the snapshot; None if there is none."""
+        """Return how often keys were removed from the snapshot; None if it does not exist."""
         values = {"table": table_id, "first": number, "last": number}
         times: int | None = self.transaction.execute(_REWRITTEN, values).scalar_one_or_none()
         return times
@@ -139,7 +139,9 @@ class Snapshots:
         return self._load(table_id, numbers[-1], numbers[0])
 
     def not_found(self, table_id: str, what: str, name: str) -> NotFound:
-        """Return the failure for ``what``, which the caller called ``name``; it says which snapshots there are."""
+        """Return the error: the snapshot ``name``, described by ``what``, does not exist. It lists
+        the existing ones.
+        """
         known = self.ends(table_id)
         extent = "nothing was merged yet" if known is None else f"the earliest is {known[0]}, the latest {known[1]}"
         message = f"{what} does not exist (any more): {extent}; GET …/snapshots lists them"
@@ -159,8 +161,8 @@ class Snapshots:
     def roll_back(self, table_id: str, number: int, *, base_snapshot_id: int | None = None) -> Snapshot:
         """Return a new snapshot with the runs of snapshot ``number``; no batch changes.
 
-        Raise ``NotFound`` for the snapshot or the table, and ``Conflict`` when the current snapshot is not
-        ``base_snapshot_id``, if one is given. No other commit comes between: the table is locked from the start.
+        Raise ``NotFound`` for the snapshot or the table, and ``Conflict`` if ``base_snapshot_id`` is given and is not
+        current. The table is locked from the start, so that no other commit comes between.
         """
         current = self.tables.lock(table_id).snapshot_id
         target = self.get(table_id, number)
@@ -190,8 +192,7 @@ class Snapshots:
     ) -> Snapshot:
         """Return the snapshot after ``base_snapshot_id`` that names ``new_runs``; no batch changes.
 
-        Raise ``Conflict`` when another commit came first (the current snapshot is not ``base_snapshot_id``) or the
-        table is gone.
+        Raise ``Conflict`` if another commit came first (``base_snapshot_id`` is not current) or the table was dropped.
         """
         try:
             row = self.tables.lock(table_id)
@@ -221,10 +222,10 @@ class Snapshots:
         return {(row.table_id, row.run_id) for row in self.transaction.execute(query)}
 
     def expire(self, table_id: str, keep_ids: Collection[int]) -> list[int]:
-        """Forget the snapshots that are neither in ``keep_ids`` nor current, and that no tag, no published
-        version and no history keeps, and the runs only they named.
+        """Delete the snapshots that are neither current nor in ``keep_ids``, and that no tag, published version or
+        history keeps, with the runs that only they named.
 
-        Returns their numbers in order. Raise ``NotFound`` when the table is gone.
+        Return their numbers in order. Raise ``NotFound`` when the table is gone.
         """
         current = self.tables.lock(table_id).snapshot_id
         keeping = (tags, history_bases)
@@ -245,16 +246,16 @@ class Snapshots:
         self.new_snapshots.add_runs(table_id, new)
 
     def forget_keys(self, table_id: str, base_snapshot_id: int | None, new_runs: Sequence[Run]) -> Snapshot:
-        """Return the snapshot after ``base_snapshot_id`` that names ``new_runs``: its runs without some keys. Raise
-        ``Conflict``.
+        """Commit the snapshot after ``base_snapshot_id`` with ``new_runs``, its runs without some keys, and return it.
+        Raise ``Conflict``.
         """
         made = self.commit(table_id, base_snapshot_id, new_runs, SnapshotKind.FORGETTING)
         self.rewrites.add(made)
         return made
 
     def _existing(self, table_id: str, number: int, rewritten: int = 0) -> Snapshot:
-        """Return the snapshot, of which this transaction has seen that it exists: without a query once it was loaded.
-        No keys are taken out of one while it is current.
+        """Return a snapshot that exists in this transaction, without a query if it is cached. Keys are never removed
+        from a current snapshot.
         """
         known = self.transaction.loaded.get(table_id, number, rewritten)
         if known is not None:
@@ -267,9 +268,9 @@ class Snapshots:
         return existing[0]
 
     def _load(self, table_id: str, first: int, last: int) -> list[Snapshot]:
-        """Return the snapshots with the numbers ``first`` to ``last`` that exist, newest first, with their runs: three
-        queries however many they are. The files of runs that the process knows are not read again: a commit costs what
-        it adds, not what there is.
+        """Return the snapshots with the numbers ``first`` to ``last`` that exist, newest first, with their runs: with
+        three queries in all. Files of cached runs are not read again, so that the cost of a commit depends on what it
+        adds, not on the size of the table.
         """
         values = {"table": table_id, "first": first, "last": last}
         rows = self.transaction.execute(_SNAPSHOTS, values).all()

@@ -1,4 +1,4 @@
-"""Tags: names that keep a snapshot, and with it the runs and files that it names, from expiring."""
+"""Tags: names that keep a snapshot from expiring, with its runs and files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _already_exists(name: str) -> AlreadyExists:
 
 @dataclass(frozen=True)
 class Tags:
-    """What the repository knows about tags."""
+    """Reads and writes tags."""
 
     transaction: Transaction
     tables: Tables
@@ -80,12 +80,12 @@ class Tags:
         return [_tag(row) for row in self.transaction.execute(query.order_by(tags.c.name))]
 
     def delete(self, table_id: str, name: str) -> None:
-        """Forget the tag; its snapshot expires by the table's options again. Raise ``NotFound``."""
+        """Delete the tag; its snapshot expires by the table's options again. Raise ``NotFound``."""
         if self.transaction.execute(tags.delete().where(_named(table_id, name))).rowcount == 0:
             raise not_found(Resource.TAG, name)
 
     def expire(self, table_id: str, now: datetime) -> int:
-        """Forget the tags whose time is over at ``now``; return how many."""
+        """Delete the tags that have expired at ``now``; return how many."""
         over = (tags.c.table_id == table_id) & (tags.c.expires_at <= now)
         return self.transaction.execute(tags.delete().where(over)).rowcount
 

@@ -28,8 +28,8 @@ def matching(column: sa.ColumnElement[str], pattern: str) -> sa.ColumnElement[bo
 def named(
     column: sa.ColumnElement[str], after: str | None, like: str | None, among: Collection[str] | None
 ) -> Iterator[sa.ColumnElement[bool]]:
-    """Yield the conditions of a page of names, for each argument that is not None: a name comes after ``after``, is
-    LIKE ``like``, is one of ``among``.
+    """Yield the conditions of a page of names, for each argument that is not None: the name is greater than ``after``,
+    is LIKE ``like``, is in ``among``.
     """
     if after is not None:
         yield column > after
@@ -41,7 +41,7 @@ def named(
 
 @dataclass(frozen=True)
 class Databases:
-    """What the repository knows about databases."""
+    """Reads and writes databases."""
 
     transaction: Transaction
 
@@ -84,8 +84,8 @@ class Databases:
         like: str | None = None,
         among: Collection[str] | None = None,
     ) -> list[Database]:
-        """Return up to ``limit`` databases in name order: those after the name ``after``, those with a name LIKE
-        ``like``, those that ``among`` names.
+        """Return up to ``limit`` databases in name order: with names greater than ``after``, LIKE ``like``, and in
+        ``among``.
         """
         query = sa.select(databases).order_by(databases.c.name).limit(limit)
         query = query.where(*named(databases.c.name, after, like, among))
@@ -99,14 +99,14 @@ class Databases:
         like: str | None = None,
         among: Collection[str] | None = None,
     ) -> list[str]:
-        """Return the names of the same databases."""
+        """Return the names of the databases of the same page."""
         query = sa.select(databases.c.name).order_by(databases.c.name).limit(limit)
         return [*self.transaction.execute(query.where(*named(databases.c.name, after, like, among))).scalars()]
 
     def update_options(
         self, name: str, removals: Collection[str], updates: Mapping[str, str], by: str = ""
     ) -> Database:
-        """Return the database with the options ``removals`` taken away and ``updates`` set. Raise ``NotFound``."""
+        """Remove the options ``removals``, set ``updates``, and return the database. Raise ``NotFound``."""
         row = self.row(name, lock=True)
         options = {key: value for key, value in row.options.items() if key not in removals} | dict(updates)
         change = (
@@ -131,7 +131,7 @@ class Databases:
         self.transaction.execute(databases.delete().where(databases.c.id == row.id))
 
     def row(self, name: str, *, lock: bool = False) -> AnyRow:
-        """Return the database's own row, ours until the transaction ends with ``lock``. Raise ``NotFound``."""
+        """Return the database's row; with ``lock`` it is locked until the transaction ends. Raise ``NotFound``."""
         query = sa.select(databases).where(databases.c.name == name)
         row = self.transaction.execute(query.with_for_update() if lock else query).first()
         if row is None:

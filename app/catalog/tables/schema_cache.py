@@ -1,4 +1,4 @@
-"""Schemas that this process has read: by text, and not by id, for an id of a rolled-back alter comes again."""
+"""A cache of schemas, by text, not by id: the id of a rolled-back ALTER is used again."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 from app.core.table.schema import TableSchema
 
-MOST_COLUMNS = 100_000  # of all schemas that are kept; with all that is worked out of them about 3.5 KB for each
+MOST_COLUMNS = 100_000  # columns of all cached schemas; with all derived values about 3.5 KB each
 _TEXT_OF_A_COLUMN = 1000  # characters of a schema's JSON, comments for instance, that count as one column more
 
 
 class SchemaCache:
-    """The schemas used last, with at most ``most_columns`` columns and fields together. One that alone has more is read
-    again each time it is asked for. Safe to share between threads.
+    """The least recently used cache of schemas, with at most ``most_columns`` columns and fields together. A schema
+    that alone has more is parsed each time. Safe to share between threads.
     """
 
     def __init__(self, read: Callable[[str], TableSchema], most_columns: int = MOST_COLUMNS) -> None:
@@ -25,7 +25,7 @@ class SchemaCache:
         self._lock = threading.Lock()
 
     def of(self, text: str) -> TableSchema:
-        """Return the schema that ``text`` holds."""
+        """Return the schema of ``text``, its JSON."""
         with self._lock:
             entry = self._kept.get(text)
             if entry is not None:
@@ -35,8 +35,8 @@ class SchemaCache:
         return self._keep(text, schema, len(schema.declared_names) + len(text) // _TEXT_OF_A_COLUMN)
 
     def _keep(self, text: str, schema: TableSchema, weight: int) -> TableSchema:
-        """Return the schema, or the one that another thread has read meanwhile: what is worked out of it is kept with
-        it.
+        """Cache the schema and return it, or the one that another thread has cached meanwhile, with the values derived
+        from it.
         """
         with self._lock:
             if text in self._kept:

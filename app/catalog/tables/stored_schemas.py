@@ -41,14 +41,14 @@ def schema_in(table_id: str, schema_id: int, row: AnyRow) -> TableSchema:
 
 
 def _schema_text(schema: TableSchema, highest_id: int) -> str:
-    """Return a schema as it is stored."""
+    """Return the text of a schema in the catalog."""
     own = {_REMOVALS: True} if schema.remembers_removals else {}
     return json.dumps({**schema.to_json(), **own, _HIGHEST_ID: highest_id}, separators=(",", ":"))
 
 
 @dataclass(frozen=True)
 class StoredSchemas:
-    """What the catalog knows about the schemas that tables have had."""
+    """Reads and writes the schemas of tables."""
 
     transaction: Transaction
 

@@ -58,8 +58,8 @@ def table_of(row: AnyRow) -> Table:
 
 
 def intact(rows: Iterable[AnyRow]) -> Iterator[tuple[AnyRow, Table]]:
-    """Yield rows of ``TABLES`` with their tables, without damaged ones: work for all tables continues for the others.
-    Requests for a damaged one itself report it, and so do scrubs.
+    """Yield rows of ``TABLES`` with their tables, without damaged ones, so that work for all tables continues.
+    Requests for a damaged table, and scrubs, report it.
     """
     for row in rows:
         with suppress(DamagedCatalog):
@@ -99,7 +99,7 @@ TABLES = sa.select(
     )
 )
 
-# Made once: to build a statement takes as long as to run it.
+# Built once: building a statement takes as long as running it.
 _BY_NAME = TABLES.where(databases.c.name == sa.bindparam("database"), tables.c.name == sa.bindparam("table"))
 _OF_DATABASE = TABLES.where(databases.c.name == sa.bindparam("database")).order_by(tables.c.name)
 _BY_ID = TABLES.where(tables.c.id == sa.bindparam("table"))
@@ -116,7 +116,7 @@ _LOCKED = _OWN.with_for_update()
 
 @dataclass(frozen=True)
 class Tables:
-    """What the repository knows about tables."""
+    """Reads and writes tables."""
 
     transaction: Transaction
     databases: Databases
@@ -164,15 +164,15 @@ class Tables:
         return None if row is None else table_of(row)
 
     def _check_gone(self, table_id: str) -> None:
-        """Raise ``DamagedCatalog`` if there is a table of this id after all: its database or schema is not there."""
+        """Raise ``DamagedCatalog`` if the table with this id exists, but without its database or schema."""
         row = self.transaction.execute(_OWN, {"table": table_id}).first()
         if row is not None:
             checksums.check_table(row)
             raise DamagedCatalog(f"table {table_id} has no database, or no schema {row.schema_id}")
 
     def current_snapshot(self, table_id: str) -> int | None:
-        """Return the number of the table's current snapshot; None before the first commit, and where the table is
-        gone.
+        """Return the number of the table's current snapshot; None before the first commit, and if the table was
+        dropped.
         """
         row = self.transaction.execute(_OWN, {"table": table_id}).first()
         if row is None:
@@ -190,8 +190,8 @@ class Tables:
         like: str | None = None,
         among: Collection[str] | None = None,
     ) -> list[Table]:
-        """Return up to ``limit`` tables in name order: those after the name ``after``, those with a name LIKE ``like``,
-        those that ``among`` names.
+        """Return up to ``limit`` tables in name order: with names greater than ``after``, LIKE ``like``, and in
+        ``among``.
 
         Raise ``NotFound`` for the database.
         """
@@ -208,7 +208,7 @@ class Tables:
         like: str | None = None,
         among: Collection[str] | None = None,
     ) -> list[str]:
-        """Return the names of the same tables, all of them without a ``limit``. Raise as ``page``."""
+        """Return the names of the tables of the same page, all of them without a ``limit``. Raise as ``page``."""
         mine = tables.c.database_id == self.databases.row(database).id
         query = sa.select(tables.c.id, tables.c.name, tables.c.name_hash).where(mine)
         query = query.where(*named(tables.c.name, after, like, among))
@@ -247,13 +247,13 @@ class Tables:
     def _set(
         self, row: AnyRow, says: Mapping[str, object], by: str, refusing_some: AbstractContextManager[None]
     ) -> None:
-        """Change what a row that is locked says."""
+        """Update columns of a locked row."""
         dated = {"updated_at": self.transaction.now(), "updated_by": by, "checksum": checksums.of_table(row, **says)}
         with refusing_some:
             self.transaction.execute(tables.update().where(tables.c.id == row.id).values({**says, **dated}))
 
     def alter(self, table_id: str, expected_schema_id: int, schema: TableSchema, by: str = "") -> Table:
-        """Return the table with ``schema`` as its next schema. Raise ``Conflict`` when another alter came first."""
+        """Return the table with ``schema`` as its next schema. Raise ``Conflict`` if another ALTER came first."""
         row = self.lock(table_id)
         if row.schema_id != expected_schema_id:
             raise Conflict(
@@ -273,8 +273,8 @@ class Tables:
         return StoredSchemas(self.transaction).at(table_id, schema_id)
 
     def highest_field_id(self, table: Table) -> int:
-        """Return the largest id of any column or field that the table ever had: one of a dropped column must not come
-        again.
+        """Return the largest id of any column or field that the table ever had: the id of a dropped column must not be
+        used again.
         """
         return StoredSchemas(self.transaction).highest_id(table.id, table.schema_id)
 
@@ -288,7 +288,7 @@ class Tables:
         return [table for _, table in intact(rows)]
 
     def every_name(self) -> dict[str, str]:
-        """Return the names of all tables with their databases', by id: also of those whose rows are damaged."""
+        """Return the names of all tables with their databases', by id: including damaged ones."""
         of = tables.outerjoin(databases, databases.c.id == tables.c.database_id)
         query = sa.select(tables.c.id, databases.c.name, tables.c.name).select_from(of).order_by(tables.c.id)
         return {table_id: f"{database}.{name}" for table_id, database, name in self.transaction.execute(query)}
@@ -313,7 +313,7 @@ class Tables:
         return int(self.transaction.execute(query).scalar_one_or_none() or 0)
 
     def drop(self, database: str, name: str) -> Table:
-        """Remove the table and all the catalog knows of it; its files become garbage. Raise ``NotFound``."""
+        """Delete the table and all its rows in the catalog; its files become garbage. Raise ``NotFound``."""
         table = self.existing(self._lock_named(database, name).id)
         for naming in (
             tags,
@@ -327,7 +327,7 @@ class Tables:
         return table
 
     def lock(self, table_id: str) -> AnyRow:
-        """Return the table's own row, ours until the transaction ends. Raise ``NotFound``, ``DamagedCatalog``.
+        """Lock the table's row until the transaction ends, and return it. Raise ``NotFound``, ``DamagedCatalog``.
 
         On SQLite the whole write transaction is the lock.
         """
@@ -339,8 +339,9 @@ class Tables:
         return row
 
     def lock_all(self, table_ids: Collection[str]) -> dict[str, AnyRow]:
-        """Return the rows of those of the tables that exist, by id, ours until the transaction ends. They are locked by
-        id: no two that lock several deadlock. Those whose rows are damaged are left out, as if they did not exist.
+        """Lock the rows of the tables that exist until the transaction ends, and return them by id. They are locked in
+        the order of their ids, so that transactions cannot deadlock. Damaged rows are left out, as if they did not
+        exist.
         """
         rows = self.transaction.execute(_ALL_LOCKED, {"tables": [*table_ids]})
         intact_rows = {row.id: row for row in rows if row.checksum in (None, checksums.of_table(row))}
@@ -348,8 +349,8 @@ class Tables:
         return intact_rows
 
     def _lock_named(self, database: str, name: str) -> AnyRow:
-        """Return the row of the table ``database.name``, which nothing else renames or drops until the transaction
-        ends.
+        """Lock the row of the table ``database.name`` and return it: nothing else renames or drops the table until the
+        transaction ends.
         """
         row = self.lock(self._row(database, name).id)
         if self._row(database, name).id != row.id:  # it changed while we waited for the lock
@@ -366,9 +367,9 @@ class Tables:
         return row
 
     def _strayed(self, database: str, name: str) -> AnyRow | None:
-        """Return the row of a table that its name does not find, because an index of the database file is damaged.
+        """Return the row of a table that cannot be found by name, because an index of the database file is damaged.
 
-        Raise ``DamagedCatalog`` if the name in the row is, or what the row is joined with.
+        Raise ``DamagedCatalog`` if the name in the row, or a joined row, is damaged.
         """
         for table_id in self.transaction.execute(_BY_HASH, {"hash": checksums.of_name(database, name)}).scalars():
             table = self.find(table_id)

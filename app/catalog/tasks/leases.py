@@ -1,7 +1,7 @@
-"""Tasks as the worker runs them: claimed under a lease, renewed, and ended by a commit or a failure.
+"""Tasks for the worker: claimed under a lease, renewed, and ended by a commit or a failure.
 
-No transaction stays open while Spark works. Anyone who ends a task must still hold its lease, and a commit must still
-find the snapshot that it began with.
+No transaction stays open while Spark works. To end a task its lease must still be held, and a commit requires that its
+base is still the current snapshot.
 
 Locks on PostgreSQL are taken in one order, the table's row before the task's row, so that no two of these deadlock.
 """
@@ -68,7 +68,7 @@ class ClaimedTask:
 
 
 def lease_values(owner: str, now: datetime, seconds: float) -> dict[str, Any]:
-    """Return the columns of a task that is leased for so many seconds from now on."""
+    """Return the columns of a task with a new lease, which lasts that many seconds from now."""
     return {"lease_owner": owner, "leased_at": now, "lease_expires_at": now + timedelta(seconds=seconds)}
 
 
@@ -82,7 +82,7 @@ def _lease_lost(task_id: str, owner: str) -> Conflict:
 
 @dataclass(frozen=True)
 class Leases:
-    """What the repository does for a worker."""
+    """Claims, renews and ends tasks for a worker."""
 
     transaction: Transaction
     tables: Tables
@@ -93,17 +93,17 @@ class Leases:
     stops: Stops
 
     def compactions_wait(self) -> bool:
-        """Return whether there is a compaction to claim; a look that takes no lock."""
+        """Return whether there is a compaction to claim; the query takes no lock."""
         return bool(self._waiting_compactions(self.transaction.now()))
 
     def compactions(self) -> Sequence[AnyRow]:
-        """Return the compactions that may be claimed: those that merges wait for before others, then what was begun
-        and the oldest.
+        """Return the compactions that may be claimed: those that merges wait for first, then those that were begun,
+        then the oldest.
         """
         now = self.transaction.now()
         waiting = self._waiting_compactions(now)
         stopped = self.stops.stopped() if waiting else frozenset()
-        # One that merges have waited for in vain is not put off for those that merges wait for now.
+        # One that has failed to end a wait of merges is not postponed for those that merges wait for now.
         return sorted(waiting, key=lambda one: one.table_id not in stopped and one.requested_at > now - MERGES_WAIT)
 
     def _waiting_compactions(self, now: datetime) -> Sequence[AnyRow]:
@@ -117,9 +117,10 @@ class Leases:
         progress: float = 0.0,
         progress_detail: Mapping[str, int] | None = None,
     ) -> bool:
-        """Keep the lease and notes the progress; true when somebody asked to cancel.
+        """Renew the lease and store the progress. Return whether cancellation was requested.
 
-        Raise ``Conflict`` when the lease is lost: another worker took over, the task is over, or the table is gone.
+        Raise ``Conflict`` if the lease is lost: another worker took over, the task has ended, or the table was
+        dropped.
         """
         renewed = (
             merges.update()
@@ -137,9 +138,9 @@ class Leases:
         return cancel_requested
 
     def hand_back(self, task_id: str, owner: str) -> None:
-        """End the lease and forget its owner: anyone who claims the task next begins it again.
+        """End the lease and clear its owner: the next worker that claims the task begins it again.
 
-        Raise ``Conflict`` when the lease is lost.
+        Raise ``Conflict`` if the lease is lost.
         """
         self._hold(task_id, owner)
         over = {"lease_owner": None, "leased_at": self.transaction.now(), "lease_expires_at": self.transaction.now()}
@@ -157,10 +158,10 @@ class Leases:
         changelog: Sequence[ChangelogFile] = (),
         detail: Mapping[str, int] | None = None,
     ) -> Snapshot:
-        """Return the snapshot after ``base_snapshot_id`` that names ``new_runs`` (all of them, oldest first).
+        """Commit and return the snapshot after ``base_snapshot_id`` with ``new_runs`` (all its runs, oldest first).
 
         The claimed batches are in it and the merge has succeeded, all in the caller's transaction. Raise ``Conflict``
-        when another commit came first, the lease is lost or the table is gone.
+        if another commit came first, the lease is lost or the table was dropped.
         """
         table_id = self._hold(merge_id, owner).table_id
         snapshot = self.snapshots.commit(
@@ -188,10 +189,10 @@ class Leases:
         base_snapshot_id: int | None,
         changelog: Sequence[ChangelogFile] = (),
     ) -> Snapshot:
-        """Return the snapshot after ``base_snapshot_id`` that names ``new_runs``; the compaction continues under its
-        lease.
+        """Commit and return the snapshot after ``base_snapshot_id`` with ``new_runs``; the compaction continues under
+        its lease.
 
-        Raise ``Conflict`` when another commit came first, the lease is lost or the table is gone.
+        Raise ``Conflict`` if another commit came first, the lease is lost or the table was dropped.
         """
         table_id = self._hold(task_id, owner).table_id
         return self.snapshots.commit(
@@ -207,7 +208,8 @@ class Leases:
         rows: int,
         detail: Mapping[str, int] | None = None,
     ) -> CatalogTask:
-        """Return the compaction, succeeded; ``snapshot_id`` is the last it committed, ``rows`` what it wrote.
+        """Mark the compaction as succeeded and return it; ``snapshot_id`` is its last commit, ``rows`` the state rows
+        that it wrote.
 
         Raise ``Conflict`` when the lease is lost.
         """
@@ -216,9 +218,10 @@ class Leases:
         return self._end(task_id, TaskState.SUCCEEDED, **done)
 
     def finish_merge_without_changes(self, merge_id: str, owner: str) -> CatalogTask:
-        """Return the merge, succeeded with the table's current snapshot, because its batches (if any) hold no record.
+        """Mark the merge as succeeded with the table's current snapshot, because its batches (if any) have no records,
+        and return it.
 
-        Raise ``Conflict`` when the lease is lost, ``ValueError`` when there are records that would be forgotten.
+        Raise ``Conflict`` if the lease is lost, ``ValueError`` if records would be lost.
         """
         table_id = self._hold(merge_id, owner).table_id
         claimed = self.batches.claimed_by(merge_id)
@@ -232,8 +235,8 @@ class Leases:
     def fail(
         self, task_id: str, owner: str, error: str, cancelled: bool = False, blame: Blame | None = None
     ) -> CatalogTask:
-        """Return the task, failed (or cancelled) with ``error``; a merge's batches stay staged and the next merge takes
-        them, but for what is set aside because ``blame`` says that its records made the merge fail.
+        """Mark the task as failed (or cancelled) with ``error``, and return it. A merge's batches stay staged for the
+        next merge, except those that are set aside because ``blame`` names them.
 
         Raise ``Conflict`` when the lease is lost.
         """
@@ -250,17 +253,16 @@ class Leases:
         return ended
 
     def take(self, task_id: str, table_id: str, owner: str, lease_seconds: float) -> ClaimedTask | None:
-        """Return the claim of one task, or None when another worker was faster.
+        """Return the claim of one task, or None if another worker was faster.
 
-        The savepoint lets go of the table's lock then: a worker that waited for a second table while it holds the first
-        could deadlock with one that goes the other way.
+        The savepoint then releases the table's lock: two workers that wait for each other's table could deadlock.
         """
         with self.transaction.connection.begin_nested() as savepoint:
             row = self._lock_claimable(task_id, table_id)
             if row is None:
                 savepoint.rollback()
                 return None
-            if row.cancel_requested:  # its worker died before it could obey
+            if row.cancel_requested:  # its worker died before it could cancel the task
                 self._give_up(task_id, TaskState.CANCELLED, "cancelled on request")
                 return None
             return self._claim(row, owner, lease_seconds)
@@ -268,7 +270,7 @@ class Leases:
     def _lock_claimable(self, task_id: str, table_id: str) -> AnyRow | None:
         """Return the task's row if it can still be claimed.
 
-        One that someone else holds (its late worker renews it, its requester cancels it) is left to them.
+        A row that is locked (its late worker renews it, or a request cancels it) is skipped.
         """
         try:
             self.tables.lock(table_id)
@@ -303,13 +305,13 @@ class Leases:
         )
 
     def _take_batches(self, row: AnyRow) -> int:
-        """Claim the staged batches for a merge, all or the first (``SetAside.limit``); how many. A compaction takes
-        none.
+        """Claim the staged batches for a merge, all or the first (``SetAside.limit``). Return how many. A compaction
+        takes none.
         """
         if row.kind is not TaskKind.MERGE:
             return 0
         mine = (batches.c.table_id == row.table_id) & (batches.c.state == BatchState.STAGED)
-        # No state row is made of records that are to be forgotten and of later ones: no one could part them.
+        # A state row never combines records to be forgotten with later ones: they could not be separated again.
         until = sa.select(sa.func.min(forgettings.c.until_batch)).where(
             forgettings.c.table_id == row.table_id, forgettings.c.forgotten_at.is_(None)
         )
@@ -324,7 +326,7 @@ class Leases:
     def _hold(self, task_id: str, owner: str) -> AnyRow:
         """Return the task's row, locked after its table. Raise ``Conflict`` unless it runs under ``owner``'s lease.
 
-        An expired lease that no one took is still ``owner``'s.
+        An expired lease that no other worker has claimed is still ``owner``'s.
         """
         table_id = self.transaction.execute(sa.select(merges.c.table_id).where(merges.c.id == task_id)).scalar()
         if table_id is None:
@@ -344,7 +346,7 @@ class Leases:
         self.transaction.execute(change.values(failed_merges=failed, merge_failed_at=merge.finished_at))
 
     def _go_on(self, table_id: str) -> None:
-        """After a merge that succeeded: the next one at once, where it has left batches to it."""
+        """Request the next merge at once if a successful merge has left batches to it."""
         self._forget_failures(table_id)
         if self.set_aside.goes_on(table_id):
             self.tasks.request(table_id, TaskTrigger.ROWS)
@@ -354,7 +356,7 @@ class Leases:
         self.transaction.execute(tables.update().where(failed).values(failed_merges=0, merge_failed_at=None))
 
     def _give_up(self, task_id: str, state: TaskState, error: str) -> CatalogTask:
-        """End a task and set its batches free."""
+        """End a task and release its batches."""
         claimed = batches.update().where(batches.c.merge_id == task_id, batches.c.state == BatchState.STAGED)
         self.transaction.execute(claimed.values(merge_id=None))
         return self._end(task_id, state, error=error)

@@ -1,8 +1,9 @@
 """Rounds: small merges of several tables claimed in one transaction and committed in another one, in as many statements
 as one merge takes (docs/decisions/0041).
 
-Every merge has its own lease, snapshot and end all the same. What is out of the ordinary is left out of a round and
-goes by ``app.catalog.tasks.leases``. Anyone who locks several tables does so by id, so that no two deadlock.
+Every merge still has its own lease, snapshot and outcome. Unusual merges are left out of a round, and use
+``app.catalog.tasks.leases``. Several tables are always locked in the order of their ids, so that transactions cannot
+deadlock.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ from app.core.table.history import (
     TaskState,
 )
 
-MOST_SEEN = 1_000  # so that small merges are seen behind many large ones that wait for a place
+MOST_SEEN = 1_000  # so that small merges are seen after many large ones that wait for a place
 _OF_TABLE = (batches.c.table_id == merges.c.table_id) & (batches.c.state == BatchState.STAGED)
-# Made once: to build a statement takes as long as to run it.
+# Built once: building a statement takes as long as running it.
 _WAITING = (
     sa.select(
         merges.c.id,
@@ -103,7 +104,7 @@ _ENDED = (
 
 @dataclass(frozen=True)
 class WaitingMerge:
-    """A merge that no one runs, and what it would fold.
+    """A merge that can be claimed, and the totals of its batches.
 
     ``plain``: it was never begun, all its batches have the table's present schema, and it may take all of them.
     """
@@ -117,7 +118,7 @@ class WaitingMerge:
 
 @dataclass(frozen=True)
 class FoldedMerge:
-    """What a merge of a round brings: the runs it has written, of ``records``."""
+    """The result of a merge in a round: its runs, and the number of folded ``records``."""
 
     claimed: ClaimedTask
     runs: tuple[Run, ...]
@@ -131,7 +132,7 @@ class FoldedMerge:
 
 @dataclass(frozen=True)
 class Rounds:
-    """What the repository does for rounds."""
+    """Claims and commits rounds of merges."""
 
     transaction: Transaction
     tables: Tables
@@ -140,7 +141,7 @@ class Rounds:
     stops: Stops
 
     def waiting(self) -> list[WaitingMerge]:
-        """Return the merges that can be claimed, in the order in which they are due, ``MOST_SEEN`` at most; a look that
+        """Return the merges that can be claimed, in the order in which they are due, ``MOST_SEEN`` at most; the query
         takes no lock.
         """
         now = self.transaction.now()
@@ -149,15 +150,15 @@ class Rounds:
         return [_waiting(row, *known[row.table_id]) for row in rows if row.table_id in known]
 
     def _tables(self, ids: Collection[str]) -> Mapping[str, tuple[Table, bool]]:
-        """Return those of the tables that exist and are intact, and whether their merges take all batches."""
+        """Return the tables that exist and are intact, and whether their merges take all batches."""
         if not ids:
             return {}
         rows = intact(self.transaction.execute(_TABLES, {"tables": [*ids]}))
         return {row.id: (table, row.merge_at_most is None) for row, table in rows}
 
     def claim(self, chosen: Sequence[WaitingMerge], owner: str, lease_seconds: float) -> list[ClaimedTask]:
-        """Return those of the ``plain`` merges that nothing else has claimed meanwhile, now leased to ``owner``, in the
-        order given; each takes every staged batch of its table.
+        """Claim the ``plain`` merges that no other worker has claimed for ``owner``, and return them in the order
+        given; each takes every staged batch of its table.
         """
         locked = self.tables.lock_all([one.table.id for one in chosen])
         unchanged = [one for one in chosen if one.table.id in locked and _is_as_seen(one, locked[one.table.id])]
@@ -188,10 +189,10 @@ class Rounds:
         return ClaimedTask(task, table, tuple(taken), self.snapshots.of(table), owner)
 
     def commit(self, folded: Sequence[FoldedMerge]) -> dict[str, Snapshot]:
-        """Return the snapshots that merges became, by the ids of the merges: those that still hold their lease, whose
-        table has the schema and the claims that they began with. Of the others nothing is stored.
+        """Commit merges and return their snapshots, by the ids of the merges. Only merges that still hold their lease,
+        and whose table has the same schema and claimed batches, are committed.
 
-        They are appended to what is current: a run of new records fits on any snapshot.
+        Their runs are appended to the current snapshot: a run of new records fits on any snapshot.
         """
         locked = self.tables.lock_all([one.claimed.table.id for one in folded])
         held = self.transaction.execute(_HELD, {"tasks": [one.claimed.task.id for one in folded]})

@@ -17,8 +17,8 @@ from app.core.table.history import TaskKind
 
 @dataclass(frozen=True)
 class Stops:
-    """What the repository knows about merges that wait for compactions. Nothing of it is stored: it follows from a
-    table's runs, its options and the compactions that were asked for.
+    """Finds tables whose merges wait for compactions. This is not stored: it follows from a table's runs, its options
+    and the requested compactions.
     """
 
     transaction: Transaction
@@ -28,7 +28,7 @@ class Stops:
         return self._stops(_ACTIVE.where(merges.c.table_id == table_id)).get(table_id)
 
     def stopped(self) -> frozenset[str]:
-        """Return the tables whose merges wait, by id: as many queries for any number of them."""
+        """Return the tables whose merges wait, by id; the number of queries does not depend on the tables."""
         return frozenset(self._stops(_ACTIVE))
 
     def count(self) -> int:
@@ -54,7 +54,7 @@ class Stops:
         return {table_id: stop for table_id, stop in stops if stop.holds(now)}
 
     def _runs(self, table_ids: Collection[str]) -> Mapping[str, int]:
-        """Return how many runs the partition has that has most, of those of the tables that have any."""
+        """Return the most runs of one partition, for each of the tables that has runs."""
         now_named = (snapshot_runs.c.table_id == tables.c.id) & (snapshot_runs.c.snapshot_id == tables.c.snapshot_id)
         of_run = (runs.c.table_id == snapshot_runs.c.table_id) & (runs.c.id == snapshot_runs.c.run_id)
         query = (

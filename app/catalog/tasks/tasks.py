@@ -1,4 +1,4 @@
-"""Merges and compactions as their requesters see them, and the backlogs that make the worker ask for them."""
+"""Merges and compactions for their requesters, and the backlogs from which a worker requests them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORGOTTEN: Mapping[TaskKind, sa.Column[int]] = {
 }
 """Where a table counts those that succeeded and are not listed any more."""
 
-# It repeats other conditions, but leads to the indexes of what has not ended: all that are listed are many.
+# It repeats other conditions, to use the indexes of unfinished tasks: the list of all tasks is long.
 _other = merges.alias("other")
 UNFINISHED = merges.c.id.in_(
     sa.union_all(
@@ -53,7 +53,7 @@ _backlog_of = (
     .subquery()
 )
 _merges_wait = sa.select(merges.c.table_id).where(merges.c.state == TaskState.PENDING, merges.c.kind == TaskKind.MERGE)
-# Made once: to build it takes as long as to run it, and workers ask at every commit.
+# Built once: building it takes as long as running it, and workers run it at every commit.
 _BACKLOGS = (
     TABLES.add_columns(_backlog_of.c.batches, _backlog_of.c.records, _backlog_of.c.oldest, _backlog_of.c.newest)
     .add_columns(tables.c.failed_merges, tables.c.merge_failed_at, tables.c.id.in_(_merges_wait).label("pending"))
@@ -64,7 +64,9 @@ _BACKLOGS = (
 
 
 def _failed(compactions: sa.ColumnElement[bool]) -> sa.Select[AnyRow]:
-    """Return the tables whose last compaction of ``compactions`` has failed, how often in a row, and when."""
+    """Return the tables whose last compaction in ``compactions`` has failed, with the number of failures in a row, and
+    the time.
+    """
     succeeded = (
         sa.select(merges.c.table_id, sa.func.max(merges.c.finished_at).label("at"))
         .where(compactions, merges.c.state == TaskState.SUCCEEDED)
@@ -87,13 +89,13 @@ _TASK_COLUMNS = [merges.c[field.name] for field in fields(CatalogTask)]
 
 
 def task_of(row: AnyRow) -> CatalogTask:
-    """Return the task that a row of ``merges`` describes; its lease is the worker's business and left out."""
+    """Return the task that a row of ``merges`` describes; without its lease, which only workers need."""
     return CatalogTask(**{column.key: row._mapping[column] for column in _TASK_COLUMNS})
 
 
 @dataclass(frozen=True)
 class Tasks:
-    """What the repository knows about tasks that are asked for, watched and cancelled."""
+    """Requests, lists, cancels and deletes tasks."""
 
     transaction: Transaction
     tables: Tables
@@ -103,8 +105,8 @@ class Tasks:
     ) -> CatalogTask:
         """Return the table's pending task of the kind. Create it if none is pending.
 
-        A running task does not count: it may have claimed its batches or runs before the newest came. Raise
-        ``NotFound`` when the table is gone.
+        A running task does not count: it may have claimed its batches or runs before the newest arrived. Raise
+        ``NotFound`` if the table was dropped.
         """
         self.tables.lock(table_id)
         mine = (merges.c.table_id == table_id) & (merges.c.kind == kind)
@@ -125,8 +127,8 @@ class Tasks:
     def request_all(
         self, triggers: Mapping[str, TaskTrigger], kind: TaskKind = TaskKind.MERGE, *, full: Collection[str] = ()
     ) -> None:
-        """Store a pending task of the kind for each of the tables (by id) that still exist, as ``request`` has it; they
-        are claimed in the order given. ``full`` are the tables whose compactions take all runs.
+        """Store a pending task of the kind for each of the tables (by id) that still exist, as ``request`` does for
+        one; they are claimed in the order given. ``full`` are the tables whose compactions take all runs.
         """
         existing = self.tables.lock_all(triggers)
         waits = self.pending(existing, kind)
@@ -167,8 +169,8 @@ class Tasks:
         state: TaskState | None = None,
         kind: TaskKind | None = None,
     ) -> list[CatalogTask]:
-        """Return up to ``limit`` tasks of the table, newest first, those that come after the one with the id ``after``,
-        those in ``state`` and of ``kind``.
+        """Return up to ``limit`` tasks of the table, newest first, after the task with the id ``after``, in ``state``
+        and of ``kind``.
 
         Raise ``Invalid`` when ``after`` is no task of the table.
         """
@@ -188,7 +190,8 @@ class Tasks:
         return [task_of(row) for row in self.transaction.execute(query)]
 
     def request_cancel(self, table_id: str, task_id: str) -> CatalogTask:
-        """Return the task: cancelled if it was pending, marked to stop if it runs, unchanged if it is over.
+        """Cancel the task and return it: cancelled if it was pending, marked to stop if it runs, unchanged if it has
+        ended.
 
         Raise ``NotFound``.
         """
@@ -202,8 +205,8 @@ class Tasks:
         return self.get(table_id, task_id)
 
     def forget(self, table_id: str, before: datetime, most: int) -> int:
-        """Forget up to ``most`` merges and compactions that were over ``before`` and that no batch names, but never
-        the last of its kind that succeeded; says how many. They stay counted.
+        """Delete up to ``most`` merges and compactions that ended ``before`` and that no batch names, but never the
+        last success of a kind. Return how many. Their counts are kept.
         """
         newest = (
             sa.select(merges.c.id)
@@ -228,7 +231,7 @@ class Tasks:
         return len(rows)
 
     def compacts(self, table_id: str) -> bool:
-        """Return whether a compaction of the table waits or runs."""
+        """Return whether a compaction of the table is pending or runs."""
         active = merges.c.state.in_((TaskState.PENDING, TaskState.RUNNING))
         query = sa.select(merges.c.id).where(
             merges.c.table_id == table_id, merges.c.kind == TaskKind.COMPACTION, active
@@ -241,15 +244,15 @@ class Tasks:
         return list(self.transaction.execute(sa.select(merges.c.id).where(mine).order_by(merges.c.id)).scalars())
 
     def oldest_running_since(self, table_id: str) -> datetime | None:
-        """Return when the oldest merge or compaction of the table that runs now began; None while none runs."""
+        """Return when the oldest running merge or compaction of the table began; None if none runs."""
         query = sa.select(sa.func.min(merges.c.started_at))
         running = (merges.c.table_id == table_id) & (merges.c.state == TaskState.RUNNING)
         started: datetime | None = self.transaction.execute(query.where(running)).scalar_one()
         return started
 
     def failed_compactions(self, table_ids: Collection[str] | None = None) -> dict[str, Failures]:
-        """Return the failures of the tables (or of those given) whose last compaction that came to an end has failed.
-        One that was cancelled is none.
+        """Return the failures of the tables (all, or those given) whose last finished compaction has failed; a
+        cancelled one is not a failure.
         """
         query, values = (_FAILED, {}) if table_ids is None else (_FAILED_OF, {"tables": [*table_ids]})
         return {row.table_id: Failures(row.failures, row.at) for row in self.transaction.execute(query, values)}
@@ -261,7 +264,7 @@ class Tasks:
         return [_backlog(row, table) for row, table in intact(self.transaction.execute(_BACKLOGS))]
 
     def row(self, table_id: str, task_id: str, *, lock: bool = False) -> AnyRow:
-        """Return the task's own row, ours until the transaction ends with ``lock``. Raise ``NotFound``."""
+        """Return the task's row; with ``lock`` it is locked until the transaction ends. Raise ``NotFound``."""
         query = sa.select(merges).where(merges.c.table_id == table_id, merges.c.id == task_id)
         row = self.transaction.execute(query.with_for_update() if lock else query).first()
         if row is None:

@@ -1,4 +1,4 @@
-"""What the workers of all machines have under way, as their leases say, and what waits for one."""
+"""The tasks that the workers of all machines run, from their leases, and the number of waiting tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.core.table.history import TaskKind, TaskState
 
 @dataclass(frozen=True)
 class HeldLease:
-    """A merge or compaction that ``owner`` works on; another worker may take it once the lease is over.
+    """A merge or compaction that ``owner`` works on; another worker may claim it once the lease has expired.
 
     ``progress`` is from 0 to 1.
     """
@@ -34,7 +34,7 @@ class HeldLease:
 
 @dataclass(frozen=True)
 class Workers:
-    """What the repository knows of workers. One that has nothing to do holds no lease, and is not known."""
+    """Reads the leases of workers. An idle worker holds no lease, and is not listed."""
 
     transaction: Transaction
 
@@ -48,7 +48,7 @@ class Workers:
         return [_lease(row) for row in self.transaction.execute(query.limit(limit))]
 
     def waiting(self) -> Mapping[TaskKind, int]:
-        """Return how many tasks of each kind no one has begun."""
+        """Return the number of pending tasks of each kind."""
         query = sa.select(merges.c.kind, sa.func.count()).where(merges.c.state == TaskState.PENDING)
         counts = {row[0]: row[1] for row in self.transaction.execute(query.group_by(merges.c.kind))}
         return {kind: counts.get(kind, 0) for kind in TaskKind}

@@ -1,4 +1,4 @@
-"""Damage that was found: which files the catalog names are missing or not what was written, and since when."""
+"""Recorded damage: files that the catalog names and that are missing or damaged, and since when."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _history_path = history_files.c.table_id + f"/{HISTORY_FOLDER}/" + history_files
 
 
 def _needed(of: Any) -> Mapping[FileKind, sa.ColumnElement[bool]]:
-    """Return whether anybody needs a file of each kind that belongs to what ``of`` has by name: a batch that waits, a
-    run that a snapshot has, the changes of a snapshot, records that are kept.
+    """Return for each kind of file the condition that a file of ``of`` is still needed: of a staged batch, of a run in
+    a snapshot, of a snapshot's changes, or of kept history.
     """
     changes = changelog_files.c
     return {
@@ -42,7 +42,7 @@ def _needed(of: Any) -> Mapping[FileKind, sa.ColumnElement[bool]]:
 
 
 def _rows(file: NamedFile) -> tuple[sa.Table, sa.ColumnElement[bool]]:
-    """Return where the catalog names files of the kind, and which of them belong to what ``file`` does."""
+    """Return the catalog's table of files of the kind, and the condition for the rows with the owner of ``file``."""
     if file.batch_id is not None:
         return batches, batches.c.id == file.batch_id
     if file.kind is FileKind.HISTORY:
@@ -61,19 +61,19 @@ def _is_needed() -> sa.ColumnElement[bool]:
 
 @dataclass(frozen=True)
 class Damages:
-    """What the repository knows about damage."""
+    """Reads and writes recorded damage."""
 
     transaction: Transaction
     tables: Tables
 
     def note(self, errors: Sequence[DamagedFile]) -> None:
-        """Keep what was found; of a file that was known to be damaged the last finding, and when it was first found.
+        """Record damaged files; for a known one keep the time of the first finding.
 
-        What a dropped table had is no one's damage.
+        Files of dropped tables are ignored.
         """
         for error in errors:
             try:
-                self.tables.lock(error.file.table_id)  # another note of the same file waits
+                self.tables.lock(error.file.table_id)  # a concurrent record of the same file waits
             except NotFound:
                 continue
             self._note(error)
@@ -88,12 +88,12 @@ class Damages:
         self.transaction.execute(damages.insert().values({**own, **values, "found_at": self.transaction.now()}))
 
     def clear(self, table_id: str, paths: Collection[str]) -> None:
-        """Forget the damage of files that were found well."""
+        """Delete the damage of files that were found intact."""
         well = damages.delete().where(damages.c.table_id == table_id, damages.c.path.in_(paths))
         self.transaction.execute(well)
 
     def sum_up(self, file: NamedFile, digest: str, block_digests: bytes) -> None:
-        """Keep what the bytes of a file come to that has no digest; one that has keeps it."""
+        """Store the digests of a file that has none yet."""
         of, mine = _rows(file)
         sums = {"digest": digest, "block_digests": block_digests}
         values = {name: value for name, value in sums.items() if name in of.c}
@@ -103,7 +103,7 @@ class Damages:
                 self.transaction.execute(of.update().where(mine, name == row.name).values(values))
 
     def forget_unneeded(self) -> int:
-        """Forget the damage of files that nothing needs any more; of how many."""
+        """Delete the damage of files that nothing needs any more; return how many."""
         return self.transaction.execute(damages.delete().where(sa.not_(_is_needed()))).rowcount
 
     def is_recorded(self, error: DamagedFile) -> bool:
@@ -116,7 +116,7 @@ class Damages:
         return self.transaction.execute(query).first() is not None
 
     def page(self, table_id: str, *, after: str | None = None, limit: int) -> list[Damage]:
-        """Return up to ``limit`` damages of files that are still needed, by path: those after the path ``after``."""
+        """Return up to ``limit`` damages of files that are still needed, by path, after the path ``after``."""
         query = sa.select(*_COLUMNS).where(damages.c.table_id == table_id, _is_needed())
         if after is not None:
             query = query.where(damages.c.path > after)
@@ -130,5 +130,5 @@ class Damages:
         return by_table
 
     def is_needed(self, file: NamedFile) -> bool:
-        """Return whether the catalog still names the file for somebody."""
+        """Return whether the catalog still needs the file."""
         return bool(self.transaction.execute(sa.select(_needed(vars(file))[file.kind])).scalar_one())

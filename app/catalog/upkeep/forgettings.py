@@ -1,6 +1,4 @@
-"""Forgettings: which keys are to be forgotten, how far that is, and what takes the place of what held them
-(docs/decisions/0036).
-"""
+"""Forgettings: the keys to forget, the progress, and the replacements of files that held them (docs/decisions/0036)."""
 
 from __future__ import annotations
 
@@ -64,8 +62,8 @@ def _stored(remnants: Sequence[Remnant]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Replacements:
-    """What takes the place of what held keys: runs and history files by id and name, None if nothing is left; the
-    changelogs of snapshots by number; batches as they are now.
+    """The replacements of files that held keys: runs and history files by id and name, None if nothing is left; the
+    changelogs of snapshots by number; batches in their new form.
     """
 
     runs: Mapping[str, Run | None]
@@ -74,13 +72,13 @@ class Replacements:
     batches: Sequence[Batch]
 
     def __bool__(self) -> bool:
-        """Return whether there is any."""
+        """Return whether there is any replacement."""
         return bool(self.runs or self.changelogs or self.history or self.batches)
 
 
 @dataclass(frozen=True)
 class Forgettings:
-    """What the repository knows about them."""
+    """Reads and writes forgettings."""
 
     transaction: Transaction
     tables: Tables
@@ -89,7 +87,9 @@ class Forgettings:
     def add(
         self, table_id: str, salt: str, prints: Sequence[KeyPrint], requested_by: str, reference: str | None
     ) -> Forgetting:
-        """Return a new one, of all records that were accepted until now. Raise ``NotFound`` when the table is gone."""
+        """Return a new forgetting, for all records that were accepted until now. Raise ``NotFound`` if the table was
+        dropped.
+        """
         until = self.tables.lock(table_id).last_batch_number
         now = self.transaction.now()
         new = Forgetting(uuid.uuid4().hex, table_id, salt, prints, len(prints), until, now, requested_by, reference)
@@ -135,22 +135,22 @@ class Forgettings:
         return [_forgetting(row) for row in self.transaction.execute(query)]
 
     def pending(self, table_id: str) -> list[Forgetting]:
-        """Return those of the table of which nothing is forgotten yet, the oldest first."""
+        """Return the table's forgettings that have not begun, the oldest first."""
         mine = sa.select(forgettings).where(forgettings.c.table_id == table_id, _PENDING)
         return [_forgetting(row) for row in self.transaction.execute(mine.order_by(forgettings.c.requested_at))]
 
     def tables_pending(self) -> list[str]:
-        """Return the ids of the tables that have such."""
+        """Return the ids of the tables with pending forgettings."""
         return list(self.transaction.execute(sa.select(forgettings.c.table_id).where(_PENDING).distinct()).scalars())
 
     def pending_since(self, table_id: str) -> datetime | None:
-        """Return when the oldest of them was asked for; None if there is none."""
+        """Return when the oldest pending one was requested; None if there is none."""
         oldest = sa.select(sa.func.min(forgettings.c.requested_at)).where(forgettings.c.table_id == table_id, _PENDING)
         since: datetime | None = self.transaction.execute(oldest).scalar_one()
         return since
 
     def unended(self, table_id: str | None = None) -> list[Forgetting]:
-        """Return those that are forgotten and not gone yet, of one table or all."""
+        """Return the forgettings whose keys are unreadable but not yet gone from all files, of one table or all."""
         query = sa.select(forgettings).where(_UNENDED, sa.not_(_PENDING))
         if table_id is not None:
             query = query.where(forgettings.c.table_id == table_id)
@@ -167,8 +167,8 @@ class Forgettings:
         return set(self.transaction.execute(sa.select(snapshot_runs.c.snapshot_id).where(mine).distinct()).scalars())
 
     def replace_runs(self, table_id: str, replaced: Mapping[str, Run | None], numbers: Collection[int]) -> None:
-        """Have the snapshots of these ``numbers`` name the runs that took the place of others, which are forgotten
-        where no snapshot names them any more. The caller holds the table's lock.
+        """Replace runs in the snapshots of these ``numbers``. Runs that no snapshot names any more are deleted. The
+        caller holds the table's lock.
         """
         self.snapshots.add_runs(table_id, [run for run in replaced.values() if run is not None])
         mine = (snapshot_runs.c.table_id == table_id) & snapshot_runs.c.snapshot_id.in_(numbers)
@@ -184,7 +184,7 @@ class Forgettings:
         self.transaction.execute(runs.delete().where(gone))
 
     def note_rewritten(self, table_id: str, numbers: Collection[int]) -> None:
-        """Mark these snapshots as changed: processes that have loaded them load them again."""
+        """Mark these snapshots as changed, so that caches of them are invalid."""
         changed = (snapshots.c.table_id == table_id) & snapshots.c.id.in_(numbers)
         self.transaction.execute(snapshots.update().where(changed).values(rewritten=snapshots.c.rewritten + 1))
         named = sa.select(snapshot_runs.c.run_id).where(
@@ -199,7 +199,7 @@ class Forgettings:
             self.transaction.execute(snapshots.update().where(mine).values(checksum=checksum))
 
     def replace_files(self, table_id: str, by: Replacements) -> None:
-        """Have the catalog name the files of ``by`` that are of no run. The caller holds the table's lock."""
+        """Replace the files in ``by`` that are not of runs. The caller holds the table's lock."""
         for batch in by.batches:
             values = {**{name: getattr(batch, name) for name in _BATCH}, "checksum": checksums.of_batch(batch)}
             self.transaction.execute(batches.update().where(batches.c.id == batch.id).values(values))
@@ -236,7 +236,7 @@ class Forgettings:
     def note_forgotten(
         self, forgetting: Forgetting, snapshot_id: int | None, rows: int, records: int, held: Collection[int]
     ) -> None:
-        """Note that no reader of the table finds its keys from now on."""
+        """Record that readers of the table no longer find its keys."""
         self._change(
             forgetting.id,
             forgotten_at=self.transaction.now(),
@@ -248,11 +248,11 @@ class Forgettings:
         )
 
     def note_remnants(self, forgetting: Forgetting, remnants: Sequence[Remnant]) -> None:
-        """Note what may still hold its keys."""
+        """Store which files and versions may still hold its keys."""
         self._change(forgetting.id, remnants=_stored(remnants))
 
     def note_held(self, forgetting: Forgetting, held: Collection[int]) -> None:
-        """Note the older snapshots that still hold its keys."""
+        """Store the older snapshots that still hold its keys."""
         self._change(forgetting.id, held=sorted(held))
 
     def end(self, forgetting: Forgetting) -> None:

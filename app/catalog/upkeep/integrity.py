@@ -18,12 +18,12 @@ from app.catalog.tables.stored_schemas import schema_in
 from app.catalog.tables.tables import Tables
 from app.core.errors import DamagedCatalog
 
-_AT_ONCE = 1000  # batches in one query: tables keep those of days
+_AT_ONCE = 1000  # batches in one query: tables keep many days of them
 
 
 @dataclass(frozen=True)
 class Integrity:
-    """What the repository knows about it."""
+    """Checks the catalog's rows of a table."""
 
     transaction: Transaction
     tables: Tables

@@ -1,4 +1,4 @@
-"""All tables at a glance: what a page of them holds, waits for and failed at, in a few statements."""
+"""All tables at a glance: the totals of a page of tables, in a few statements."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class MergeFailure:
 
 @dataclass(frozen=True)
 class Overview:
-    """What the repository knows of many tables at once."""
+    """Reads totals of many tables at once."""
 
     transaction: Transaction
 
     def tables(
         self, scope: TokenScope, *, after: tuple[str, str] | None = None, limit: int, part: str = ""
     ) -> list[Table]:
-        """Return up to ``limit`` tables of ``scope`` in the order of their databases and names: those after the one
-        that ``after`` names, those with ``part`` in their full name.
+        """Return up to ``limit`` tables of ``scope`` in the order of their databases and names: after the table
+        ``after``, with ``part`` in their full name.
         """
         query = TABLES.where(_in_scope(scope), *_having(part))
         if after is not None:
@@ -56,12 +56,12 @@ class Overview:
         return {row[0]: row[1] for row in self.transaction.execute(query)}
 
     def failing(self, scope: TokenScope, limit: int) -> list[Table]:
-        """Return up to ``limit`` tables of ``scope`` whose last merge failed, the one that failed last first."""
+        """Return up to ``limit`` tables of ``scope`` whose last merge failed, the latest failure first."""
         query = TABLES.where(_in_scope(scope), tables.c.failed_merges > 0).order_by(tables.c.merge_failed_at.desc())
         return [table_of(row) for row in self.transaction.execute(query.limit(limit))]
 
     def staged(self, table_ids: Collection[str]) -> Mapping[str, StagedTotals]:
-        """Return the staging areas of those of the tables that have one."""
+        """Return the staging areas of the tables that have one."""
         columns = batches.c
         totals = (sa.func.count(), sa.func.sum(columns.records), sa.func.sum(columns.size_bytes))
         query = sa.select(columns.table_id, *totals, sa.func.min(columns.accepted_at))
@@ -70,13 +70,13 @@ class Overview:
         return {row[0]: StagedTotals(row[1], int(row[2]), int(row[3]), row[4]) for row in rows}
 
     def set_aside(self, table_ids: Collection[str]) -> Mapping[str, int]:
-        """Return how many batches of the tables are in no merge."""
+        """Return how many batches of the tables are set aside."""
         query = sa.select(batches.c.table_id, sa.func.count())
         query = query.where(batches.c.state.in_(SET_ASIDE), batches.c.table_id.in_(table_ids))
         return {row[0]: row[1] for row in self.transaction.execute(query.group_by(batches.c.table_id))}
 
     def last_merges(self, table_ids: Collection[str]) -> Mapping[str, datetime]:
-        """Return when the last merge of each table succeeded, of those of which one is known."""
+        """Return when the last merge of each table succeeded, if one is known."""
         query = sa.select(merges.c.table_id, sa.func.max(merges.c.finished_at))
         query = query.where(
             merges.c.table_id.in_(table_ids), merges.c.state == TaskState.SUCCEEDED, merges.c.kind == TaskKind.MERGE
@@ -84,7 +84,7 @@ class Overview:
         return {row[0]: row[1] for row in self.transaction.execute(query.group_by(merges.c.table_id)) if row[1]}
 
     def merge_failures(self, table_ids: Collection[str]) -> Mapping[str, MergeFailure]:
-        """Return why the last merge failed, of those of the tables whose last merge did."""
+        """Return the failures of the tables whose last merge failed."""
         failing = sa.select(tables.c.id, tables.c.failed_merges, tables.c.merge_failed_at)
         failing = failing.where(tables.c.id.in_(table_ids), tables.c.failed_merges > 0)
         return {row.id: self._failure(row) for row in self.transaction.execute(failing)}

@@ -1,4 +1,4 @@
-"""What a table holds, keeps and has done, counted."""
+"""Counts of a table: rows, files, staged and merged batches."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class StagedTotals:
 
 @dataclass(frozen=True)
 class StagedTable:
-    """What waits of one table, which ``database`` and ``table`` name."""
+    """The staged batches of the table with this name."""
 
     table_id: str
     database: str
@@ -51,7 +51,7 @@ class StagedTable:
 
 @dataclass(frozen=True)
 class RetainedTotals:
-    """What snapshots and tags keep; files that several snapshots name count once."""
+    """The totals of kept snapshots and tags; files in several snapshots count once."""
 
     snapshots: int = 0
     tags: int = 0
@@ -62,7 +62,7 @@ class RetainedTotals:
 
 @dataclass(frozen=True)
 class Stats:
-    """What the repository counts of a table."""
+    """Counts rows and files of tables."""
 
     transaction: Transaction
 
@@ -94,7 +94,7 @@ class Stats:
         return dict(counts)
 
     def staged_tables(self) -> list[StagedTable]:
-        """Return the staging area of every table that has one, the one with most bytes first."""
+        """Return the staging area of every table that has one, the largest first."""
         size = sa.func.sum(batches.c.size_bytes)
         query = (
             sa.select(
@@ -123,8 +123,8 @@ class Stats:
         ]
 
     def waits(self, table_id: str | None = None) -> list[Wait]:
-        """Return how long the oldest staged batch of each table (or of one) waits, whether a merge has claimed it or
-        not; the oldest first.
+        """Return how long the oldest staged batch of each table (or of one) has waited, claimed or not; the oldest
+        first.
         """
         staged = sa.select(batches.c.table_id, sa.func.min(batches.c.accepted_at).label("oldest"))
         staged = staged.where(
@@ -147,7 +147,7 @@ class Stats:
         ]
 
     def tables_with_files(self, most: int = 100) -> list[str]:
-        """Return the ids of up to ``most`` tables that have staged batches, and as many that have data files."""
+        """Return the ids of up to ``most`` tables with staged batches, and up to as many with data files."""
         staged = sa.select(batches.c.table_id).where(batches.c.state == BatchState.STAGED, batches.c.records > 0)
         of_runs = sa.select(data_files.c.table_id)
         table_ids = [self.transaction.execute(one.distinct().limit(most)).scalars() for one in (staged, of_runs)]
@@ -159,7 +159,7 @@ class Stats:
         return int(self.transaction.execute(query).scalar_one())
 
     def set_aside_batches(self) -> int:
-        """Return how many batches no merge takes any more."""
+        """Return how many batches are set aside."""
         query = sa.select(sa.func.count()).select_from(batches).where(batches.c.state.in_(SET_ASIDE))
         return int(self.transaction.execute(query).scalar_one())
 
@@ -168,7 +168,7 @@ class Stats:
         return int(self.transaction.execute(sa.select(sa.func.count()).select_from(damages)).scalar_one())
 
     def unclaimed_since(self) -> datetime | None:
-        """Return when the oldest task was requested that waits while no worker holds a lease; None if there is none."""
+        """Return when the oldest pending task was requested, if no worker holds a lease; None if there is none."""
         now = self.transaction.now()
         held = sa.select(merges.c.id).where(merges.c.state == TaskState.RUNNING, merges.c.lease_expires_at > now)
         if self.transaction.execute(held.limit(1)).first() is not None:
