@@ -1,4 +1,6 @@
-"""The only wiring: ``Running`` is what serve and worker both start, ``create_app(settings)`` the API around it."""
+"""The only wiring: ``Running`` is the part that serve and worker both start; ``create_app(settings)`` puts the API
+around it.
+"""
 
 from __future__ import annotations
 
@@ -76,10 +78,10 @@ if TYPE_CHECKING:
     from app.services.access.identities import Identities
 
 SERVICE = "service"  # the process that does everything
-CONDITION_SECONDS = 2.0  # how often readiness is looked at
-SCRAPE_SECONDS = 1.0  # how old what a scrape says of catalog and disk may be
+CONDITION_SECONDS = 2.0  # between two checks of readiness
+SCRAPE_SECONDS = 1.0  # after which a scrape reads catalog and disk again
 PATIENCE_SECONDS = 2.0  # how long the caller waits for either
-MEMORY_SECONDS = 10.0  # how long a process keeps what it has freed; to return it takes 40 ms for each GiB, 0.3 for none
+MEMORY_SECONDS = 10.0  # before a process returns freed memory; this takes 40 ms for each GiB, 0.3 for none
 _MIB = 2**20
 
 ROUTERS = tuple(
@@ -97,7 +99,7 @@ ROUTERS = tuple(
         compactions,
         partitions,
         row_changes,
-        explain,  # before rows: its paths end in what a key may end in
+        explain,  # before rows: a key may end like its paths
         forgettings,
         rows,
         scans,
@@ -122,8 +124,9 @@ ROUTERS = tuple(
 
 
 def create_app(settings: Settings | None = None, processes: Sequence[str] | None = None) -> FastAPI:
-    """Yield the service. Nothing is opened before the lifespan starts. ``processes`` are the names of its processes
-    where it has several: each takes its name in ``app.state.metrics``, and one of them merges. Else this one does.
+    """Return the service. Nothing is opened before the lifespan starts. ``processes`` are the names of its processes
+    if it has several: each takes its name in ``app.state.metrics``, and one of them merges. Otherwise this process
+    merges.
     """
     chosen = settings or Settings()
 
@@ -141,10 +144,10 @@ def create_app(settings: Settings | None = None, processes: Sequence[str] | None
         **ABOUT,
         version=__version__,
         lifespan=lifespan,
-        # It makes the spans of requests where OpenTelemetry is set up; metrics and logs are our own.
+        # FastAPI makes the spans of requests if OpenTelemetry is set up; metrics and logs are our own.
         telemetry={"metrics": False, "logs": False, "auto_configure": False, "operation_spans": False},
         separate_input_output_schemas=False,
-        # A page of our own, without what a CDN would bring.
+        # A page of our own, without files from a CDN.
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -170,9 +173,9 @@ def create_app(settings: Settings | None = None, processes: Sequence[str] | None
         app.add_middleware(ConsoleGate, settings=chosen, pages=PAGES)
     if chosen.audit_log:
         app.add_middleware(Audited)
-    # What is added last comes first.
+    # The middleware that is added last runs first.
     app.add_middleware(Observed, metrics=app.state.metrics, log_requests=chosen.log_requests)
-    if chosen.cors_origins:  # around what answers past the others: the ordinary lookup, and the unforeseen
+    if chosen.cors_origins:  # around the parts that bypass the others: ordinary lookups, and unexpected errors
         app.add_middleware(CORSMiddleware, **CROSS_ORIGIN, allow_origins=chosen.cors_origins)
     app.add_middleware(Compressed)
     app.add_middleware(Digested)
@@ -181,8 +184,8 @@ def create_app(settings: Settings | None = None, processes: Sequence[str] | None
 
 
 class Running:
-    """The catalog, the files, and ``workers`` merge workers with their Spark, of one process: what ``keyfold serve``
-    and ``keyfold worker`` both start.
+    """The catalog, the files, and ``workers`` merge workers with their Spark, of one process; both ``keyfold serve``
+    and ``keyfold worker`` start it.
     """
 
     def __init__(self, settings: Settings, workers: int, metrics: Metrics) -> None:
@@ -208,7 +211,7 @@ class Running:
         return False if False in trusts else (None if None in trusts else True)
 
     def start(self) -> None:
-        """Begin merging; Spark starts behind it."""
+        """Start merging; Spark starts in the background."""
         start_tracing()
         self.memory.start()
         for worker in self.workers:
@@ -219,7 +222,7 @@ class Running:
             self.spark.start()
 
     def stop(self) -> None:
-        """End the workers, then what they use."""
+        """Stop the workers, then the parts that they use."""
         if self.overdue is not None:
             self.overdue.close(0)  # it may wait for a catalog that does not answer
         if self.spark is not None:
@@ -234,7 +237,7 @@ class Running:
 
 
 class _Service:
-    """What a process that serves the API has open between start and stop."""
+    """The open parts of a process that serves the API, from start to stop."""
 
     def __init__(self, settings: Settings, hour: Hour, *, alone: bool) -> None:
         metrics = hour.metrics
@@ -282,7 +285,7 @@ class _Service:
         )
 
     def start(self) -> None:
-        """Begin merging, and forget images that no snapshot names."""
+        """Start merging, and delete images that no snapshot names."""
         self.running.start()
         self.uses.start()
         self.views.start()
@@ -297,7 +300,7 @@ class _Service:
             return repository.snapshots.live_run_ids()
 
     def stop(self) -> None:
-        """End what ``start`` began, the catalog last."""
+        """Stop all parts, the catalog last."""
         self.admission.close(0)  # it may wait for a catalog that does not answer
         if self.sampler is not None:
             self.sampler.close(0)  # so may it
@@ -326,7 +329,7 @@ def identities_of(settings: Settings) -> Identities | None:
 
 
 def staging_bounds(settings: Settings) -> StagingBounds:
-    """Return the bounds of staging that the settings say."""
+    """Return the bounds of staging from the settings."""
     return StagingBounds(
         settings.staged_table_mib * _MIB,
         settings.staged_table_records,
@@ -338,10 +341,11 @@ def staging_bounds(settings: Settings) -> StagingBounds:
 
 
 def prepare_catalog(database: CatalogDatabase, settings: Settings) -> None:
-    """Migrate the embedded catalog; another one only `keyfold migrate` does, so that a roll-out decides when.
+    """Migrate the embedded catalog. Others are migrated only by `keyfold migrate`, at a time that the roll-out
+    decides.
 
-    Raise ``Unavailable`` for a catalog that is not at this version's schema, or that is not there although the
-    warehouse holds tables.
+    Raise ``Unavailable`` for a catalog that is not at this version's schema, or that is missing although the warehouse
+    holds tables.
     """
     check_not_lost(database, Warehouse(settings.warehouse_root))
     if settings.embedded_catalog:

@@ -1,4 +1,4 @@
-"""Everything that an operator can set, read once from the environment (``KEYFOLD_*``) or the command line."""
+"""All settings of an operator, read once from the environment (``KEYFOLD_*``) or the command line."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class OidcGrant(BaseModel):
 
     @property
     def rule(self) -> ClaimRule:
-        """Return it as tokens are compared with it."""
+        """Return the rule that tokens are compared with."""
         return ClaimRule(self.role, TokenScope.parse(self.on), self.claim, self.value)
 
 
@@ -185,17 +185,17 @@ class Settings(BaseSettings):
         None, ge=0, le=65535, description="port on 127.0.0.1 for the metrics of keyfold worker; 0 takes a free one"
     )
 
-    # What no operator has to set: bounds that protect a process, the same on every machine. Tests subclass.
-    poll_seconds: ClassVar[float] = 0.1  # between looks at a counter for new batches
-    lookup_consistency: ClassVar[Consistency] = Consistency.LATEST  # unless request or table say: read your writes
+    # Not for operators: bounds that protect a process, the same on every machine. Tests subclass.
+    poll_seconds: ClassVar[float] = 0.1  # between two checks of a counter for new batches
+    lookup_consistency: ClassVar[Consistency] = Consistency.LATEST  # by default: read your writes
     metrics_tables: ClassVar[int] = 50  # with series per table: as many lines as a dashboard shows
     stop_seconds: ClassVar[int] = 5  # for open requests to end: docker stop kills after 10
     # Limits of a serving process for connections and bodies.
     max_connections: ClassVar[int] = 1000  # each takes one of the usual 1024 files
     head_seconds: ClassVar[float] = 10.0  # for the line and headers of a request
     silence_seconds: ClassVar[float] = 60.0  # without a byte of a request sent or of an answer read
-    body_bytes_per_second: ClassVar[int] = 2**14  # at least, of a body that takes longer than that
-    bodies_mib: ClassVar[int] = 256  # in memory while they are received; what is more goes to disk
+    body_bytes_per_second: ClassVar[int] = 2**14  # the lowest rate of a body that takes longer than that
+    bodies_mib: ClassVar[int] = 256  # in memory while they are received; more go to disk
     uploads_bytes: ClassVar[int] = 2**34  # on disk while they are received
     # Of one batch, one table, one catalog.
     max_batch_values: ClassVar[int] = 2**28  # records times columns, sent or not: memory of a wide table
@@ -221,7 +221,7 @@ class Settings(BaseSettings):
     @field_validator("oidc_issuer")
     @classmethod
     def _behind_tls(cls, issuer: str | None) -> str | None:
-        """Raise ``ValueError`` for an issuer whose keys others could answer in its place."""
+        """Raise ``ValueError`` for an issuer without TLS, whose keys others could forge."""
         parts = urlsplit(issuer or "")
         name = parts.hostname or ""
         if issuer is not None and not (
@@ -254,7 +254,7 @@ class Settings(BaseSettings):
     @field_validator("cors_origins", mode="before")
     @classmethod
     def _origins(cls, text: object) -> object:
-        """Raise ``ValueError`` for what no browser sends as an origin: no page would be let in, in silence."""
+        """Raise ``ValueError`` for a text that no browser sends as an origin: it would silently match no page."""
         if not isinstance(text, str):
             return text
         origins = [part.strip() for part in text.split(",") if part.strip()]
@@ -266,7 +266,7 @@ class Settings(BaseSettings):
     @field_validator("trusted_proxies")
     @classmethod
     def _networks(cls, text: str) -> str:
-        """Raise ``ValueError`` for what is no address: it would be trusted by no one, in silence."""
+        """Raise ``ValueError`` for a malformed address: it would silently match no proxy."""
         parts = [part.strip() for part in text.split(",") if part.strip()]
         for part in parts:
             ipaddress.ip_network(part)
@@ -274,27 +274,31 @@ class Settings(BaseSettings):
 
     @property
     def asks_for_tokens(self) -> bool:
-        """Whether a token is needed though none was ever made: others than this machine may call, or have signed in."""
+        """Whether a token is required before one was ever made: other machines may call, or people sign in at a
+        provider.
+        """
         return self.oidc_issuer is not None or not is_loopback(self.host) or bool(self.trusted_proxies)
 
     @property
     def serving_processes(self) -> int:
-        """Processes that answer requests."""
+        """The number of processes that answer requests."""
         return self.processes or min(8, os.cpu_count() or 1)
 
     @property
     def catalog_bounds(self) -> CatalogBounds:
-        """How much the catalog may hold."""
+        """The bounds of the catalog."""
         return CatalogBounds(self.max_databases, self.max_tables, SchemaBounds(self.max_columns))
 
     @property
     def keys_known(self) -> timedelta:
-        """How long an Idempotency-Key is known after its batch."""
+        """How long an Idempotency-Key is remembered after its batch."""
         return timedelta(days=self.idempotency_days)
 
     @property
     def merge_slots(self) -> int:
-        """Merges that a worker runs at a time. Small ones mostly wait, and a long one must not stop all others."""
+        """The number of merges that a worker runs at a time: small ones mostly wait, and a long one must not stop all
+        others.
+        """
         return self.merges_at_once or min(16, max(4, os.cpu_count() or 1))
 
     @property

@@ -1,4 +1,4 @@
-"""Spark as a service has it: started when it is wanted, and watched. Nothing else that runs in a service knows
+"""The Spark of a service: started on first use, and watched. No other module of a running service imports
 ``spark_jobs``.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 READY_SECONDS = (0.2, 2.0)  # between two checks of Spark while it does not answer, and while it does
-PATIENT_SECONDS = 60.0  # until the log says, and says again, that nothing is merged because Spark has not begun
+PATIENT_SECONDS = 60.0  # until the log reports, and repeats, that nothing is merged because Spark has not started
 _NO_SPARK = (
     "{} is not installed, so nothing is merged here; run pip install 'keyfold[spark]' for an embedded Spark, or "
     "'keyfold[spark-client]' with KEYFOLD_SPARK_REMOTE, or set KEYFOLD_WORKERS=0"
@@ -47,7 +47,7 @@ class SparkExecutor:
         self._jobs: SparkJobs | None = None
 
     def open(self) -> SparkJobs:
-        """Return Spark, started when it was not. Raise ``Unavailable`` when there is no Java."""
+        """Start Spark if necessary, and return it. Raise ``Unavailable`` if there is no Java."""
         with self._lock:
             try:
                 server = self._started()
@@ -60,7 +60,7 @@ class SparkExecutor:
             return self._jobs
 
     def _started(self) -> EmbeddedServer | str:
-        """Return the URL of Spark, or the embedded server, whose JVM starts while PySpark is loaded."""
+        """Return the URL of Spark, or the embedded server; its JVM starts while PySpark is loaded."""
         settings = self._settings
         if settings.spark_remote is not None:
             return settings.spark_remote.get_secret_value()
@@ -103,7 +103,7 @@ class SparkExecutor:
         return (self._server.jvm_pid or 0) if self._server is not None else 0
 
     def close(self) -> None:
-        """End Spark, if it was started, and what waits for its first answer."""
+        """Stop Spark, if it was started, and its warm-up."""
         with self._lock:
             if self._server is not None:
                 self._server.stop()
@@ -112,7 +112,7 @@ class SparkExecutor:
 
 
 class SparkWatch(Repeated):
-    """Asks Spark whether it answers, and says so in the metrics, which all processes of the service read."""
+    """Checks whether Spark answers, and stores the state in the metrics, which all processes of the service read."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class SparkWatch(Repeated):
         trusted: Callable[[], bool | None] = lambda: True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``trusted``: whether Spark does what merges need; None while it is unknown. ``clock``: seconds."""
+        """``trusted``: whether Spark is compatible; None while unknown. ``clock``: seconds."""
         super().__init__("spark-watch", self._look, lambda: READY_SECONDS[self._state is SparkState.READY])
         self._executor = executor
         self._trusted = trusted

@@ -37,24 +37,23 @@ from app.services.upkeep.sweeps import KEYS_KNOWN, mark_run, sweep
 
 logger = logging.getLogger(__name__)
 SWEEP_SECONDS = 300.0
-FILE_SECONDS = 60.0  # what is in no history file yet is read batch by batch by anyone who has a row explained
-FILE_BATCHES = 16  # of a table are worth a file before a sweep makes it: to make one takes 10 ms
-HAND_BACK_SHARE = 0.3  # of the time that a worker has to end
-IDLE_SECONDS = 1.0  # how soon an idle worker sees what was committed on another machine
-ALONE_SECONDS = 10.0  # the same where no other machine commits and no batch waits: a failed compaction's next try
+FILE_SECONDS = 60.0  # records that are in no history file yet are read batch by batch for each explanation
+FILE_BATCHES = 16  # of a table are worth a file before a sweep makes it: a file takes 10 ms of CPU
+HAND_BACK_SHARE = 0.3  # of the time that a worker has to stop
+IDLE_SECONDS = 1.0  # before an idle worker sees commits of other machines
+ALONE_SECONDS = 10.0  # the same if no other machine commits and no batch waits: the retry of a failed compaction
 PUBLISH_SECONDS = 3.0  # at most: how late a version is that waited for the one before it to be old enough
 FORGET_SECONDS = 10.0  # as ``IDLE_SECONDS``, for keys that are to be forgotten
-LOOK_SECONDS = 0.1  # between two looks for staging areas that are due
-REST_SECONDS = 0.02  # after a look for merges that found none: every commit causes a look, even one of a batch
-ROOM_SECONDS = 0.1  # how soon small merges are looked for while all places are taken
-UPKEEP_SECONDS = 0.2  # between two looks for upkeep: without it each commit of a merge would cause one
+LOOK_SECONDS = 0.1  # between two checks for due staging areas
+REST_SECONDS = 0.02  # after a check without merges: every commit causes a check, even one of a batch
+ROOM_SECONDS = 0.1  # between two checks for small merges while all places are taken
+UPKEEP_SECONDS = 0.2  # between two checks for upkeep: without it each commit of a merge would cause one
 
 
 @dataclass(frozen=True)
 class Upkeep:
-    """What a worker does in addition to merging: for how long Idempotency-Keys are known, how fast it reads all files
-    to find damage (0: it does not), whether it tries Spark before it merges (``merging.spark_trial``), and how soon a
-    Spark that was refused is tried again.
+    """The settings of a worker's other work: the retention of Idempotency-Keys, the rate of scrubs (0: none), whether
+    Spark is tried before merging (``merging.spark_trial``), and when a refused Spark is tried again.
     """
 
     keys_known: timedelta = KEYS_KNOWN
@@ -69,11 +68,10 @@ NO_SCRUB = Upkeep()
 
 
 class Worker:
-    """Merges what is due, several tables at a time, compacts and sweeps, until it is stopped.
+    """Merges due tables, several at a time, compacts and sweeps, until it is stopped.
 
     One thread claims merges, and another compactions. Small ones share jobs; each large one has its thread.
-    Publications and keys that are to be forgotten have threads, too. Another thread counts what came late in merges
-    that are over, another reads all files to find damage.
+    Publications, forgetting of keys, counts of late records, and scrubs have a thread each.
     """
 
     def __init__(self, site: MergeSite, merges_at_once: int = 1, upkeep: Upkeep = NO_SCRUB) -> None:
@@ -90,7 +88,7 @@ class Worker:
         self._next_lag = float("-inf")
         self._trusted = threading.Event()
         self.refused: tuple[str, ...] = ()
-        self._untried = ""  # why, as the log has it already
+        self._untried = ""  # the reason that was logged
         self._publisher = Publisher(site.database, site.warehouse)
         self._forgetter = Forgetter(site, partial(mark_run, site.warehouse))
         self._late = LateCounting(site.database, site.warehouse)
@@ -104,13 +102,13 @@ class Worker:
         ]
 
     def start(self) -> None:
-        """Begin working in threads."""
+        """Start the threads."""
         for thread in self._threads:
             thread.start()
 
     def stop(self, timeout_seconds: float = 10.0) -> None:
-        """End after the tasks under way; one that takes longer is handed back, so that the next worker begins it at
-        once. Returns within about the time.
+        """Stop after the running tasks; a task that takes longer is handed back, so that the next worker begins it at
+        once. Return within about the time.
         """
         deadline = time.monotonic() + timeout_seconds
         self._stopped.set()
@@ -126,7 +124,7 @@ class Worker:
                 thread.join(max(0.0, deadline - time.monotonic()))
 
     def run(self) -> None:
-        """Start merges until stopped; a catalog that does not answer is waited for."""
+        """Start merges until stopped; wait for a catalog that does not answer."""
         self._warm_up()
         while not self._stopped.is_set() and not self._tried_well():
             self._stopped.wait(self.upkeep.try_again_seconds if self.refused else IDLE_SECONDS)
@@ -134,12 +132,12 @@ class Worker:
 
     @property
     def trusts(self) -> bool | None:
-        """Whether Spark does what merges need; None while it was not tried."""
+        """Whether Spark is compatible; None before the trial."""
         return True if self._trusted.is_set() else False if self.refused else None
 
     def _tried_well(self) -> bool:
-        """Return whether Spark does what merges need, if that is to be tried. Until it is known nothing is merged,
-        compacted or forgotten.
+        """Return whether Spark passed its trial, if there is one. Until then nothing is merged, compacted or
+        forgotten.
         """
         faults: tuple[str, ...] = ()
         if self.upkeep.tries_spark:
@@ -159,7 +157,9 @@ class Worker:
         return not faults
 
     def _start_merges(self) -> float:
-        """Ask for what is due, start what has a place and do a round of small merges; return how soon to look again."""
+        """Request due merges, start those that have a place, and run a round of small merges. Return the seconds until
+        the next check.
+        """
         now = time.monotonic()
         if now >= self._next_look:
             due = request_due_merges(self.site.database)
@@ -167,7 +167,7 @@ class Worker:
             self._next_due = now + (
                 self._idle_seconds if due.next_seconds is None else min(due.next_seconds, IDLE_SECONDS)
             )
-        else:  # what was committed since the last look may be due
+        else:  # commits since the last check may be due
             self._next_due = self._next_look
         with self.site.database.reading() as repository:
             waiting = repository.rounds.waiting()
@@ -188,7 +188,7 @@ class Worker:
         return True
 
     def _round(self, chosen: Sequence[WaitingMerge]) -> int:
-        """Do small merges together; return how many could be claimed."""
+        """Run small merges together; return how many could be claimed."""
         claimed = claim_round(self.site, self._owner(), chosen)
         leases = [lease for one in claimed if (lease := self._held.hold(one)) is not None]
         try:
@@ -203,8 +203,8 @@ class Worker:
         self._repeat(self._compact_next, UPKEEP_SECONDS)
 
     def _compact_next(self) -> float:
-        """Do compactions; return how soon to look again: not at once, for what they commit wakes this thread, and
-        merges shall have the workers of Spark as well.
+        """Run compactions; return the seconds until the next check: not 0, since their commits wake this thread, and
+        merges need Spark's workers, too.
         """
         if self._trusted.is_set() and not self._stopped.is_set() and self._giving_way.may_begin(self.site.database):
             with self.site.database.reading() as repository:
@@ -258,7 +258,7 @@ class Worker:
         return 0.0 if self._forgetter.forget() else FORGET_SECONDS
 
     def _owner(self) -> str:
-        """Of one claim only, see ``claim_one``."""
+        """Return an owner name for one claim, see ``claim_one``."""
         return f"{self.name}-{uuid.uuid4().hex[:8]}"
 
     def _work(self, lease: Lease, run: Callable[[Lease], None]) -> None:
@@ -271,12 +271,12 @@ class Worker:
             self._note_late(lease)
 
     def _note_late(self, lease: Lease) -> None:
-        if lanes_of(compile_plan(lease.claimed.table.schema)):  # else nothing can come late
+        if lanes_of(compile_plan(lease.claimed.table.schema)):  # otherwise no record can be late
             self._late.note(lease.claimed.task)
 
     def _repeat(self, work: Callable[[], float], rest_seconds: float) -> None:
-        """Do ``work`` again and again. It returns in how many seconds at the latest it is to be done again: at once, or
-        when a process of this machine commits something before, but after ``rest_seconds`` at least.
+        """Repeat ``work``, which returns after how many seconds at the latest it must run again. It runs earlier if a
+        process of this machine commits, but not before ``rest_seconds``.
         """
         logged, again = "", float("-inf")
         while not self._stopped.is_set():
@@ -286,7 +286,7 @@ class Worker:
                 if not pause:
                     continue
             except KeyfoldError as error:
-                rest = max(rest, FAILED_SECONDS)  # a commit that failed wakes as one that did not
+                rest = max(rest, FAILED_SECONDS)  # failed commits wake the thread, too
                 if str(error) != logged or time.monotonic() >= again:
                     logger.warning("the worker waits: %s", error)
                     logged, again = str(error), time.monotonic() + LOG_SECONDS
@@ -297,7 +297,7 @@ class Worker:
                 self.site.database.wait_for_commit(seen, pause - rest)
 
     def _warm_up(self) -> None:
-        """The first queries of a Spark server take seconds; better before the first merge than in it."""
+        """Run a first query: on a new Spark server it takes seconds, which the first merge must not wait for."""
         try:
             self.site.executor.warm_up()
         except Exception as error:

@@ -1,1 +1,3 @@
-"""The Spark jobs: sessions, expressions, merge and compaction; they see only app.core."""
+"""The Spark jobs: the embedded server, sessions, and the one job that runs tasks. Imports: app.core, app.files,
+app.kernel.
+"""

@@ -1,4 +1,4 @@
-"""What a Spark server elsewhere is sent: Keyfold's own code, as an artifact of the session."""
+"""Sends Keyfold's code to a remote Spark server, as an artifact of the session."""
 
 from __future__ import annotations
 

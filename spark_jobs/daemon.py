@@ -1,4 +1,4 @@
-"""The process of the embedded server that forks Spark's Python workers: each begins with the kernel imported."""
+"""The process of the embedded server that forks Spark's Python workers: each starts with the kernel imported."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ if __name__ == "__main__":
     keep_memory_flat(arenas=1)
     for module in _IMPORTED:
         import_module(module)
-    gc.freeze()  # a worker collects garbage behind each task: what all share is no garbage
+    gc.freeze()  # a worker collects garbage after each task: shared modules are excluded
     manager()

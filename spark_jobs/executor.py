@@ -1,4 +1,4 @@
-"""Spark as the service sees it: one server or remote connection, and the job that runs tasks on it."""
+"""The merge executor on Spark: one embedded server or remote connection, and the job that runs tasks on it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SparkJobs:
         return self.connection.ready()
 
     def warm_up(self) -> None:
-        """Run empty parcels, so that the first merge does not wait for Python workers that start."""
+        """Run empty parcels, so that the first merge does not wait for Python workers to start."""
         self._run(f"warm-up-{uuid.uuid4()}", Job("", "warm-up", ()), None)
 
     def missing(self) -> tuple[str, ...]:
@@ -33,7 +33,7 @@ class SparkJobs:
             return missing_on(spark)
 
     def run(self, tag: str, job: Job, report: Progress) -> list[Result]:
-        """Run the tasks of a job; return a result for each, in order. ``report`` hears how far they are."""
+        """Run the tasks of a job; return a result for each, in order. ``report`` is called with their progress."""
         texts = self._run(tag, job, report)
         return [from_text(Result, texts[place]) for place in range(len(job.tasks))]
 

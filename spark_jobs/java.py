@@ -1,4 +1,4 @@
-"""Finds the Java that the embedded Spark server runs on."""
+"""Finds a Java for the embedded Spark server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JVMs of an earlier start that nothing watches any more."""
+"""JVMs of an earlier start that are no longer watched."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def end_what_is_left(log: Path) -> None:
-    """Kill a JVM of an earlier start that writes to ``log`` and has lost the shell that watched it."""
+    """Kill a JVM of an earlier start that writes to ``log`` and has lost its supervisor."""
     option = f"-Dkeyfold.log={log}".encode()
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, IndexError, ValueError):

@@ -1,4 +1,4 @@
-"""What Spark's Python workers run: parcels of tasks. It imports the kernel and nothing of Spark."""
+"""The code that Spark's Python workers run: parcels of tasks. It imports the kernel and no Spark."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _parcel(job: Job, places: Sequence[int]) -> str:
 
 
 def run_parcels(parcels: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run the tasks of each parcel; return a row for each task: its place in the job, and its result."""
+    """Run the tasks of each parcel; return a row for each task: its index in the job, and its result."""
     for batch in parcels:
         for parcel in batch.column(0).to_pylist():
             said = json.loads(parcel)

@@ -1,4 +1,4 @@
-"""Ask the Python workers of a Spark server what they have: Python and the packages that tasks import."""
+"""Asks the Python workers of a Spark server for the versions of Python and of the packages that tasks import."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def missing_on(spark: SparkSession) -> tuple[str, ...]:
 
 
 def _probe(packages: tuple[str, ...]) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return the function that asks; it travels by value, and imports nothing of this project."""
+    """Return the function that runs on a worker; it is pickled by value, and imports nothing of this project."""
 
     def probe(rows: Iterator[Any]) -> Iterator[Any]:
         import json  # noqa: PLC0415  # of the worker

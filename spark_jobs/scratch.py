@@ -1,4 +1,4 @@
-"""Where the embedded server keeps what it needs while it runs: a folder for each process that starts one."""
+"""Scratch folders of the embedded server: one for each process that starts one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def new_scratch(folder: Path) -> Path:
-    """Return a fresh scratch folder named after this process; those of processes that are gone are removed."""
+    """Return a fresh scratch folder named after this process; remove those of processes that have ended."""
     parent = folder / "scratch"
     parent.mkdir(parents=True, exist_ok=True)
     for old in parent.iterdir():

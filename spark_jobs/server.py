@@ -30,7 +30,7 @@ _LOCAL = re.compile(r"local(\[[^\[\]]+\])?")
 _JVM_LINE = re.compile(r"keyfold-jvm (\d+)$")  # the supervisor's own
 _PORT_LINE = re.compile(r"server started at: .*:(\d+)\s*$")
 
-# The shell, not Python, owns the JVM: when this process is killed by SIGKILL nothing in it can run any more, but the
+# The shell, not Python, owns the JVM: after SIGKILL nothing in this process runs any more, but the
 # kernel closes its end of the pipe, and `read` sees that on every Unix. Then all of the group is killed at once: rows
 # are in files by then or their merge is done again, and Spark's own way to end takes a second or two. Python workers
 # have a group that ends when their JVM does. With ``setpriv`` (util-linux) the JVM ends with its shell, too.
@@ -78,7 +78,7 @@ logger.port.appenderRef.port.ref = port
 """
 
 
-# Jobs share the cores as they come: a small merge does not wait until a long compaction has started its last task.
+# Concurrent jobs share the cores: a small merge does not wait until a long compaction has started its last task.
 _POOLS = """\
 <?xml version="1.0"?>
 <allocations>
@@ -106,13 +106,13 @@ class EmbeddedServer:
     """A Spark Connect server of the installed PySpark's jars, in a child JVM that listens on 127.0.0.1 only.
 
     ``folder`` holds its log (``spark.log``, WARN and above), warehouse and scratch files. ``master`` is Spark's
-    ``spark.master``; ``heap_bytes`` the JVM's largest heap; ``java`` the program to run (default:
-    ``find_java()``); ``java_options`` are added to ours; ``umask`` says which permissions no file that it writes has.
+    ``spark.master``; ``heap_bytes`` the JVM's largest heap; ``java`` the program to run (default: ``find_java()``);
+    ``java_options`` are added to ours; ``umask`` applies to the files that it writes.
 
     Clients need ``remote``, which carries a random token; the token is given to the JVM in its environment, so it is
     neither in a command line nor in a log. The ports through which Spark's own processes talk (driver, block manager)
-    ask for a secret, which the JVM makes for itself and gives to no one. All methods may be called from any thread. The
-    JVM ends when this process ends, however it ends.
+    require a secret, which the JVM generates and never shares. All methods may be called from any thread. The JVM ends
+    when this process ends, however it ends.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class EmbeddedServer:
         return self.folder / "spark.log"
 
     def start(self) -> None:
-        """Start the JVM unless it runs, and return at once; a server that died is started again with another token.
+        """Start the JVM unless it runs, and return at once; a server that died is restarted with another token.
 
         Raise ``Unavailable`` when there is no Java or it cannot be run, and after ``stop``.
         """
@@ -223,7 +223,7 @@ class EmbeddedServer:
             self._listening.start()
 
     def wait_ready(self, timeout_seconds: float, on_progress: Callable[[str], None] | None = None) -> None:
-        """Wait until the server takes connections; ``on_progress`` hears about once a second how far it is.
+        """Wait until the server takes connections; ``on_progress`` is called about once a second.
 
         Raise ``Unavailable``, with the end of the JVM's own messages, when it ended or ``timeout_seconds`` passed.
         """
@@ -315,8 +315,8 @@ class EmbeddedServer:
         }
 
     def _authentication(self) -> dict[str, str]:
-        """With a local master the JVM makes the secret. Other masters need one that all of Spark's processes
-        know, which their operator sets up (docs/security.md).
+        """Return the settings of Spark's authentication. With a local master the JVM generates the secret; for other
+        masters the operator sets one that all of Spark's processes share (docs/security.md).
         """
         return {"spark.authenticate": "true"} if _LOCAL.fullmatch(self.master) else {}
 
@@ -340,7 +340,7 @@ class EmbeddedServer:
         self._answered, self._said = threading.Event(), deque(maxlen=20)
         if process is not None and self._listening is not None:
             _end(process)
-            self._listening.join(_LAST_WORDS_SECONDS)  # the JVM has ended when it can say nothing more
+            self._listening.join(_LAST_WORDS_SECONDS)  # the end of its output is the end of the JVM
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
             self._scratch = None
@@ -350,7 +350,7 @@ class EmbeddedServer:
         return self.folder / "spark-stderr.log"
 
     def _last_words(self) -> str:
-        # The JVM says on standard output why it does not start, and on standard error what broke later.
+        # The JVM reports on standard output why it does not start, and on standard error later failures.
         lines = [*self._said, *_tail(self._errors), *_tail(self.log)]
         return f"See {self.log} and {self._errors}. {' | '.join(lines[-6:])}".rstrip()
 
@@ -375,7 +375,7 @@ def _tail(path: Path, most: int = 4096) -> list[str]:
 
 
 def _close_pipe_in_forks(server: EmbeddedServer) -> None:
-    """A forked child that kept the pipe open would keep the JVM alive after its parent; the JVM is not the child's."""
+    """Close the pipe in a forked child, which would otherwise keep the JVM alive after its parent."""
     weak = weakref.ref(server)
 
     def close() -> None:

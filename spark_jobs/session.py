@@ -1,4 +1,4 @@
-"""The connection to Spark: one session, made when needed and made again when lost, whose jobs can be watched."""
+"""The connection to Spark: one session, created when needed and replaced when lost, whose jobs can be watched."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from spark_jobs.server import EmbeddedServer
 logger = logging.getLogger(__name__)
 
 _USER = "keyfold"
-# gRPC's own limit is two minutes: so long a server that is back would look away.
+# gRPC's own limit is two minutes, for which a server that is back would seem away.
 _CHANNEL_OPTIONS = (("grpc.max_reconnect_backoff_ms", 2_000),)
 _LOST_CONDITIONS = (
     "INVALID_HANDLE.SESSION",
     "INVALID_HANDLE.OPERATION",
     "NO_ACTIVE_SESSION",
-    "RESPONSE_ALREADY_RECEIVED",  # a server that was started again does not know the query that its predecessor ran
+    "RESPONSE_ALREADY_RECEIVED",  # a restarted server does not know the queries of its predecessor
 )
 _SILENT_CODES = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _LOST_CODES = (*_SILENT_CODES, grpc.StatusCode.UNAUTHENTICATED)
@@ -46,12 +46,12 @@ class JobCancelled(Cancelled):  # by request, not an error
 class SparkConnection:
     """One Spark Connect session, shared by any number of threads.
 
-    ``server`` is an ``EmbeddedServer``, which is started when it does not run, or the URL of a Spark Connect server
+    ``server`` is an ``EmbeddedServer``, which is started if it does not run, or the URL of a Spark Connect server
     (``sc://host:port/;token=…``). ``configs`` are added to those of ``spark_jobs.configs``. ``start_timeout_seconds``
     bounds the wait for an embedded server that starts and for the first answer of a remote one.
 
     Nothing is started or connected before the first use. A session that is lost (its server died or was restarted, or
-    it expired) is replaced at the next use; what ran on it fails with ``Unavailable``.
+    it expired) is replaced at the next use; its running jobs fail with ``Unavailable``.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class SparkConnection:
         return f"<SparkConnection to {where}>"
 
     def session(self) -> SparkSession:
-        """Return the session, checked to be alive; made, with its server when that is embedded, when there is none.
+        """Return a session that is alive; create it, and start its embedded server, if there is none.
 
         Raise ``Unavailable`` when Spark does not answer.
         """
@@ -103,7 +103,7 @@ class SparkConnection:
         about twice a second while a query runs and once with 1.0 when the body is done; an error of it is logged.
 
         Raise ``JobCancelled`` when the job was cancelled, even if its body came to its end; ``Unavailable`` when Spark
-        does not answer or is lost on the way; any other error of the body as it is.
+        does not answer or is lost on the way; any other error of the body unchanged.
         """
         job = _Job(tag, self.session(), on_progress, title.replace(",", " "))
         with self._enter(job):
@@ -120,7 +120,9 @@ class SparkConnection:
         job.report(running=0, fraction=1.0)
 
     def cancel(self, tag: str) -> bool:
-        """Ask the running job ``tag`` to end, from any thread; whether there is such a job. Returns before it ended."""
+        """Cancel the running job ``tag``, from any thread. Return whether there is such a job, without waiting for its
+        end.
+        """
         job = self._jobs.get(tag)
         if job is None:
             return False
@@ -128,7 +130,7 @@ class SparkConnection:
         return True
 
     def close(self) -> None:
-        """End the session; an embedded server continues. The next use makes a new session."""
+        """Close the session; an embedded server continues. The next use creates a new session."""
         with self._lock:
             live, self._live = self._live, None
             if live is not None:
@@ -139,7 +141,7 @@ class SparkConnection:
             return self._is_current(live) and live.is_intact()
         except Unavailable:
             if self._is_current(live):
-                # Other threads may be at work on a session that is only slow to answer: it is kept.
+                # Other threads may use a session that is only slow to answer: it is kept.
                 raise
             return False
 
@@ -186,7 +188,7 @@ class SparkConnection:
 
 
 class _LiveSession:
-    """A session and the means to ask, within a time limit, whether the server still has it."""
+    """A session, with a check within a time limit whether the server still has it."""
 
     def __init__(
         self,
@@ -261,7 +263,7 @@ class _LiveSession:
 
 
 class _Job(ProgressHandler):
-    """A running job: its progress, and whether it shall end."""
+    """A running job: its progress, and whether it was cancelled."""
 
     def __init__(self, tag: str, spark: SparkSession, on_progress: Progress | None, title: str) -> None:
         self.tag = tag
@@ -279,7 +281,7 @@ class _Job(ProgressHandler):
     def __call__(
         self, stages: Iterable[StageInfo] | None, inflight_tasks: int, operation_id: str | None, done: bool
     ) -> None:
-        # A session's handlers hear of every thread's queries, each in the thread that waits for the query.
+        # A session's handlers are called for the queries of all threads, each in the thread that waits for the query.
         if threading.get_ident() != self._thread:
             return
         if self.cancelled and not done:
@@ -291,7 +293,7 @@ class _Job(ProgressHandler):
             self.report(running=inflight_tasks)
 
     def _interrupt(self) -> None:
-        # If the server is gone the job fails by itself, and that ends it too.
+        # If the server has died, the job fails by itself, which ends it, too.
         with suppress(PySparkException, grpc.RpcError):
             self.spark.interruptTag(self.tag)
 
@@ -320,7 +322,7 @@ class _Job(ProgressHandler):
 
 
 class _LoopbackChannel(DefaultChannelBuilder):
-    """Dials 127.0.0.1 where the URL says ``localhost``, as PySpark wants it for a token without TLS.
+    """Connects to 127.0.0.1 if the URL says ``localhost``, as PySpark requires for a token without TLS.
 
     ``localhost`` may resolve to ``::1`` first, where another user of the machine could be listening for the token.
     """
@@ -331,7 +333,7 @@ class _LoopbackChannel(DefaultChannelBuilder):
 
 
 class _WhileAlive(DefaultPolicy):
-    """Retries while the embedded server runs; when it died no retry can help."""
+    """Retries only while the embedded server runs."""
 
     def __init__(self, server: EmbeddedServer) -> None:
         super().__init__(max_retries=8, max_backoff=2_000)

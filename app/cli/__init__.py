@@ -1,4 +1,4 @@
-"""``keyfold``: a noun is a file, as in every layer. What asks a service over HTTP is in ``client``."""
+"""``keyfold``: each noun is a file, as in every layer. Commands that call a service over HTTP are in ``client``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 
 
 def main() -> None:
-    """Run the console script. What a command does not need is not loaded: that takes longer than most answers."""
-    gc.disable()  # all that is loaded stays: to look through it for garbage took a fifth of a start
+    """Run the console script. Only the modules that a command needs are loaded: loading takes longer than most
+    answers.
+    """
+    gc.disable()  # loaded modules stay: collecting garbage among them took a fifth of the start
     run = _of(_words())
     gc.freeze()
     gc.enable()
@@ -18,7 +20,7 @@ def main() -> None:
 
 
 def _words() -> Sequence[str]:
-    """Return the command line, of which a shell may ask how it goes on."""
+    """Return the words of the command line; during completion they come from the shell."""
     if "_KEYFOLD_COMPLETE" not in os.environ:
         return sys.argv[1:]
     return (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()[1:]

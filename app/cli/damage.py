@@ -25,7 +25,7 @@ def verify(
 ) -> None:
     """Check the catalog and every file that it names. List damaged and missing files; exit with 1 if there are any."""
     settings = settings_of(folder=data)
-    log_to_stderr("CRITICAL")  # the log would say the same again
+    log_to_stderr("CRITICAL")  # the log would repeat the output
     database = existing(data)
     files = size = 0
     damaged: list[DamagedFile] = []

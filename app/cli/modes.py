@@ -1,4 +1,4 @@
-"""Permissions: which other users of this machine may enter a folder of the service."""
+"""Permissions: whether other users of this machine may enter a folder of the service."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _RIGHTS = ((4, "r"), (2, "w"), (1, "x"))
 
 def how_to_close(folder: Path, umask: int) -> str | None:
     """Return the command that takes the permissions of ``umask`` from ``folder`` and all in it; None if it has none
-    of them, or is not there.
+    of them, or does not exist.
 
-    Only the folder is looked at: no other user reaches what is inside a closed one.
+    Only the folder itself is checked: other users cannot reach files inside a closed one.
     """
     try:
         mode = stat.S_IMODE(folder.stat().st_mode)

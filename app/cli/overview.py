@@ -1,4 +1,4 @@
-"""The texts of ``keyfold --help`` and ``--version``, without loading what the commands need: that takes a second."""
+"""The texts of ``keyfold --help`` and ``--version``, without loading the modules of commands, which takes a second."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from app import __version__
 
 
 class Command(NamedTuple):
-    """A word of the command line."""
+    """A command: its name, module and summary."""
 
-    module: str  # of ``app.cli``: what has the command in its ``commands``
+    module: str  # of ``app.cli``: the module with the command in its ``commands``
     summary: str
 
 
@@ -25,7 +25,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     ),
     "worker": Command(
         "service",
-        "Run merges only, with any number of other workers and servers on one PostgreSQL catalog.",
+        "Run merges only; several workers and servers may share one PostgreSQL catalog.",
     ),
     "migrate": Command(
         "catalog",
@@ -49,12 +49,12 @@ COMMANDS: Final[Mapping[str, Command]] = {
     ),
     "token": Command(
         "tokens",
-        "Make, list and revoke API tokens.",
+        "Create, list and revoke API tokens.",
     ),
     "load": Command(
         "client.commands.loads",
-        "Post the records of files, in order. After an interruption run the same command: batches that were "
-        "posted are recognized by their content, and count once.",
+        "Post the records of files, in order. After an interruption run the same command again: posted batches "
+        "are recognized by their content, and count once.",
     ),
     "get": Command(
         "client.commands.rows",
@@ -70,11 +70,11 @@ COMMANDS: Final[Mapping[str, Command]] = {
     ),
     "explain": Command(
         "client.commands.explain",
-        "Say why a row shows what it shows: its records, what each did to each column, where each value came from.",
+        "Explain a row: its records, their effect on each column, and the source of each value.",
     ),
     "simulate": Command(
         "client.commands.explain",
-        "Fold records without storing them: each row before and after, and what every record did.",
+        "Fold records without storing them: show each row before and after, and the effect of every record.",
     ),
     "forget": Command(
         "client.commands.forget",
@@ -98,7 +98,8 @@ COMMANDS: Final[Mapping[str, Command]] = {
     ),
     "sql": Command(
         "client.commands.queries",
-        "Query tables with DuckDB, on this machine: each table is read once, whole, as it is now. Nothing is written.",
+        "Query tables with DuckDB, on this machine: each table is read once, completely, in its present state. "
+        "Nothing is written.",
     ),
     "snapshots": Command(
         "client.commands.snapshots",
@@ -118,7 +119,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     ),
     "status": Command(
         "client.commands.status",
-        "Say whether the service is ready (status 6 if not), or what a table holds, keeps and waits for.",
+        "Show whether the service is ready (exit status 6 if not), or the size and backlog of a table.",
     ),
     "tail": Command(
         "client.commands.changelog",
@@ -151,7 +152,7 @@ def _show_version(wanted: bool) -> None:
 
 
 def options(
-    version: Annotated[  # its callback has answered
+    version: Annotated[  # the callback has printed its answer
         bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version, and end.")
     ] = False,
 ) -> None:
@@ -159,7 +160,7 @@ def options(
 
 
 def run() -> None:
-    """Carry out a command line that names no command: help, the version, or that there is no such command."""
+    """Run a command line without a command: help, the version, or an error for an unknown command."""
     shown = typer.Typer(no_args_is_help=True, callback=options)
     for name, command in COMMANDS.items():
         shown.command(name, help=command.summary)(_nothing)
@@ -167,4 +168,4 @@ def run() -> None:
 
 
 def _nothing() -> None:
-    """What stands for a command."""
+    """Stand in for a command that is not loaded."""

@@ -1,4 +1,4 @@
-"""The program ``keyfold``: its commands, and how those of operators end."""
+"""The program ``keyfold``: its commands, and the exit status of operators' commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ARENAS = 2  # of memory, for the threads that answer
 
 
 def program_for(words: Sequence[str]) -> typer.Typer:
-    """Return the program as far as a command line needs it: with all commands where that names none."""
+    """Return the program with the commands that a command line needs; all if it names none."""
     named = COMMANDS.get(words[0]) if words else None
     program = typer.Typer(no_args_is_help=True, callback=options)
     for module in [named.module] if named else dict.fromkeys(command.module for command in COMMANDS.values()):
@@ -37,7 +37,7 @@ def command_of(words: Sequence[str]) -> Callable[[], None]:
 
 
 def _carry_out(program: typer.Typer) -> None:
-    """What the caller must know is one line, not a traceback."""
+    """Run the program; report expected errors in one line, without a traceback."""
     try:
         program(prog_name="keyfold")
     except Failure as failure:  # of a service elsewhere

@@ -85,7 +85,7 @@ def serve(
 
 
 def _check(settings: Settings) -> None:
-    """Report a fault of the settings in one line, before the lifespan would raise it with a traceback."""
+    """Report a fault of the settings in one line; the lifespan would raise it later with a traceback."""
     _warn_of_open_folders(settings)
     database = CatalogDatabase(settings.catalog_url)
     prepare_catalog(database, settings)
@@ -142,7 +142,7 @@ def worker(
     ] = None,
     log_format: LogAs = None,
 ) -> None:
-    """Run merges only, with any number of other workers and servers on one PostgreSQL catalog."""
+    """Run merges only; several workers and servers may share one PostgreSQL catalog."""
     settings = settings_of(folder=data, log_format=log_format, worker_metrics_port=metrics_port)
     log_to_stderr(settings.log_level, settings.log_format)
     warn_of_unknown(os.environ)
@@ -155,7 +155,7 @@ def worker(
 
 @contextmanager
 def _served_metrics(settings: Settings, metrics: Metrics) -> Iterator[str]:
-    """Serve the metrics on their port, if there is one; give a line that names it."""
+    """Serve the metrics on their port, if one is set; yield a line that names it."""
     port = settings.worker_metrics_port
     if port is None:
         yield ""

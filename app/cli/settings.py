@@ -1,4 +1,4 @@
-"""The settings of a command: the environment's, and what the command line gives."""
+"""The settings of a command: from the environment, overridden by the command line."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ DataFolder = Annotated[Path | None, typer.Option("--data", help="folder of the e
 
 
 def settings_of(**given: object) -> Settings:
-    """Return the environment's settings, overridden by what the command line gives. Set the umask: from here on no file
-    is made that others may read.
+    """Return the environment's settings, overridden by what the command line gives. Set the umask: files that are
+    created from here on are private.
     """
     settings = Settings(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
     os.umask(settings.umask)
@@ -29,7 +29,7 @@ def settings_of(**given: object) -> Settings:
 
 
 def warn_of_unknown(environment: Mapping[str, str]) -> None:
-    """Log each variable that looks like a setting and is none: it would have no effect, in silence."""
+    """Log each variable that looks like a setting but is unknown, and so has no effect."""
     fields = [*Settings.model_fields.items(), *ClientSettings.model_fields.items()]
     known = {field.alias or f"KEYFOLD_{name.upper()}" for name, field in fields}
     for name in sorted(environment):

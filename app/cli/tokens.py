@@ -23,7 +23,7 @@ from app.services.operating.audit_log import AuditLog
 Url = Annotated[
     str | None, typer.Option("--url", help="URL of a service to use over HTTP; needs a token with the role admin")
 ]
-commands = typer.Typer(name="token", help="Make, list and revoke API tokens.", no_args_is_help=True)
+commands = typer.Typer(name="token", help="Create, list and revoke API tokens.", no_args_is_help=True)
 
 
 @commands.command("create")
@@ -42,7 +42,7 @@ def token_create(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Make a token and print it. It is not shown again."""
+    """Create a token and print it. It is not shown again."""
     if url is not None:
         patterns = on or [EVERYTHING]
         wish = {"name": name, "role": role, "on": patterns, "expires": expires, "webhook": webhook}
@@ -58,7 +58,7 @@ def token_create(
 
 @commands.command("list")
 def token_list(data: DataFolder = None, url: Url = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
-    """List tokens by name: role, what for, and when they were made, expire and were last used."""
+    """List tokens by name: role, scope, and when they were created, expire and were last used."""
     tokens = _local(data) if url is None else over_http.listed(url, token_file)
     over_http.say_tokens(tokens, as_json=as_json)
 
@@ -100,13 +100,13 @@ def token_revoke(name: str, data: DataFolder = None, url: Url = None, token_file
 
 
 def _audit_log(data: Path | None) -> AuditLog | None:
-    """Return the audit log, if there is one, opened before anything is done. Standard output is the command's."""
+    """Return the opened audit log, if there is one; None if it is standard output, which is for the command."""
     destination = settings_of(folder=data).audit_log
     return None if destination is None else AuditLog("stderr" if destination == "stdout" else destination)
 
 
 def _log(audit: AuditLog | None, operation: str, **members: object) -> None:
-    """Write a line of the audit log for what this machine's user did at the command line."""
+    """Write a line of the audit log for a command of this machine's user."""
     if audit is not None:
         audit.write(user=_user(), operation=operation, **members, outcome="done")
         audit.close()
@@ -115,5 +115,5 @@ def _log(audit: AuditLog | None, operation: str, **members: object) -> None:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container's user that has no name
+    except (KeyError, OSError):  # a container's user may have no name
         return f"uid {os.getuid()}"

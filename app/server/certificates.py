@@ -1,4 +1,4 @@
-"""The certificate that a serving process shows, read from files, and again when they change."""
+"""The TLS certificate of a serving process, read from files, and reloaded when they change."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ _Stamp = tuple[tuple[int, int, int], ...]
 
 
 class Certificate:
-    """The certificate chain in the PEM file ``chain`` and its private ``key``, which has no passphrase: no one
-    could type one.
-    """
+    """The certificate chain in the PEM file ``chain`` and its private ``key``, which must have no passphrase."""
 
     def __init__(self, chain: Path, key: Path) -> None:
         self._chain: Final = chain
@@ -36,7 +34,7 @@ class Certificate:
         return self._context
 
     def renew(self) -> None:
-        """Read the files again if they changed. New connections use the new certificate, open ones go on.
+        """Read the files again if they changed. New connections use the new certificate, open ones keep the old one.
 
         Files that do not belong together (one is written before the other) are logged, and the old ones stay in use.
         """
@@ -45,7 +43,7 @@ class Certificate:
             return
         self._stamp = stamp
         try:
-            # First aside: a key that is not the chain's would leave the living context without any.
+            # Into another context first: a key that does not match would break the current one.
             self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
             self._load(self._context)
         except Unavailable as error:
@@ -75,5 +73,5 @@ class Certificate:
 
 
 def _no_passphrase() -> str:
-    """Without this OpenSSL would ask anyone who sits at the terminal, and wait."""
+    """Return no passphrase. Without this OpenSSL would prompt at the terminal, and wait."""
     raise ValueError("the key has a passphrase")

@@ -1,5 +1,5 @@
-"""HTTP as uvicorn speaks it, with the bounds that a service needs which anybody may connect to: on the bytes, fields
-and seconds of a request's line and headers, on connections, and on how long an answer waits for its reader.
+"""uvicorn's HTTP with the bounds that a public service needs: on the bytes, fields and seconds of a request's line and
+headers, on connections, and on the time that an answer waits for its reader.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _FILES: Final = 256  # that a process opens in addition to its connections
 
 @dataclass(frozen=True)
 class ConnectionBounds:
-    """How many connections a process keeps at a time, how long the line and headers of a request may take, and how long
-    an answer waits while no one reads it.
+    """The most connections of a process, the longest time for the line and headers of a request, and for an answer
+    that is not read.
     """
 
     connections: int = 1000
@@ -39,8 +39,8 @@ class ConnectionBounds:
 
 
 class Connections:
-    """The connections of a process. Where there are too many, the one that has waited longest for a request is closed.
-    Where all are busy, some more are accepted, to refuse their requests.
+    """The connections of a process. If there are too many, the one that has been idle longest is closed. If all are
+    busy, some more are accepted, to refuse their requests.
     """
 
     def __init__(self, bounds: ConnectionBounds) -> None:
@@ -61,7 +61,9 @@ class Connections:
         self._others: OrderedDict[StrictHttp, None] = OrderedDict()
 
     def enter(self, connection: StrictHttp) -> bool:
-        """Enter a connection; return whether there is room. If not, it may ask how the service is, and is closed."""
+        """Enter a connection; return whether there is room. If not, only a health check is answered, and then it is
+        closed.
+        """
         if len(self._admitted) >= self.most and self._waiting:
             self._let_go(next(iter(self._waiting)))
         if len(self._admitted) < self.most:
@@ -78,23 +80,23 @@ class Connections:
         connection.transport.close()
 
     def busy(self, connection: StrictHttp) -> None:
-        """Note that a request has come on the connection."""
+        """Mark the connection as busy with a request."""
         self._waiting.pop(connection, None)
 
     def wait(self, connection: StrictHttp) -> None:
-        """Note that the requests of the connection are answered: it may be closed for others."""
+        """Mark the connection as idle: it may be closed for others."""
         if connection in self._admitted:
             self._waiting[connection] = None
 
     def leave(self, connection: StrictHttp) -> None:
-        """Forget the connection: it is closed."""
+        """Remove a closed connection."""
         self._admitted.discard(connection)
         self._waiting.pop(connection, None)
         self._others.pop(connection, None)
 
 
 def raised_open_files() -> int:
-    """Return how many files this process may have open, once it may have as many as its user lets it."""
+    """Raise the limit of open files to the user's hard limit, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -106,9 +108,7 @@ class _Refused(Exception):
 
 
 class StrictHttp(HttpToolsProtocol):
-    """uvicorn's HTTP with what httptools leaves out: its bounds, and the 400 of RFC 9112 §3.2
-    for a request that has no Host, or two.
-    """
+    """uvicorn's HTTP with bounds, and with the 400 of RFC 9112 §3.2 for a request without Host, or with two."""
 
     def __init__(self, *arguments: Any, connections: Connections, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -134,7 +134,7 @@ class StrictHttp(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read what came from the client, as uvicorn does, without logging each request that is no HTTP."""
+        """Parse data from the client, as uvicorn does, without logging each malformed request."""
         self._unset_keepalive_if_required()
         self._unread += len(data)
         self._feed(data)
@@ -147,8 +147,8 @@ class StrictHttp(HttpToolsProtocol):
             self.send_400_response(f"{what} larger than {MOST_HEAD_BYTES} bytes")
 
     def _feed(self, data: bytes) -> None:
-        """Parse what came. The parser stops at the headers of a request that offers another protocol, and takes its
-        body for that protocol's: the headers without the offer are parsed again, and then the body.
+        """Parse data. At a request that offers a protocol upgrade the parser stops after the headers: they are parsed
+        again without the offer, and then the body.
         """
         try:
             self.parser.feed_data(data)
@@ -161,7 +161,7 @@ class StrictHttp(HttpToolsProtocol):
                 self._feed(head + data[stopped.args[0] :])
 
     def _head_without_offer(self) -> bytes:
-        """Return the line and headers of the request without ``Upgrade`` and what ``Connection`` says of it."""
+        """Return the line and headers of the request without ``Upgrade``, also in ``Connection``."""
         lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
         for name, value in self.headers:
             kept = value
@@ -172,33 +172,33 @@ class StrictHttp(HttpToolsProtocol):
         return b"\r\n".join([*lines, b"", b""])
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP is refused as all else is."""
+        """Refuse a malformed request like any other."""
         if self.transport.is_closing():
             return
         what = f"the request cannot be read: {msg.removesuffix('.')}; send HTTP/1.1 as RFC 9112 has it"
         self._answer(self._refusal or Invalid(what))
 
     def _answer(self, error: KeyfoldError) -> None:
-        """Say why there will be no other answer, and close."""
+        """Answer the error, and close the connection."""
         answer = refusal(Request({"type": "http", "method": "GET", "path": "/", "headers": []}), error)
         lines = [STATUS_LINE[answer.status_code], *(b"%b: %b\r\n" % header for header in answer.raw_headers)]
         self.transport.write(b"".join([*lines, b"connection: close\r\n\r\n", bytes(answer.body)]))
         self.transport.close()
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Begin a request."""
         self._in_head = True
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A field of its headers, or one that follows its body. What is raised here uvicorn answers with 400."""
+        """Take a header field, or a trailer field. uvicorn answers errors from here with 400."""
         if len(self.headers) >= MOST_FIELDS:
             self._refusal = Invalid(f"a request has at most {MOST_FIELDS} header fields; send fewer")
             raise _Refused
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Its headers ended."""
+        """Check the complete headers."""
         if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
             self._offered = True  # RFC 9110 §7.8: a server may ignore the offer
             return
@@ -216,19 +216,19 @@ class StrictHttp(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
-        """A part of its body."""
+        """Take a part of the body."""
         self._unread = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """It ended."""
+        """End the request."""
         if self._offered:
             return
         self._unread = 0
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """It is answered."""
+        """End the answer, and wait for the next request."""
         super().on_response_complete()
         if not self.pipeline:
             self.of.wait(self)
@@ -237,9 +237,7 @@ class StrictHttp(HttpToolsProtocol):
         self._timer = self.loop.call_later(self.of.bounds.head_seconds, self._give_up)
 
     def _give_up(self) -> None:
-        """The headers of the next request did not come in time; of one that has not begun no one waits for an
-        answer.
-        """
+        """Close a connection whose next headers did not come in time; answer only if the request has begun."""
         if self._in_head and not self.transport.is_closing():
             seconds = f"{self.of.bounds.head_seconds:g}"
             message = f"the line and headers of the request did not come within {seconds} seconds"
@@ -248,12 +246,12 @@ class StrictHttp(HttpToolsProtocol):
         self.transport.close()
 
     def pause_writing(self) -> None:
-        """The client does not read as fast as it is answered."""
+        """Start the timeout: the client reads more slowly than it is answered."""
         super().pause_writing()
         self._reader = self.loop.call_later(self.of.bounds.silence_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """It has read."""
+        """Stop the timeout: the client has read."""
         if self._reader is not None:
             self._reader.cancel()
             self._reader = None

@@ -1,4 +1,4 @@
-"""The processes of one service: a parent that only watches, the children that work (docs/decisions/0018)."""
+"""The processes of one service: a parent that only watches, and the children that work (docs/decisions/0018)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
 @dataclass(frozen=True)
 class Role:
-    """What one process does: ``run`` returns after SIGTERM. Roles of a lower ``stage`` are stopped first."""
+    """The work of one process: ``run`` returns after SIGTERM. Roles of a lower ``stage`` are stopped first."""
 
     name: str
     run: Callable[[], None]
@@ -32,12 +32,12 @@ class Role:
 
 @dataclass
 class _Life:
-    """A process that carries out a role, begun at ``began`` (seconds of the monotonic clock)."""
+    """A process with a role, begun at ``began`` (seconds of the monotonic clock)."""
 
     role: Role
     began: float
     short_lives: int = 0
-    ended: str = ""  # how, as the log says it
+    ended: str = ""  # how it ended, for the log
 
 
 def status_of(number: int) -> int:
@@ -49,7 +49,7 @@ class Supervisor:
     """Starts one process per role by forking, restarts those that die, and ends all of them on a signal.
 
     The children end with their parent, however it ends: each waits for the end of a pipe that only the parent keeps
-    open. Nothing may have started a thread before ``run``.
+    open. No thread may be started before ``run``.
     """
 
     def __init__(self, roles: Sequence[Role], stop_seconds: float = STOP_SECONDS) -> None:
@@ -59,12 +59,12 @@ class Supervisor:
         self._pipe = os.pipe()
 
     def run(self) -> NoReturn:
-        """Return never: the process ends with ``status_of`` the signal that stopped it, with 1 when a role cannot
-        live.
+        """Run the service. This never returns: the process exits with ``status_of`` the signal, or with 1 if a role
+        keeps dying.
         """
         signal.signal(signal.SIGCHLD, lambda *_: None)  # one that is ignored cannot be waited for
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        gc.freeze()  # so that the collector of a child does not copy what it shares with its parent
+        gc.freeze()  # so that garbage collection in a child does not copy memory that it shares with its parent
         for role in self._roles:
             self._start(_Life(role, time.monotonic()))
         number = self._watch()
@@ -80,7 +80,7 @@ class Supervisor:
         logger.info("process %d is %s", pid, life.role.name)
 
     def _live(self, role: Role) -> NoReturn:
-        """In the child."""
+        """Run the role in the child, and exit."""
         status = 1
         try:
             for number in _SIGNALS:
@@ -99,7 +99,7 @@ class Supervisor:
             os._exit(status)
 
     def _watch(self) -> int | None:
-        """Start again what dies, until a signal says to stop, which it returns; None when a role cannot live."""
+        """Restart processes that die, until a signal, which is returned; None if a role keeps dying."""
         while (number := signal.sigwait(_SIGNALS)) == signal.SIGCHLD:
             for dead in self._reap():
                 if not self._again(dead):
@@ -107,7 +107,7 @@ class Supervisor:
         return number
 
     def _again(self, dead: _Life) -> bool:
-        """Start the role again; false when it died young too often."""
+        """Restart the role; return false if it died young too often."""
         lived = time.monotonic() - dead.began
         short = dead.short_lives + 1 if lived < SHORT_LIFE_SECONDS else 0
         logger.error("%s ended %s after %.0f s", dead.role.name, dead.ended, lived)
@@ -130,7 +130,7 @@ class Supervisor:
             time.sleep(0.02)
 
     def _reap(self) -> list[_Life]:
-        """Return the lives of those that have ended."""
+        """Return the processes that have ended."""
         ended = []
         with contextlib.suppress(ChildProcessError):
             while (child := os.waitpid(-1, os.WNOHANG))[0] != 0:
@@ -149,7 +149,7 @@ class Supervisor:
 
 
 def _how(code: int) -> str:
-    """Return how a process ended that has the exit code, negative for a signal."""
+    """Return the end of a process in words, by its exit code, which is negative for a signal."""
     if code >= 0:
         return f"with status {code}"
     try:

@@ -1,4 +1,4 @@
-"""What the processes of ``keyfold serve`` do: answer requests on one port, and merge."""
+"""The processes of ``keyfold serve``: they answer requests on one port, and merge."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ _STOP_SECONDS = 5  # that requests have to end when the service stops
 _TICKS_A_SECOND = 10  # as uvicorn counts them
 WORKER = "worker"  # the process that merges
 _BOUNDS = ConnectionBounds()
-END_SECONDS = 15  # that everything else has then
+END_SECONDS = 15  # for everything else after that
 
 
 class _WithoutPandas(MetaPathFinder):
-    """Finds no pandas. PyArrow loads it wherever it is installed, to know its types: half a second of the first
-    upload's time, and memory. Only PySpark needs it, in the process that merges.
+    """Hides pandas. PyArrow loads an installed pandas for its types, which costs half a second of the first upload,
+    and memory. Only PySpark needs it, in the process that merges.
     """
 
     def find_spec(self, fullname: str, *_: object) -> None:
-        """None leaves the module to the other finders."""
+        """Hide pandas; None leaves other modules to other finders."""
         if fullname == "pandas":
             raise ModuleNotFoundError("a process that serves does without pandas", name=fullname)
 
 
 class StoppingServer(uvicorn.Server):
-    """Waits for no one who follows a changelog or waits for a merge, and ``stop_seconds`` for every other request.
+    """Stops without waiting for requests that follow a changelog or wait for a merge; other requests get
+    ``stop_seconds``.
 
-    With a ``certificate`` it speaks TLS, and shows another one once its files change. What ``trusted_proxies`` say of
-    the address and scheme of a client counts. What does not end then, a thread that works on, ends with the process
-    after ``END_SECONDS`` more.
+    With a ``certificate`` it speaks TLS, and reloads changed files. It takes a client's address and scheme from
+    ``trusted_proxies``. Threads that are still running are ended with the process after another ``END_SECONDS``.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class StoppingServer(uvicorn.Server):
         super().__init__(config)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start; what the application is made of stays until the end, so that the collector of garbage passes it by:
-        while it looks through all of that no one is answered.
-        """
+        """Start, and exclude the application's objects from garbage collection, which would delay answers."""
         await super().startup(sockets)
         gc.freeze()
 
     async def main_loop(self) -> None:
-        """Serve until a signal comes, with a tick a second. uvicorn has ten, a third of what an idle process takes."""
+        """Serve until a signal comes, with a tick a second. uvicorn's ten ticks take a third of the CPU of an idle
+        process.
+        """
         self._loop, counter = asyncio.get_running_loop(), 0
         while not await self.on_tick(counter):
             counter += _TICKS_A_SECOND
@@ -105,7 +105,7 @@ class StoppingServer(uvicorn.Server):
         return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """End at a signal, without waiting for the next tick."""
+        """Stop at a signal, without waiting for the next tick."""
         super().handle_exit(sig, frame)
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._signalled.set)
@@ -118,7 +118,7 @@ class StoppingServer(uvicorn.Server):
             faulthandler.cancel_dump_traceback_later()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let them end, then stop as uvicorn does."""
+        """Let waiting requests end, then stop as uvicorn does."""
         # Written in C: it needs no turn of the interpreter's lock, and says which thread does not end.
         most = (self.config.timeout_graceful_shutdown or 0) + END_SECONDS
         faulthandler.dump_traceback_later(most, exit=True, file=sys.__stderr__ or sys.stderr)
@@ -146,7 +146,7 @@ def listen(host: str, port: int, count: int) -> list[socket.socket]:
     """Return a listener for each of ``count`` processes, all on one port. Raise ``OSError`` when another program has
     it.
 
-    Linux deals connections out among listeners of one port. Elsewhere the processes share one.
+    Linux distributes connections among listeners of one port. Elsewhere the processes share one.
     """
     first = _bound(host, port)
     if count == 1 or sys.platform != "linux":

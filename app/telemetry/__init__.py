@@ -1,1 +1,1 @@
-"""What an operator sees of a running service: metrics, logs, traces (docs/decisions/0027)."""
+"""Telemetry: metrics, logs, traces (docs/decisions/0027)."""

@@ -1,4 +1,4 @@
-"""Every metric, as an entry: what a process counts itself, and what is read at a scrape.
+"""Every metric, as an entry: those that a process counts itself, and those that are read at a scrape.
 
 ``docs/monitoring.md`` lists them all, ``docs/grafana-dashboard.json`` and ``docs/alerts.yml`` name some; tests compare.
 """
@@ -13,9 +13,9 @@ from typing import Final
 from app.core.table.published import Format
 from app.core.table.upkeep.overdue import OverdueReason
 
-OTHERS: Final = "(others)"  # the label of what is beyond a bound; no name can hold a parenthesis
+OTHERS: Final = "(others)"  # the label of the rest, beyond a bound; no name can contain a parenthesis
 NO_OPERATION: Final = "none"  # requests that no route took: refused by the gate, too large, of an unknown path
-GONE: Final = "gone"  # instead of a status: the client went before the answer was whole
+GONE: Final = "gone"  # instead of a status: the client disconnected before the answer was complete
 STATUSES: Final = ("1xx", "2xx", "3xx", "4xx", "5xx", GONE)
 OPERATION: Final = "operation"  # the label
 OPERATIONS: Final[Sequence[str]] = ()  # in ``Counted``: the operation ids of the application's routes
@@ -30,7 +30,7 @@ class Kind(StrEnum):
 
 
 class Access(StrEnum):
-    """What a transaction of the catalog is for."""
+    """The purpose of a transaction of the catalog."""
 
     READ = "read"
     WRITE = "write"
@@ -46,7 +46,7 @@ class TaskOutcome(StrEnum):
 
 
 class Bound(StrEnum):
-    """What keeps batches out."""
+    """The bound for which a batch is refused."""
 
     TABLE_BYTES = "table_bytes"  # staged, of the table
     TABLE_RECORDS = "table_records"
@@ -58,7 +58,7 @@ class Bound(StrEnum):
 
 
 class SparkState(StrEnum):
-    """What is known of the Spark that merges."""
+    """The states of Spark."""
 
     ELSEWHERE = "elsewhere"  # merges are left to other services
     STARTING = "starting"  # it has not answered yet
@@ -68,7 +68,7 @@ class SparkState(StrEnum):
 
 
 class Upkeep(StrEnum):
-    """What a worker does for all tables, one after the other."""
+    """The work of a worker for all tables, one after the other."""
 
     PARTITIONS = "partitions"  # those that are outdated are dropped
     SNAPSHOTS = "snapshots"  # those that nothing keeps are forgotten
@@ -111,7 +111,7 @@ _TASKS = {"kind": ("merge", "compaction"), "outcome": tuple(TaskOutcome)}
 
 
 class Counted(Enum):
-    """What processes count while they work, in cells of ``Metrics``."""
+    """Metrics that processes count while they work, in cells of ``Metrics``."""
 
     REQUESTS = Entry(
         "keyfold_requests",

@@ -1,4 +1,4 @@
-"""Metrics as Prometheus reads them: the counters of the processes and the readings of the scrape, in one text."""
+"""Metrics in Prometheus's format: the counters of all processes and the readings of the scrape, in one text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def exposed(metrics: Metrics, readings: Iterable[Reading], accept: str) -> tuple
 
 
 class _Everything(Collector):
-    """All metrics of a service at one moment. A counter that is 0 is exposed, too, so that its first step is seen.
+    """All metrics of a service at one moment. A counter that is 0 is exposed, too, so that its first increase is seen.
     Counters of operations that were never called are left out.
     """
 
@@ -76,7 +76,7 @@ def _family(entry: Entry, series: Iterable[tuple[Sequence[str], Sequence[float]]
 
 
 def process_readings(lives: Iterable[Life]) -> Iterator[Reading]:
-    """Yield what the operating system knows of each process; skip one that has just ended."""
+    """Yield the operating system's readings of each process; skip one that has just ended."""
     for life in lives:
         yield Reading(Measured.PROCESS_STARTS, (life.name,), life.starts)
         if life.pid:

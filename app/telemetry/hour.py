@@ -1,8 +1,8 @@
 """The last hour of the metrics, in memory that all processes of a service share.
 
-One process of the service, that of the first row of the metrics, takes a sample every ``SAMPLE_SECONDS``; every process
-reads them. A sample has its place by the clock, so that a process that was started again continues with the hour
-that its predecessor kept. Nothing is written to a disk: with the service its hour is gone.
+One process of the service, that of the first row of the metrics, takes a sample every ``SAMPLE_SECONDS``; every
+process reads them. The clock decides the place of a sample, so that a restarted process continues the hour of its
+predecessor. Nothing is written to disk: the hour is lost when the service stops.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from app.telemetry.metrics import Metrics, cells_of
 
 SAMPLE_SECONDS: Final = 10.0
 HOUR_SECONDS: Final = 3600.0
-SAMPLES: Final = int(HOUR_SECONDS / SAMPLE_SECONDS) + 1  # the oldest is what the first difference is taken from
-STEP_SECONDS: Final = 30.0  # of what is made of the samples: a plot has no room for more
-# What is kept of what processes count: the operations of the API together, and all that is none apart.
+SAMPLES: Final = int(HOUR_SECONDS / SAMPLE_SECONDS) + 1  # the oldest is the base of the first difference
+STEP_SECONDS: Final = 30.0  # of the plotted values: a plot has no room for more
+# The stored counters of processes: the operations of the API together, and other requests apart.
 KEPT: Final = (
     Counted.REQUESTS,
     Counted.REQUEST_SECONDS,
@@ -39,8 +39,8 @@ Key = tuple[Counted | Measured, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Sample:
-    """The metrics at one time, ``at`` (seconds since 1970): where each is, is said by the hour. What is unknown
-    then is no number (nan).
+    """The metrics at one time, ``at`` (seconds since 1970): ``Hour`` knows the place of each.
+    Unknown values are NaN.
     """
 
     at: float
@@ -49,7 +49,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Step:
-    """What happened between two samples, and what was at the second."""
+    """The differences between two samples, and the gauges at the second."""
 
     before: Sample
     after: Sample
@@ -57,7 +57,7 @@ class Step:
 
     @property
     def seconds(self) -> float:
-        """How long it was."""
+        """The length of the step in seconds."""
         return self.after.at - self.before.at
 
     def now(self, metric: Counted | Measured, *values: str) -> float | None:
@@ -75,7 +75,7 @@ class Step:
         return grown if all(one >= 0 for one in grown) else None  # not a number is not at least 0
 
     def a_second(self, metric: Counted | Measured, *values: str) -> float | None:
-        """Return how fast a counter grew."""
+        """Return the growth of a counter per second."""
         grown = self.grown(metric, *values)
         return None if grown is None else grown[0] / self.seconds
 
@@ -90,7 +90,7 @@ class Hour:
         self._cells = memoryview(mmap.mmap(-1, SAMPLES * self._width * _CELL_BYTES)).cast("d")
 
     def note(self, at: float, readings: Iterable[Reading]) -> None:
-        """Keep the sample of the time ``at``: the counters, and the ``readings`` of the service and its processes.
+        """Store the sample of the time ``at``: the counters, and the ``readings`` of the service and its processes.
         Readings of several tables are combined.
         """
         row = [math.nan] * self._width
@@ -120,8 +120,8 @@ class Hour:
 
 
 def quantile(bounds: Sequence[float], counts: Sequence[float], share: float) -> float | None:
-    """Return the time that ``share`` of what a histogram counted stays below, evenly spread in its bucket; None of
-    nothing. What is beyond the last bound counts as that bound.
+    """Return the quantile ``share`` of a histogram, interpolated within its bucket; None without observations. Values
+    beyond the last bound count as that bound.
     """
     total = sum(counts)
     if not total:
@@ -135,7 +135,7 @@ def quantile(bounds: Sequence[float], counts: Sequence[float], share: float) -> 
 
 
 def _laid_out(metrics: Metrics) -> dict[Key, tuple[int, int]]:
-    """Return where each number is in a sample, and how many follow."""
+    """Return the place of each number in a sample, and its length."""
     of_processes = ((metric, (name,)) for metric in _OF_PROCESS for name in metrics.processes)
     keys: list[Key] = [key for key, _ in _counted(metrics)]
     keys += [*((metric, ()) for metric in _OF_SERVICE), *of_processes]
@@ -148,7 +148,7 @@ def _laid_out(metrics: Metrics) -> dict[Key, tuple[int, int]]:
 
 
 def _counted(metrics: Metrics) -> Iterator[tuple[Key, Sequence[float]]]:
-    """Yield what ``KEPT`` names, without the operations' names."""
+    """Yield the metrics of ``KEPT``, without the operations' names."""
     sums: dict[Key, Sequence[float]] = {}
     for (metric, values), numbers in metrics.totals().items():
         if metric in KEPT:
@@ -158,13 +158,13 @@ def _counted(metrics: Metrics) -> Iterator[tuple[Key, Sequence[float]]]:
 
 
 def _without_operation(entry: Entry, values: tuple[str, ...]) -> tuple[str, ...]:
-    """``values`` with the operation only where it is none."""
+    """Return ``values`` without the operation, unless it is ``NO_OPERATION``."""
     names = [*entry.labels]
     return tuple(value for name, value in zip(names, values, strict=True) if name != OPERATION or value == NO_OPERATION)
 
 
 def _combined(readings: Iterable[Reading]) -> Iterator[tuple[Key, Sequence[float]]]:
-    """Yield the readings of each process. Of tables yield the sum, and of ages the oldest."""
+    """Yield the readings of each process. Values of tables are summed; of ages the oldest is taken."""
     of_service: dict[Measured, list[float]] = {}
     for one in readings:
         if one.metric in _OF_PROCESS:

@@ -1,4 +1,4 @@
-"""The service's log: text for people or a JSON object a line, each line with the ids of what it is about."""
+"""The service's log: text for people or a JSON object a line, each line with the ids of its request and task."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _SHOWN: Final = "%(asctime)s %(level)s%(message)s"
 _JSON: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
 _RENAMED: Final = {"asctime": "time", "levelname": "level", "name": "logger"}
 _ESCAPED: Final = {number: repr(chr(number))[1:-1] for number in (*range(32), 127, 0x85, 0x2028, 0x2029)}
-# Python's words, Java's, and those of the catalog's failures; Spark has them in the text of its error alone.
+# Texts of Python, Java and the catalog's failures; Spark's errors contain them only as text.
 _NO_ROOM: Final = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT), "disk is full")
 _about: ContextVar[Mapping[str, str]] = ContextVar("about", default={})  # noqa: B039  # no one changes it
 
 _request: ContextVar[bytes | None] = ContextVar("request", default=None)  # apart: lookups set nothing else
-# What a task logs from here on is about the request of this id. Each request has its task, so nothing resets it.
+# The log lines of a task from here on have this request id. Each request has its task, so it is never reset.
 begin_request: Final = _request.set
 
 
@@ -38,7 +38,7 @@ def request_id() -> str | None:
 
 
 class LogFormat(StrEnum):
-    """How the log is written."""
+    """The format of the log."""
 
     TEXT = "text"
     JSON = "json"
@@ -46,7 +46,7 @@ class LogFormat(StrEnum):
 
 @contextmanager
 def about(**ids: str) -> Iterator[None]:
-    """Add ``ids`` to what is logged in the body, also by threads that are started for it with its context."""
+    """Add ``ids`` to all log lines of the body, also by threads that are started with its context."""
     before = _about.set({**_about.get(), **ids})
     try:
         yield
@@ -55,8 +55,8 @@ def about(**ids: str) -> Iterator[None]:
 
 
 class _Foreseen(logging.Filter):
-    """Says in the line itself what an operator can mend: a full disk, or a catalog or store that does not answer. A
-    traceback of these says nothing more.
+    """Replaces the traceback of errors that an operator can fix with a message: a full disk, or a catalog or store
+    that does not answer.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -80,7 +80,7 @@ def _foreseen(error: BaseException) -> str | None:
 
 
 class _About(logging.Filter):
-    """Puts the ids on every record."""
+    """Adds the ids to every record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         request, traced = _request.get(), trace_id()
@@ -108,7 +108,7 @@ class _TextLines(logging.Formatter):
 
 
 class _Shown(_TextLines):
-    """The same for anyone who looks on: the time of the day, no ids, and a level only where something is wrong."""
+    """Short lines for a terminal: the time of the day, no ids, and a level only for warnings and errors."""
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
         return datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")

@@ -1,4 +1,4 @@
-"""What the processes of a service count, in memory that all of them share (docs/decisions/0027)."""
+"""The counters of a service's processes, in memory that all of them share (docs/decisions/0027)."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Life:
 class Metrics:
     """A row of numbers for each process of the service, made by the parent before it forks.
 
-    A process adds to its own row only, and every process reads all rows: no file is left behind by a process that
-    dies, and the one that takes its place counts on where it ended. ``operations`` are the operation ids of the
-    application. A process that takes no row counts in the first.
+    A process adds to its own row only, and every process reads all rows: a process that dies leaves no file, and its
+    successor continues its counters. ``operations`` are the operation ids of the application. A process without a row
+    counts in the first.
     """
 
     def __init__(self, operations: Sequence[str] = (), processes: Sequence[str] = ("service",)) -> None:
@@ -62,11 +62,11 @@ class Metrics:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process has the first row: what one of the processes does for all, it does."""
+        """Whether this process has the first row: it does the work that one process does for all."""
         return self._own_place == 0
 
     def take(self, process: str) -> None:
-        """Count as ``process`` from here on; what its predecessor measured of the moment is forgotten."""
+        """Count as ``process`` from here on, and clear the gauges of its predecessor."""
         place = self._processes.index(process)
         own = self._all[place * self._width : (place + 1) * self._width]
         for (metric, _), first in self._places.items():
@@ -77,7 +77,7 @@ class Metrics:
         self._own, self._own_place = own, place
 
     def adopt(self, process: str, pid: int) -> None:
-        """Note that a child that is no Python (Spark's) runs as ``pid``; 0: none does."""
+        """Record that a child that is not Python (Spark's JVM) runs as ``pid``; 0: none."""
         place = self._processes.index(process) * self._width
         if self._all[place + _PID] != pid:
             self._all[place + _PID] = pid
@@ -115,8 +115,8 @@ class Metrics:
             self.observe(metric, time.perf_counter() - began, *values)
 
     def answered(self, operation: str, status_class: int, seconds: float) -> None:
-        """Count a request; ``status_class`` is the first digit of its status, 6 where the client went. Only the event
-        loop calls it: a lookup must wait for no thread that holds the lock.
+        """Count a request; ``status_class`` is the first digit of its status, 6 if the client disconnected. Only the
+        event loop calls it, without a lock, so that lookups never wait for one.
         """
         own = self._own
         requests, buckets, total = self._operations.get(operation) or self._operations[NO_OPERATION]
@@ -125,19 +125,19 @@ class Metrics:
         own[total] += seconds
 
     def say_spark(self, state: SparkState) -> None:
-        """Set the state that Spark is in."""
+        """Set the state of Spark."""
         for one in SparkState:
             self.set(Counted.SPARK, float(one is state), one)
 
     @property
     def spark(self) -> SparkState:
-        """The state that Spark is in, whichever process has said it."""
+        """The state of Spark, from whichever process has set it."""
         rows = range(0, len(self._all), self._width)
         said = (one for one in SparkState for row in rows if self._all[row + self._places[Counted.SPARK, (one,)]])
         return next(said, SparkState.STARTING)
 
     def totals(self) -> Mapping[_Place, Sequence[float]]:
-        """Return the sums over all processes: of a counter or gauge one number; of a histogram how many are in each
+        """Return the sums over all processes: one number for a counter or gauge; for a histogram the count of each
         bucket, and the sum of the seconds.
         """
         rows = [self._all[start : start + self._width].tolist() for start in range(0, len(self._all), self._width)]
@@ -153,7 +153,7 @@ class Metrics:
 
 
 def _laid_out(operations: Sequence[str]) -> tuple[dict[_Place, int], int]:
-    """Return the first cell of each metric for each combination of its labels' values, and how many cells a row has."""
+    """Return the first cell of each metric for each combination of label values, and the number of cells in a row."""
     places: dict[_Place, int] = {}
     width = _FIRST
     for metric in Counted:
@@ -165,5 +165,5 @@ def _laid_out(operations: Sequence[str]) -> tuple[dict[_Place, int], int]:
 
 
 def cells_of(entry: Entry) -> int:
-    """Return how many numbers a metric is: of a histogram those of its buckets, and the sum."""
+    """Return the number of cells of a metric: for a histogram its buckets, and the sum."""
     return len(entry.bounds) + 2 if entry.kind is Kind.HISTOGRAM else 1

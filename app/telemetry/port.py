@@ -1,4 +1,4 @@
-"""The metrics of a process that serves nothing else, on a port of this machine."""
+"""The metrics of a process without an API, on a port of this machine."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Environment = Mapping[str, Any]
 
 
 class _Quiet(WSGIRequestHandler):
-    """A request, of a client that may not be slow; the log has no line for it."""
+    """A request handler with a timeout, without a line in the log."""
 
     timeout = 10.0
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
@@ -35,8 +35,7 @@ def metrics_port(port: int, exposed: Exposed) -> Iterator[int]:
 
     ``exposed`` makes the text for an Accept header, and its media type. Raise ``OSError`` if the port is taken.
 
-    It needs no token, so only this machine can reach it, and only by its own name: a page whose name was made to
-    resolve to 127.0.0.1 is refused.
+    It needs no token, so only this machine can reach it, and only by its own name, which prevents DNS rebinding.
     """
     server = make_server(LOOPBACK, port, _application(exposed), ThreadingWSGIServer, _Quiet)
     thread = threading.Thread(target=server.serve_forever, name="metrics-port", daemon=True)

@@ -1,6 +1,6 @@
-"""OpenTelemetry traces, where ``keyfold[otlp]`` is installed and the standard ``OTEL_*`` variables say where to.
+"""OpenTelemetry traces, if ``keyfold[otlp]`` is installed and the standard ``OTEL_*`` variables name a receiver.
 
-FastAPI itself makes the span of a request; what is made here is inside of it, or in the worker.
+FastAPI makes the span of a request; the spans from here are inside of it, or in the worker.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class _Provider(Protocol):
     """The part of the SDK's provider that ends it."""
 
     def shutdown(self) -> None:
-        """Export what is left."""
+        """Export the remaining spans, and stop."""
 
 
 _provider: list[_Provider] = []  # of this process, at most one: OpenTelemetry knows one a process
 
 
 def _wanted() -> bool:
-    """Return whether the environment asks for traces: by an endpoint, or by an exporter that needs none."""
+    """Return whether the environment enables traces: by an endpoint, or by an exporter that needs none."""
     if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
     exporter = os.environ.get("OTEL_TRACES_EXPORTER", "otlp")
@@ -38,7 +38,7 @@ def _wanted() -> bool:
 
 
 def start_tracing() -> None:
-    """Begin to export spans if that is wanted and possible; behind the fork, for it starts a thread."""
+    """Start to export spans, if enabled and possible. Call it after the fork, since it starts a thread."""
     if _provider or not _wanted():
         return
     try:
@@ -58,14 +58,14 @@ def start_tracing() -> None:
 
 
 def stop_tracing() -> None:
-    """Export what is left."""
+    """Export the remaining spans, and stop."""
     for provider in _provider:
         provider.shutdown()
 
 
 @contextmanager
 def span(name: str, attributes: Mapping[str, Attribute]) -> Iterator[trace.Span]:
-    """Record what the body does as a span of the current trace, or of a new one. Do nothing if traces are off.
+    """Record the body as a span of the current trace, or of a new one. Do nothing if traces are off.
 
     A failed span is marked as failed, without its error: the message may quote data.
     """
@@ -82,13 +82,13 @@ def span(name: str, attributes: Mapping[str, Attribute]) -> Iterator[trace.Span]
 
 
 def trace_id() -> str | None:
-    """Return the id of the trace that this runs in, in hexadecimal."""
+    """Return the id of the current trace, in hexadecimal."""
     context = trace.get_current_span().get_span_context()
     return trace.format_trace_id(context.trace_id) if context.is_valid else None
 
 
 def job_tag() -> str:
-    """Return a tag for Spark jobs: the id of this trace, under which both are found, or a random one where there is
-    none.
+    """Return a tag for Spark jobs: the id of this trace, under which both are found, or a random
+    one without a trace.
     """
     return f"keyfold-{trace_id() or uuid.uuid4().hex}"

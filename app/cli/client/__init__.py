@@ -1,1 +1,1 @@
-"""What a terminal asks of a service, over HTTP alone: of the service's own code it knows the core."""
+"""Commands that call a service over HTTP only; of the service's code they import only the core."""

@@ -1,4 +1,4 @@
-"""Parquet and Arrow files: cut into batches, whole rows each, and made of pages. Also what Arrow unpacks."""
+"""Parquet and Arrow files: cut into batches of whole rows, and written from pages. Also decompression by Arrow."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def parquet_pieces(file: IO[bytes], salt: str) -> Iterator[Piece]:
 
 
 def _regrouped(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
-    """Exactly ``rows`` at a time, however they are read."""
+    """Yield batches of exactly ``rows`` rows, however they are read."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)
@@ -71,8 +71,8 @@ def _batches(file: IO[bytes]) -> Iterator[pa.RecordBatch]:
 
 
 def _pieces(batches: Iterator[pa.Table], written: Callable[[pa.Table], bytes], mark: str) -> Iterator[Piece]:
-    """Yield a piece of each batch. It is marked by the digest of the whole file: bytes of Parquet and Arrow depend on
-    their writer, and a newer PyArrow must not make new batches of rows that were sent.
+    """Yield a piece for each batch. Its mark is the digest of the whole file: the bytes of a piece depend on the
+    PyArrow version, and must not turn rows that were sent into new batches.
     """
     before = 0
     for batch in batches:

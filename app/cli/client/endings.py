@@ -1,4 +1,4 @@
-"""How a command ends: a status that scripts can switch on, and lines for people."""
+"""The end of a command: an exit status for scripts, and messages for people."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from app.cli.client.shown import as_line, report
 
 
 class Exit(IntEnum):
-    """The exit status of the commands that ask a service; a closed set, listed in docs/cli.md."""
+    """The exit status of the commands that call a service; a closed set, listed in docs/cli.md."""
 
     OK = 0
-    REFUSED = 1  # the service refuses it as it is, or the merge that was waited for did not succeed
-    USAGE = 2  # the command line, a setting or a file cannot be understood; nothing was sent
-    NOT_FOUND = 3  # the database, table, row, snapshot or merge is not there
-    UNREACHABLE = 4  # no one answers at the URL, or the answer broke off
-    NOT_PERMITTED = 5  # no token, one that is not valid, or one that may not do this
-    BUSY = 6  # the service cannot do it now, and could not during the retries
+    REFUSED = 1  # the service refuses the request, or the awaited merge did not succeed
+    USAGE = 2  # the command line, a setting or a file is invalid; nothing was sent
+    NOT_FOUND = 3  # the database, table, row, snapshot or merge does not exist
+    UNREACHABLE = 4  # no service answers at the URL, or the connection was lost
+    NOT_PERMITTED = 5  # no token, an invalid one, or one without permission
+    BUSY = 6  # the service is unavailable, and stayed so during the retries
     FAULT = 7  # an error inside the service; its log says more
     INTERRUPTED = 130  # Ctrl-C
 
@@ -53,7 +53,7 @@ class Failure(Exception):
 
 
 def usage(*lines: str) -> Failure:
-    """Return the end of a command that cannot be understood."""
+    """Return the failure of a command line that cannot be parsed."""
     return Failure(Exit.USAGE, *lines)
 
 
@@ -65,7 +65,7 @@ def settings_faults(error: ValidationError) -> list[str]:
 
 
 def end(failure: Failure) -> NoReturn:
-    """Report the failure, and end."""
+    """Report the failure, and exit with its status."""
     if "--json" in sys.argv:
         report(as_line(failure.payload))
     else:

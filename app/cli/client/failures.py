@@ -1,4 +1,4 @@
-"""What a failure of the client means for a command that asks a service, and how the command ends then."""
+"""The exit status and messages for failures of the client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from keyfold_client import KeyfoldError, Misuse, NotKeyfold, Refused, Unreachabl
 
 
 def failure_of(error: KeyfoldError) -> Failure:
-    """Return how a command ends that met ``error``."""
+    """Return the failure of a command for ``error``."""
     if isinstance(error, Refused):
         return Failure(exit_of(error.status), *error.lines, payload=error.problem)
     if isinstance(error, Unreachable):
@@ -23,8 +23,8 @@ def failure_of(error: KeyfoldError) -> Failure:
 
 
 def carry_out(program: typer.Typer) -> None:
-    """Carry out the command line. What went wrong with the service is reported in lines, with ``--json`` in JSON, on
-    standard error, and by the exit status: an ``Exit``.
+    """Run the command line. Failures of the service are reported on standard error, as text or with ``--json`` as
+    JSON, and by the exit status (``Exit``).
     """
     try:
         program(prog_name="keyfold")

@@ -1,7 +1,7 @@
-"""A file cut into batches: always at the same places, so that a load that broke continues where it was.
+"""A file cut into batches, always at the same places, so that an interrupted load continues where it stopped.
 
-The file and the client's bounds alone decide where the cuts are. If the bounds change, a load that broke before sends
-the rest in other batches under other keys, so it counts twice.
+Only the file and the client's bounds decide where the cuts are. If the bounds change, an interrupted load sends the
+rest in other batches under other keys, which counts records twice.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import IO, Final
 from app.cli.client.endings import usage
 from keyfold_client.pieces import PIECE_BYTES, PIECE_RECORDS
 
-MOST_RECORD_BYTES: Final = 2**28  # more the service never takes for one record
+MOST_RECORD_BYTES: Final = 2**28  # the service refuses larger records
 
 
 @dataclass(frozen=True)
 class Piece:
-    """One batch: ``before`` records of the file come before its ``records``, ``end`` is how far into the file it goes
-    (bytes of text, rows of columns), and ``mark`` identifies the piece.
+    """One batch: ``before`` records of the file come before its ``records``, ``end`` is its end in the file (in bytes
+    for text, in rows for columns), and ``mark`` identifies the piece.
 
-    Of text, ``lines`` are the line numbers of its records in the file, and ``header`` bytes come before its records.
+    For text, ``lines`` are the line numbers of its records in the file, and ``header`` bytes come before its records.
     """
 
     body: bytes
@@ -34,7 +34,7 @@ class Piece:
     header: int = 0
 
     def place(self, row: int) -> str:
-        """Return where in the file the record ``row`` of the piece is, from 0: its line, or its number from 1."""
+        """Return the place in the file of the piece's record ``row`` (from 0): its line, or its number from 1."""
         number = self.before + row + 1
         return f"line {self.lines[row]}" if row < len(self.lines) else f"row {number}"
 
@@ -42,8 +42,8 @@ class Piece:
 def text_pieces(file: IO[bytes], salt: str, *, csv: bool) -> Iterator[Piece]:
     """Yield the records of NDJSON, or of CSV, each piece of which has the header line.
 
-    A piece is marked by all that the file holds up to its end: what was corrected behind it does not change it, and two
-    files that begin alike share the pieces that they have in common. Raise ``Failure`` for a record without an end.
+    The mark of a piece is a digest of the file up to its end: corrections after it do not change it, and files with
+    the same beginning share pieces. Raise ``Failure`` for a record without an end.
     """
     digest = blake2b(salt.encode(), digest_size=16)
     header = _record(file, quoted=True) if csv else b""
@@ -71,7 +71,7 @@ def text_pieces(file: IO[bytes], salt: str, *, csv: bool) -> Iterator[Piece]:
 
 
 def _record(file: IO[bytes], *, quoted: bool) -> bytes:
-    """Return the bytes of the next record: a line, or several where line breaks may stand between quotes."""
+    """Return the bytes of the next record: a line, or several if quoted values contain line breaks."""
     parts: list[bytes] = []
     quotes = size = 0
     while part := file.readline(MOST_RECORD_BYTES + 1 - size):

@@ -1,4 +1,4 @@
-"""A table of PostgreSQL as CREATE TABLE, for its change events: types, key, order, and what a row leaves out."""
+"""A CREATE TABLE for the change events of a PostgreSQL table: types, key, order, and columns that events leave out."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class SourceTable:
 
     @property
     def ddl(self) -> str:
-        """The statement that makes the table for its events. Raise ``Failure`` if no table can be like it."""
+        """The CREATE TABLE statement for its events. Raise ``Failure`` if no table can take them."""
         if not self.key:
             raise usage(f"{self.schema}.{self.name} has no primary key, by which rows are updated and removed; add one")
         orders = chain(("lsn", "source_lsn"), (f"source_lsn_{number}" for number in count(2)))
@@ -113,7 +113,8 @@ def source_table(address: str, name: str) -> SourceTable:
 
 
 def column_type(of: str, *, is_enum: bool = False) -> str:
-    """Return the type that holds what Debezium's connector sends of a PostgreSQL type; STRING for what is sent as text.
+    """Return the type for the values that Debezium's connector sends of a PostgreSQL type; STRING for those sent as
+    text.
 
     The PostgreSQL type is named as ``format_type`` names it.
     """
@@ -136,7 +137,7 @@ def _numeric(sizes: Sequence[int]) -> str:
 
 
 def _time(sizes: Sequence[int]) -> str:
-    """Of more digits than a TIME has it is a text."""
+    """Return the type of a time; STRING if it has more digits than a TIME."""
     digits = sizes[0] if sizes else _MICROSECONDS
     return f"TIME({digits})" if digits <= _TIME_DIGITS else Kind.STRING
 

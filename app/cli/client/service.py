@@ -1,4 +1,4 @@
-"""A service as the commands see it: the client, as the settings say, and names of tables in its paths."""
+"""The service of a command: the client with the command's settings, and names of tables in its paths."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Service(Transport):
 
 
 class _Pauses:
-    """No one waits without knowing what for: a reason is said once, and again when it has lasted."""
+    """Reports why a command waits: each reason once, and again after some time."""
 
     def __init__(self) -> None:
         self._said, self._again = "", 0.0

@@ -21,7 +21,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="the service's own JSON, fo
 
 
 class ClientSettings(BaseSettings):
-    """A token is never an argument: every user of the machine can read those."""
+    """The settings of commands. A token is never an argument, which every user of the machine can read."""
 
     model_config = SettingsConfigDict(env_prefix="KEYFOLD_", frozen=True, extra="ignore")
 
@@ -32,7 +32,7 @@ class ClientSettings(BaseSettings):
     @field_validator("url")
     @classmethod
     def _of_http(cls, url: str) -> str:
-        """Raise ``ValueError`` for one that is none, or holds a password, which messages would show."""
+        """Raise ``ValueError`` for an invalid URL, or one with a password, which messages would show."""
         if re.fullmatch(r"https?://[^/?#@\s]+(/[^?#@\s]*)?", url) is None:
             raise ValueError("write it like http://127.0.0.1:8080, without a name and password")
         return url.rstrip("/")

@@ -1,4 +1,4 @@
-"""What commands print: tables and lines for people, JSON for scripts."""
+"""The output of commands: tables and lines for people, JSON for scripts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WIDE = 100_000  # of what is no terminal: nothing is cut off there
 
 
 def plain(value: object) -> str:
-    """Return a value as text. Control characters are spelled out, so that they do not reach the terminal."""
+    """Return a value as text. Control characters are escaped, so that they do not reach the terminal."""
     if value is None:
         return ""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -32,12 +32,12 @@ def say(line: str) -> None:
 
 
 def report(line: str) -> None:
-    """Print a line about the command's progress to standard error, apart from the result."""
+    """Print a line about the command's progress to standard error, separate from the result."""
     print(plain(line), file=sys.stderr, flush=True)  # noqa: T201  # the same
 
 
 def as_line(value: Any) -> str:
-    """Return a value as one line of JSON, in ASCII: it may hold what this terminal cannot show."""
+    """Return a value as one line of JSON, in ASCII, so that every terminal can show it."""
     return json.dumps(value, separators=(",", ":"))
 
 
@@ -47,7 +47,7 @@ def say_json(value: Any) -> None:
 
 
 def say_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table with a header; narrow enough for a terminal, whole anywhere else."""
+    """Print a table with a header; narrow enough for a terminal, in full elsewhere."""
     console = Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
@@ -68,7 +68,7 @@ def say_pairs(pairs: Sequence[tuple[str, object]]) -> None:
 
 
 def many(number: int, noun: str) -> str:
-    """So many of something; spaces that any terminal has part the digits."""
+    """Return a count with its noun; digits are grouped by spaces that any terminal shows."""
     return quantities.many(number, noun).replace("\u2009", " ")
 
 

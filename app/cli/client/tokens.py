@@ -1,4 +1,4 @@
-"""API tokens of a service that is elsewhere (``keyfold token`` with ``--url``), and how tokens are printed."""
+"""API tokens of a remote service (``keyfold token`` with ``--url``), and the output of tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TOKENS = "/v1/tokens"
 
 @contextmanager
 def _service(url: str, token_file: Path | None) -> Iterator[Service]:
-    """Raise ``Failure``."""
+    """Return the service. Raise ``Failure``."""
     try:
         with Service.at(url, token_file) as service:
             yield service
@@ -27,7 +27,7 @@ def _service(url: str, token_file: Path | None) -> Iterator[Service]:
 
 
 def make(url: str, token_file: Path | None, wish: Mapping[str, Any]) -> None:
-    """Make a token and print it. It is not shown again."""
+    """Create a token and print it. It is not shown again."""
     with _service(url, token_file) as service:
         say(service.json("POST", _TOKENS, json=dict(wish))["token"])
 
@@ -52,7 +52,7 @@ def _line(token: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def revoke(url: str, token_file: Path | None, name: str) -> None:
-    """Take a token back."""
+    """Revoke a token."""
     with _service(url, token_file) as service:
         service.ask("DELETE", f"{_TOKENS}/{quote(name, safe='')}")
     report(f"token {name} is revoked")

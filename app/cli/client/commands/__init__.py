@@ -1,1 +1,1 @@
-"""The commands that ask a service, a module for each noun."""
+"""The commands that call a service, a module for each noun."""

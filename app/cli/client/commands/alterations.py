@@ -94,7 +94,7 @@ def copy(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Make a table with the columns, keys and options of another one."""
+    """Create a table with the columns, keys and options of another one."""
     database, name = named(new)
     with Service.at(url, token_file) as service:
         details = service.json("GET", path_of(table))

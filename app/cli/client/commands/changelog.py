@@ -12,7 +12,7 @@ from app.cli.client.shown import say
 from keyfold_client import Table
 
 commands = typer.Typer()
-_PATIENCE_SECONDS: Final = 600.0  # that a service which answered before is waited for
+_PATIENCE_SECONDS: Final = 600.0  # to wait for a service that has answered before
 
 
 @commands.command()

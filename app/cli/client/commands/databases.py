@@ -1,4 +1,4 @@
-"""``keyfold database``: made, listed, dropped."""
+"""``keyfold database``: create, list, drop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ commands = typer.Typer(name="database", help="Create, list and drop databases.",
 
 @commands.command("create")
 def create(name: str, url: Url = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
-    """Make a database."""
+    """Create a database."""
     with Service.at(url, token_file) as service:
         made = service.json("POST", CATALOG, json={"name": name})
     if as_json:
@@ -28,7 +28,7 @@ def create(name: str, url: Url = None, token_file: TokenFile = None, as_json: As
 
 @commands.command("list")
 def list_all(url: Url = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
-    """Name all databases."""
+    """List all databases."""
     with Service.at(url, token_file) as service:
         names = list(service.listed(CATALOG, "databases"))
     if as_json:
@@ -46,7 +46,7 @@ def drop(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Drop a database; one that has tables only with --cascade."""
+    """Drop a database; with --cascade also its tables."""
     with Service.at(url, token_file) as service:
         path = f"{CATALOG}/{quote(name, safe='')}"
         tables = list(service.listed(f"{path}/tables", "tables"))

@@ -1,4 +1,4 @@
-"""``keyfold explain`` and ``simulate``: why a row shows what it shows, and what records would do to it."""
+"""``keyfold explain`` and ``simulate``: why a row has its values, and the effect of records on it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def explain(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say why a row shows what it shows: its records, what each did to each column, where each value came from."""
+    """Explain a row: its records, their effect on each column, and the source of each value."""
     optional = {"asOf": as_of, "before": before, "steps": None if steps is None else str(steps)}
     params = [*(("key", one) for one in key), *(("column", one) for one in column or ())]
     params += [(name, one) for name, one in optional.items() if one is not None]
@@ -68,7 +68,7 @@ def _begun(explained: JsonObject) -> str:
 
 
 def _lines(explained: JsonObject) -> Iterator[list[object]]:
-    """Yield a line for each column that a step changed or that did not let it, and one at least."""
+    """Yield a line for each column that a step changed, or whose rule kept its value; at least one."""
     for step in explained["steps"]:
         head = _head(step)
         changed = [one for one in step["columns"] if one["before"] != one["after"] or one["late"] or one["ignored"]]
@@ -92,7 +92,7 @@ def _place(record: JsonObject) -> str:
 
 
 def _sources(column: JsonObject) -> str:
-    """Return where a value came from: records by batch and position, and what the steps start from."""
+    """Return the sources of a value: records by batch and position, and the start."""
     older = [f"{column['leftOut']} older ones"] if column["leftOut"] else []
     start = ["the start"] if column["start"] else []
     return ", ".join([*start, *older, *map(_place, column["records"])])
@@ -111,7 +111,7 @@ def simulate(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fold records without storing them: each row before and after, and what every record did."""
+    """Fold records without storing them: show each row before and after, and the effect of every record."""
     if len(words) != (2 if file is None else 1):
         raise usage("give DATABASE.TABLE and FILE; or --file with a CREATE TABLE, and FILE")
     if file is None:
@@ -133,7 +133,7 @@ def simulate(
 
 
 def _body(records: Path, members: Mapping[str, Any]) -> bytes:
-    """Return the request. Numbers stay as they are written: none is read here."""
+    """Return the body of the request. Numbers are not parsed, so they stay as they are written."""
     text = read_text(records).strip()
     if not text.startswith("["):
         text = f"[{','.join(line for line in text.splitlines() if line.strip())}]"
@@ -163,7 +163,7 @@ def _say_row(row: Mapping[str, Any]) -> None:
 
 
 def _changes(steps: list[Any]) -> Iterator[list[object]]:
-    """Yield a line for each column that a record changed, and one at least. Records count from 1."""
+    """Yield a line for each column that a record changed, at least one. Records count from 1."""
     for step in steps:
         head: list[object] = [step["record"] + 1, step["kind"]]
         changed = [one for one in step["columns"] if one["before"] != one["after"]]

@@ -32,7 +32,7 @@ _STATE, _WHOLE = "export.json", "whole"
 
 
 class ExportFormat(StrEnum):
-    """What a file is written as."""
+    """The format of the file."""
 
     CSV = "csv"
     NDJSON = "ndjson"
@@ -56,7 +56,7 @@ def _join_lines(pages: list[Path], into: Path) -> None:
 
 
 def _join_csv(pages: list[Path], into: Path) -> None:
-    """Each page has the header: that of the first one stays."""
+    """Join pages of CSV with the header of the first one."""
     with into.open("wb") as whole:
         for place, page in enumerate(pages):
             with page.open("rb") as rows:
@@ -68,7 +68,7 @@ def _join_csv(pages: list[Path], into: Path) -> None:
 
 
 def _join_parquet(pages: list[Path], into: Path) -> None:
-    from app.cli.client.columnar import write_parquet  # noqa: PLC0415  # PyArrow takes as long to load as the rest
+    from app.cli.client.columnar import write_parquet  # noqa: PLC0415  # PyArrow is slow to load
 
     write_parquet(pages, into)
 
@@ -121,7 +121,7 @@ def _form_of(file: Path) -> ExportFormat:
 
 @dataclass(frozen=True)
 class Export:
-    """What an export is of."""
+    """The subject of an export."""
 
     url: str
     table: str
@@ -130,12 +130,12 @@ class Export:
 
     @property
     def as_json(self) -> list[Any]:
-        """Return it as JSON has it."""
+        """Return the export as JSON."""
         return [self.url, self.table, self.media_type, *([name, value] for name, value in self.params)]
 
 
 class Pages:
-    """The pages that have come, in a folder next to the file, and where the next begins. All are of one moment."""
+    """The pages so far, in a folder next to the file, and where the next begins. All are of one snapshot."""
 
     def __init__(self, file: Path, export: Export) -> None:
         """Raise ``Failure`` if the folder has the pages of another export."""
@@ -154,14 +154,14 @@ class Pages:
         return [self.folder / f"page-{number}" for number in range(self.count)]
 
     def read(self, service: Service) -> Iterator[int]:
-        """Ask for the pages that have not come, and yield how many have after each. Raise as ``Service.ask``."""
+        """Request the missing pages, and yield their number so far after each. Raise as ``Service.ask``."""
         self.folder.mkdir(parents=True, exist_ok=True)
         while not self.count or self.following is not None:
             self._keep(self._next(service))
             yield self.count
 
     def _next(self, service: Service) -> httpx.Response:
-        """Return the next page. Raise ``Failure`` if the moment of the first page is not kept any more."""
+        """Return the next page. Raise ``Failure`` if the snapshot of the first page has expired."""
         path, headers = path_of(self.export.table, "/rows:scan"), {"Accept": self.export.media_type}
         params = [*self.export.params, ("limit", str(PAGE_ROWS))]
         if self.following is None:
@@ -175,7 +175,7 @@ class Pages:
             raise Failure(failure.end, *failure.lines, how, payload=failure.payload) from refused
 
     def _keep(self, answer: httpx.Response) -> None:
-        """Store a page, then that it is there."""
+        """Store a page, then record that it is complete."""
         self._write(f"page-{self.count}", answer.content)
         self.count, self.following = self.count + 1, answer.headers.get("Keyfold-Next-Page")
         begun = {"asked": self.export.as_json, "count": self.count, "following": self.following}
@@ -190,7 +190,7 @@ class Pages:
 
 
 def _pages_in_all(service: Service, export: Export) -> float | None:
-    """Return about how many pages there are; with filters it would take as long to know as to read them."""
+    """Return the approximate number of pages; None with filters, since counting would take as long as reading."""
     if any(name == "filter" for name, _ in export.params):
         return None
     params = [one for one in export.params if one[0] != "columns"]

@@ -1,4 +1,4 @@
-"""``keyfold forget`` and ``keyfold forgettings``: keys taken out of all that a table keeps."""
+"""``keyfold forget`` and ``keyfold forgettings``: keys removed from all files of a table."""
 
 from __future__ import annotations
 
@@ -100,9 +100,7 @@ def _objects(text: str) -> Iterator[Any]:
 
 
 def _typed(declared: str, text: str) -> Any:
-    """Return the text as JSON, where the type wants another form than text; what is none stays, for the service to
-    refuse.
-    """
+    """Return the text as JSON if the type is not text; a malformed value is unchanged, for the service to refuse."""
     if not _NUMBERS.match(declared):
         return text
     try:

@@ -1,4 +1,4 @@
-"""``keyfold load``: files in batches, each of which counts once however often the command is run."""
+"""``keyfold load``: files in batches, which count once, however often the command is run."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from keyfold_client import Refused
 from keyfold_client.errors import MOST_FAULTS
 
 commands = typer.Typer()
-PATIENCE_SECONDS: Final = 600.0  # that a service which is restarted, or full, is waited for
+PATIENCE_SECONDS: Final = 600.0  # to wait for a service that is restarted, or full
 STDIN: Final = Path("-")
-_IN_NO_ANSWER = ("deleted", "damaged", "poisoned")  # what may have become of a batch that was sent before
+_IN_NO_ANSWER = ("deleted", "damaged", "poisoned")  # the possible states of a batch that was sent before
 
 
 class FileFormat(StrEnum):
-    """How the records of a file are written."""
+    """The format of the records of a file."""
 
     CSV = "csv"
     NDJSON = "ndjson"
@@ -43,11 +43,11 @@ class FileFormat(StrEnum):
 
 @dataclass(frozen=True)
 class _Entry:
-    """What a format is called over HTTP, and how its files are cut."""
+    """A format: its media type over HTTP, and the function that cuts its files."""
 
     media_type: str
     pieces: Callable[[IO[bytes], str], Iterator[Piece]]
-    seeks: bool = False  # it is not read from its beginning to its end
+    seeks: bool = False  # it is not read sequentially
 
 
 def _parquet(file: IO[bytes], salt: str) -> Iterator[Piece]:
@@ -72,14 +72,14 @@ _ENTRIES: Final = {
 
 @dataclass
 class _Loaded:
-    """What became of one file."""
+    """The result of loading one file."""
 
     file: Path
     records: int = 0
     batches: int = 0
     replayed: int = 0  # of the batches, those that were there already
     ignored: int = 0  # of the records, those that the table ignores
-    set_aside: int = 0  # of the batches that were there already, those that are in no answer
+    set_aside: int = 0  # of the batches that were there already, those that are withdrawn or set aside
 
 
 @commands.command()
@@ -104,7 +104,7 @@ def load(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Post the records of files, in order. After an interruption run the same command: batches that were posted are
+    """Post the records of files, in order. After an interruption run the same command again: posted batches are
     recognized by their content, and count once.
     """
     chosen = [(file, form or _form_of(file)) for file in files]
@@ -128,7 +128,7 @@ def _form_of(file: Path) -> FileFormat:
 
 
 def _load(service: Service, table: str, file: Path, form: FileFormat, absent: bool, salt: str) -> _Loaded:
-    """One file. Raise ``Failure``; what was posted before it is in the table."""
+    """Load one file. Raise ``Failure``; batches that were posted before it stay in the table."""
     entry, loaded = _ENTRIES[form], _Loaded(file)
     params = {"emptyFields": "absent"} if absent and form is FileFormat.CSV else {}
     headers = {"Content-Type": entry.media_type}
@@ -160,7 +160,7 @@ def _count(loaded: _Loaded, batch: dict[str, Any], *, replayed: bool) -> None:
 
 
 def _named(file: Path, pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """Yield the pieces; what is wrong with the file is reported with its name."""
+    """Yield the pieces; faults of the file are reported with its name."""
     try:
         yield from pieces
     except Failure as failure:
@@ -198,7 +198,7 @@ def _stored_part(piece: Piece) -> str:
 
 @contextmanager
 def _opened(file: Path, *, seeks: bool) -> Iterator[IO[bytes]]:
-    """Open the file. Copy a pipe to a file first where the format is not read from its beginning to its end."""
+    """Open the file. Copy a pipe to a file first if the format is not read sequentially."""
     try:
         whole = nullcontext(sys.stdin.buffer) if file == STDIN else file.open("rb")
     except OSError as error:
@@ -214,7 +214,7 @@ def _opened(file: Path, *, seeks: bool) -> Iterator[IO[bytes]]:
 
 
 def _unpacked(file: Path, opened: IO[bytes]) -> IO[bytes]:
-    """Return the text of the file, which its name says is packed or not: a batch is known by its text."""
+    """Return the text of the file, decompressed if its name says so: batches are identified by their text."""
     coding = media_type_and_coding(file.name)[1]
     if not coding:
         return opened
@@ -224,15 +224,13 @@ def _unpacked(file: Path, opened: IO[bytes]) -> IO[bytes]:
 
 
 def _size(file: Path) -> int | None:
-    """Return the bytes of the file; None of standard input and of what else has a beginning only: a pipe (``<(zcat
-    orders.csv.gz)``).
-    """
+    """Return the size of the file in bytes; None for standard input and pipes (``<(zcat orders.csv.gz)``)."""
     return file.stat().st_size if file != STDIN and file.is_file() else None
 
 
 @contextmanager
 def _progress(file: Path) -> Iterator[Callable[[IO[bytes], _Loaded], None]]:
-    """Show at a terminal how much of the file is read; a little of it is not posted yet."""
+    """Show at a terminal how much of the file is read; the last part of it may not be posted yet."""
     size = _size(file)
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         shown = bar.add_task(f"{file.name}: reading …", total=size)

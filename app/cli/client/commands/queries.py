@@ -1,4 +1,4 @@
-"""``keyfold sql``: a SELECT over tables of a service, which DuckDB carries out on this machine."""
+"""``keyfold sql``: a SELECT over tables of a service, which DuckDB runs on this machine."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def query(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Query tables with DuckDB, on this machine: each table is read once, whole, as it is now. Nothing is written.
+    """Query tables with DuckDB, on this machine: each table is read once, completely, in its present state. Nothing is
+    written.
 
     It needs DuckDB: pip install 'keyfold[sql]'.
     """
@@ -81,7 +82,7 @@ def _named_tables(opened: DuckDBPyConnection, select: str, database: str | None)
             names.add((schema, table))
         elif table not in own and database is not None:
             names.add((database, table))
-        elif table not in own and "." not in table:  # a file in quotes is DuckDB's own to read
+        elif table not in own and "." not in table:  # a quoted file is for DuckDB to read
             raise usage(f"{table}: of which database?", f"  → write DATABASE.{table}, or name it with --database")
     return names
 
@@ -99,8 +100,8 @@ def _quoted(name: str) -> str:
 
 
 def _read(opened: DuckDBPyConnection, service: Service, database: str, table: str, *, merged: bool) -> None:
-    """Copy a table: DuckDB may read it several times, and all of it is of one moment. It is on the disk, not in memory.
-    Raise what the service refuses.
+    """Copy a table to the disk: DuckDB may read it several times, and all of it is from one snapshot. Raise the
+    refusals of the service.
     """
     scan = Table(service, database, table).scan(consistency="merged" if merged else None)
     opened.register("_rows", scan.reader())
@@ -136,5 +137,5 @@ def _json(value: object) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """Return a value as a table shows it: what is no text as JSON has it."""
+    """Return a value for a printed table: text unchanged, others as JSON."""
     return value if value is None or isinstance(value, str) else json.loads(_json(value))

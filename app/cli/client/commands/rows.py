@@ -55,7 +55,7 @@ def put(
     text = sys.stdin.read() if record == "-" else record
     _check_object(text)
     with Service.at(url, token_file) as service:
-        # As it was written: no number is read here and written again.
+        # As it was written: numbers are not parsed and written again.
         body, headers = f'{{"records":[{text}]}}', {"Content-Type": "application/json", **_once(wait)}
         answer = service.ask("POST", path_of(table, "/batches"), content=body, headers=headers, again=True)
         _accepted(answer.text, service.read(answer), as_json)
@@ -85,7 +85,7 @@ def delete(
 
 
 def _once(wait: bool) -> dict[str, str]:
-    """So that a request that is sent again counts once."""
+    """Return a header, with which a repeated request counts once."""
     return {"Idempotency-Key": f"keyfold-{uuid.uuid4().hex}", **({"Prefer": "wait=60"} if wait else {})}
 
 

@@ -1,4 +1,4 @@
-"""``keyfold scan`` and ``keyfold count``: many rows, and how many there are."""
+"""``keyfold scan`` and ``keyfold count``: many rows, and their number."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from app.cli.client.settings import AsJson, TableName, TokenFile, Url
 from app.cli.client.shown import many, report, say, say_json, say_table
 
 commands = typer.Typer()
-SHOWN_ROWS: Final = 100  # of a table that people look at, unless they say how many
-PAGE_ROWS: Final = 100_000  # what the service gives at a time
+SHOWN_ROWS: Final = 100  # rows at a terminal, unless there is a limit
+PAGE_ROWS: Final = 100_000  # of a page of the service
 Params = list[tuple[str, str]]
 Filters = Annotated[
     list[str] | None, typer.Option("--filter", help="status.eq.packed; may be given again, all must be met")
@@ -27,7 +27,7 @@ Merged = Annotated[bool, typer.Option("--merged", help="leave out records that a
 
 
 class ScanFormat(StrEnum):
-    """How rows are written."""
+    """The output format of rows."""
 
     TABLE = "table"
     CSV = "csv"
@@ -98,7 +98,7 @@ def _stream(service: Service, path: str, params: Params, form: ScanFormat) -> No
 
 
 def _page(service: Service, path: str, params: Params, form: ScanFormat, limit: int) -> None:
-    """The service gives no more than so many rows of a bounded scan at a time."""
+    """Return the rows of one page of a bounded scan, which the service limits."""
     if limit > PAGE_ROWS:
         raise usage(f"--limit {limit} is more than {PAGE_ROWS}", "  → leave it out for all rows, or pipe them to head")
     answer = service.ask("GET", path, params=[*params, ("limit", str(limit))], headers={"Accept": _ACCEPT[form]})

@@ -1,4 +1,4 @@
-"""``keyfold snapshots``, ``tag`` and ``rollback``: what a table was, what keeps that, and how it becomes it again."""
+"""``keyfold snapshots``, ``tag`` and ``rollback``: earlier states of a table, tags that keep them, and the way back."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def create_tag(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Name a snapshot: it is kept, with all that it shows, while the tag is there."""
+    """Create a tag: it keeps a snapshot with all its rows."""
     wanted = {"tagName": name, "snapshotId": snapshot, "timeRetained": keep}
     with Service.at(url, token_file) as service:
         body = {member: value for member, value in wanted.items() if value is not None}
@@ -111,7 +111,7 @@ def _tag(name: str, kept: dict[str, object], until: int | None) -> tuple[object,
 
 @tags.command("delete")
 def delete_tag(table: TableName, name: TagName, url: Url = None, token_file: TokenFile = None) -> None:
-    """Forget a tag; its snapshot expires by the table's options again."""
+    """Delete a tag; its snapshot expires by the table's options again."""
     with Service.at(url, token_file) as service:
         service.ask("DELETE", path_of(table, f"/tags/{quote(name, safe='')}"))
     report(f"tag {name} of {table} is gone")

@@ -30,9 +30,9 @@ def status(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether the service is ready (status 6 if not), or what a table holds, keeps and waits for."""
+    """Show whether the service is ready (exit status 6 if not), or the size and backlog of a table."""
     with Service.at(url, token_file) as service:
-        service.patience_seconds = 0.0  # the question is how it is now
+        service.patience_seconds = 0.0  # one try: the present state is wanted
         if table is None:
             _of_service(service, as_json)
         else:
@@ -45,12 +45,12 @@ def status(
 
 
 def _clock(answer: httpx.Response) -> float:
-    """Return the seconds since 1970 of the service, which may have another clock than this machine."""
+    """Return the seconds since 1970 of the service, whose clock may differ from this machine's."""
     return parsedate_to_datetime(answer.headers["Date"]).timestamp()
 
 
 def _of_table(table: str, stats: Stats, now: float) -> None:
-    """Say what it holds in one line and what that takes in another, then only what is not as it should be."""
+    """Print the counts in one line and the sizes in another, then only what needs attention."""
     rows = stats["storedRows"] if stats["rows"] is None else stats["rows"]
     about = "at most " if stats["rows"] is None else ""
     held = f"{about}{many(rows, 'row')} in {many(stats['runs'], 'run')}, {sized(stats['sizeBytes'])}"
@@ -75,7 +75,7 @@ def _ago(millis: int, now: float) -> str:
 
 
 def _odd(stats: Stats, now: float) -> Iterator[tuple[str, str]]:
-    """Yield what to look at, and what to do about it."""
+    """Yield what needs attention, each with what to do."""
     overdue, waits, failure = stats["overdue"], stats["mergesWait"], stats["compactionFailure"]
     if overdue is not None:
         yield "overdue", f"by {spanned(overdue['byMillis'] / 1000)}: {plain(overdue['detail'])}"

@@ -1,4 +1,4 @@
-"""``keyfold table``: made of SQL, listed, shown, explained, dropped."""
+"""``keyfold table``: create from SQL, list, show, explain, drop."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def create(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make the tables of CREATE TABLE statements in Flink's or Spark's SQL, all or none."""
+    """Create the tables of CREATE TABLE statements in Flink's or Spark's SQL, all or none."""
     makes = (file, database, dialect, *((True,) if check or as_json else ()))
     if from_postgres is not None and source is not None and not any(makes):
         from app.cli.client.postgres import source_table  # noqa: PLC0415  # the rules of tables take long to load
@@ -90,7 +90,7 @@ def list_all(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Name the tables, each as DATABASE.TABLE."""
+    """List the tables, each as DATABASE.TABLE."""
     if database is not None and also is not None:
         raise usage("name the database once")
     database = database or also
@@ -138,7 +138,7 @@ def _column(field: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[object
 
 
 def _in_sql(data_type: str | Mapping[str, Any]) -> str:
-    """Return a type as a statement has it; nested ones are JSON in the answer."""
+    """Return a type in SQL; nested types are JSON in the answer."""
     if isinstance(data_type, str):
         return data_type
     from app.core.types.parser import parse_type  # noqa: PLC0415  # the grammar of types takes long to load
@@ -148,7 +148,7 @@ def _in_sql(data_type: str | Mapping[str, Any]) -> str:
 
 @commands.command("rules")
 def rules(table: TableName, url: Url = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
-    """Explain in words what becomes of the records: rules of columns, row kinds, what may surprise."""
+    """Show the table's rules in words: columns, row kinds, warnings."""
     with Service.at(url, token_file) as service:
         answer = service.json("GET", path_of(table, "/rules"))
     if as_json:
@@ -176,7 +176,7 @@ def ddl(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the CREATE TABLE statement that makes the table."""
+    """Print the CREATE TABLE statement of the table."""
     with Service.at(url, token_file) as service:
         answer = service.json("GET", path_of(table, "/ddl"), params={"dialect": dialect.value})
     if as_json:
