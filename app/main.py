@@ -189,7 +189,7 @@ class Running:
     """
 
     def __init__(self, settings: Settings, workers: int, metrics: Metrics) -> None:
-        """Open the catalog. Raise ``Unavailable`` when it is not at this version's schema."""
+        """Open the catalog. Raise ``Unavailable`` if it is not at this version's schema."""
         self.database = CatalogDatabase(settings.catalog_url, folder=settings.folder.resolve(), metrics=metrics)
         prepare_catalog(self.database, settings)
         self.warehouse = Warehouse(settings.warehouse_root, marked=True)

@@ -200,7 +200,7 @@ class EmbeddedServer:
     def start(self) -> None:
         """Start the JVM unless it runs, and return at once; a server that died is restarted with another token.
 
-        Raise ``Unavailable`` when there is no Java or it cannot be run, and after ``stop``.
+        Raise ``Unavailable`` if there is no Java or it cannot be run, and after ``stop``.
         """
         with self._lock:
             if self._stopped:
@@ -225,7 +225,7 @@ class EmbeddedServer:
     def wait_ready(self, timeout_seconds: float, on_progress: Callable[[str], None] | None = None) -> None:
         """Wait until the server takes connections; ``on_progress`` is called about once a second.
 
-        Raise ``Unavailable``, with the end of the JVM's own messages, when it ended or ``timeout_seconds`` passed.
+        Raise ``Unavailable``, with the end of the JVM's own messages, if it ended or ``timeout_seconds`` passed.
         """
         began = time.monotonic()
         report = on_progress or (lambda _: None)

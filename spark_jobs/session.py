@@ -76,7 +76,7 @@ class SparkConnection:
     def session(self) -> SparkSession:
         """Return a session that is alive; create it, and start its embedded server, if there is none.
 
-        Raise ``Unavailable`` when Spark does not answer.
+        Raise ``Unavailable`` if Spark does not answer.
         """
         with self._lock:
             if self._live is None or not self._is_intact(self._live):
@@ -102,7 +102,7 @@ class SparkConnection:
         tag of the job. ``on_progress`` is called in this thread,
         about twice a second while a query runs and once with 1.0 when the body is done; an error of it is logged.
 
-        Raise ``JobCancelled`` when the job was cancelled, even if its body came to its end; ``Unavailable`` when Spark
+        Raise ``JobCancelled`` if the job was cancelled, even if its body came to its end; ``Unavailable`` if Spark
         does not answer or is lost on the way; any other error of the body unchanged.
         """
         job = _Job(tag, self.session(), on_progress, title.replace(",", " "))
@@ -219,7 +219,7 @@ class _LiveSession:
     def is_intact(self) -> bool:
         """Return whether the server still has the session that was set up here, not a new one under the same id.
 
-        Raise ``Unavailable`` when it does not answer.
+        Raise ``Unavailable`` if it does not answer.
         """
         try:
             return not self.spark.is_stopped and self._ask(5.0) == self._server_side_id

@@ -207,7 +207,7 @@ class CatalogDatabase:
         """Create or upgrade the catalog's tables, all or nothing, up to ``revision``. Any number of processes may do
         so at once.
 
-        An up-to-date catalog is only read. Raise ``Unavailable`` when a newer program has migrated it already.
+        An up-to-date catalog is only read. Raise ``Unavailable`` if a newer program has migrated it already.
         """
         if self.is_current():
             return

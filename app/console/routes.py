@@ -89,7 +89,7 @@ class _Site:
         visit, page = request.scope[VISIT]
         try:
             response = await self._shown(request, visit, page)
-        except Exception as error:  # every failure is a page; the unforeseen goes to the log
+        except Exception as error:  # every failure is a page; unexpected errors goes to the log
             response = await run_sync(failed, visit, error, limiter=self.readers)
         if sent_cookie(request) is None and "set-cookie" not in response.headers:
             set_cookie(request, response, visit.cookie)

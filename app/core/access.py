@@ -134,7 +134,9 @@ def _illegal_count(count: int, pointer: str) -> Sequence[Violation]:
 
 @dataclass(frozen=True)
 class Grant:
-    """What the bearer of the token ``name`` may do. Each ``check`` raises ``Forbidden`` that says what is missing."""
+    """The role and scope of the caller with the token ``name``. Each ``check`` raises ``Forbidden``, which names the
+    missing permission.
+    """
 
     name: str
     role: Role
@@ -183,8 +185,8 @@ EVERYBODY: Final = Grant("", Role.ADMIN, TokenScope(everything=True))
 
 @dataclass(frozen=True)
 class ClaimRule:
-    """What the bearers of an identity provider's tokens may do whose ``claim`` is, or lists, ``value``; those of every
-    valid token where no claim is named. A claim inside another one is written with a dot: ``realm_access.roles``.
+    """The grant for tokens of an identity provider whose ``claim`` is, or lists, ``value``; for every valid token if
+    no claim is named. A nested claim is written with a dot: ``realm_access.roles``.
     """
 
     role: Role

@@ -71,7 +71,9 @@ class ErrorCode(StrEnum):
 
 
 class KeyfoldError(Exception):
-    """A failure that the caller must know; ``code`` says which, ``violations`` lists every fault of the request."""
+    """A failure that is reported to the caller. ``code`` identifies it, ``violations`` lists every fault of the
+    request.
+    """
 
     default_code: ClassVar[ErrorCode] = ErrorCode.INTERNAL
     default_retry_seconds: ClassVar[float | None] = None
@@ -87,7 +89,7 @@ class KeyfoldError(Exception):
         resource_name: str | None = None,
         retry_seconds: float | None = None,
     ) -> None:
-        """``retry_seconds``: when to ask again, where that is known."""
+        """``retry_seconds``: when to retry, if known."""
         super().__init__(message)
         self.message = message
         self.code = code or self.default_code
@@ -99,8 +101,8 @@ class KeyfoldError(Exception):
 
 
 def first_of(faults: Sequence[Violation]) -> str:
-    """Return the message of the first fault, and how many more there are: Paimon's clients show nothing of an error but
-    its message.
+    """Return the message of the first fault, and how many more there are: Paimon's clients show only the message of an
+    error.
     """
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     return f"{faults[0].message}{more}"
@@ -137,15 +139,13 @@ class Unauthorized(KeyfoldError):
 
 
 class Forbidden(KeyfoldError):
-    """The request comes from a page, or names a host, that this service does not answer to, or its token may not do
-    what it asks.
-    """
+    """The request comes from a page, or names a host, that this service refuses, or its token lacks the permission."""
 
     default_code = ErrorCode.FORBIDDEN
 
 
 class TooMany(KeyfoldError):
-    """The caller asks more often than the settings allow."""
+    """The caller exceeds the rate limit of the settings."""
 
     default_code = ErrorCode.TOO_MANY_REQUESTS
 
@@ -205,7 +205,7 @@ def not_found(resource: Resource, name: str, message: str | None = None) -> NotF
 
 
 class DamagedCatalog(KeyfoldError):
-    """The catalog holds what was never stored."""
+    """The catalog has a value that was never stored."""
 
     default_code = ErrorCode.DAMAGED_CATALOG
 
@@ -223,13 +223,13 @@ class AlreadyExists(KeyfoldError):
 
 
 class Conflict(KeyfoldError):
-    """The request is valid but the state of what it names forbids it."""
+    """The request is valid, but conflicts with the state of its resource."""
 
     default_code = ErrorCode.COMMIT_CONFLICT
 
 
 class PreconditionFailed(KeyfoldError):
-    """What the request is to change is not any more what its sender has seen."""
+    """The resource has changed since the sender read it."""
 
     default_code = ErrorCode.PRECONDITION_FAILED
 
@@ -270,7 +270,7 @@ class Unavailable(KeyfoldError):
 
 
 class NotStored(Unavailable):
-    """The same, and it is certain that nothing of the request was stored."""
+    """The service is unavailable, and certainly nothing of the request was stored."""
 
 
 class NotSpark(Unavailable):

@@ -10,7 +10,7 @@ from typing import Self
 class FaultCode(StrEnum):
     """Every ``errors[].code`` of a violation and its ``meaning``; a closed set, so clients can switch on it.
 
-    docs/errors.md prints the table, and a test provokes every member: anyone who adds one adds a line to both.
+    docs/errors.md prints the table, and a test provokes every member: a new one needs a line in both.
     """
 
     meaning: str
@@ -211,8 +211,8 @@ class About:
     """The parts of a table's schema that a fault is about.
 
     ``option`` is a key as the request spells it, empty for the options as a whole; ``columns`` are the columns at
-    fault, or those that the option cannot go with. In a text it stands at the character ``offset`` (from 0), and
-    ``said`` is the message without line and excerpt.
+    fault, or in conflict with the option. In a text the fault is at the character ``offset`` (from 0), and ``said`` is
+    the message without line and excerpt.
     """
 
     option: str | None = None

@@ -1,4 +1,4 @@
-"""What a file's name says of what it holds: the media type of its records, and how they are packed."""
+"""The format of a file by its name: the media type of its records, and its compression."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ CODINGS: Final[Mapping[str, str]] = {".gz": "gzip", ".zst": "zstd"}
 
 
 def media_type_and_coding(name: str) -> tuple[str | None, str]:
-    """Return the media type of what a file of this name holds, None if it does not say, and its content coding, ""
-    where it is not packed.
-    """
+    """Return the media type for a file name, None if unknown, and its content coding, "" if it is not compressed."""
     ending = next((one for one in CODINGS if name.lower().endswith(one)), "")
     plain = name.lower().removesuffix(ending)
     media_type = next((kind for kind, endings in ENDINGS.items() if plain.endswith(endings)), None)

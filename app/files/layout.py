@@ -171,7 +171,7 @@ def _kind_of(folder: str) -> int:
 
 def sync_file_system(folder: str) -> bool:
     """Make all that was written to the file system of ``folder`` durable; whether this system can, and is known to
-    mean it: one in user space may not hear of it. Raise ``OSError`` when something could not be written.
+    mean it: one in user space may not hear of it. Raise ``OSError`` if something could not be written.
     """
     syncfs = getattr(_C, "syncfs", None)
     if syncfs is None or _kind_of(folder) not in _SYNCED_WHOLE:

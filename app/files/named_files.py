@@ -137,7 +137,7 @@ def opened_parquet(warehouse: Warehouse, file: NamedFile, dictionaries: Sequence
     """Yield the file, to be read in part: a block is checked when the process first reads it since the file last
     changed, a page whenever it is read. The columns ``dictionaries`` are given as they are stored: each value once.
 
-    Raise ``DamagedFile``, also while it is read, and ``Unavailable`` when another file system than this machine's does
+    Raise ``DamagedFile``, also while it is read, and ``Unavailable`` if another file system than this machine's does
     not answer.
     """
     with (

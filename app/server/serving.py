@@ -143,7 +143,7 @@ def run_server(app: FastAPI, settings: Settings, listener: socket.socket) -> Non
 
 
 def listen(host: str, port: int, count: int) -> list[socket.socket]:
-    """Return a listener for each of ``count`` processes, all on one port. Raise ``OSError`` when another program has
+    """Return a listener for each of ``count`` processes, all on one port. Raise ``OSError`` if another program has
     it.
 
     Linux distributes connections among listeners of one port. Elsewhere the processes share one.

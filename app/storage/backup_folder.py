@@ -61,7 +61,7 @@ class BackupFolder:
         return copy.is_file() and copy.stat().st_size == file.size_bytes
 
     def keep(self, warehouse: Warehouse, file: NamedFile) -> None:
-        """Copy a file of the warehouse, durably and as a whole. Raise ``DamagedFile``, and ``Unavailable`` when an
+        """Copy a file of the warehouse, durably and as a whole. Raise ``DamagedFile``, and ``Unavailable`` if an
         object store does not answer.
         """
         try:

@@ -183,7 +183,7 @@ class Batches:
         """Withdraw the batch and return it; it keeps its number. A batch that was withdrawn before is returned
         unchanged.
 
-        Raise ``NotFound``, or ``Conflict`` when it is merged or a running merge has claimed it.
+        Raise ``NotFound``, or ``Conflict`` if it is merged or a running merge has claimed it.
         """
         self.tables.lock(table_id)  # a claim takes the same lock, so the batch is either withdrawn or claimed
         batch = self.get(table_id, batch_id)

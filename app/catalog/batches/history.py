@@ -174,7 +174,7 @@ class History:
         they were ``read`` from the batches.
 
         Return False, and name nothing, if the history differs from ``before``, or keys were removed from a batch
-        since. Raise ``NotFound`` when the table is gone.
+        since. Raise ``NotFound`` if the table was dropped.
         """
         self.tables.lock(table_id)
         if self.of(table_id) != before or not self._as_they_were(table_id, read):
@@ -188,7 +188,7 @@ class History:
 
     def join(self, table_id: str, parts: Sequence[HistoryFile], whole: HistoryFile) -> bool:
         """Replace ``parts`` by ``whole``, which has their records. Return False, and name nothing, if one of them no
-        longer exists. Raise ``NotFound`` when the table is gone.
+        longer exists. Raise ``NotFound`` if the table was dropped.
         """
         self.tables.lock(table_id)
         mine = (history_files.c.table_id == table_id) & history_files.c.name.in_([part.name for part in parts])

@@ -225,7 +225,7 @@ class Snapshots:
         """Delete the snapshots that are neither current nor in ``keep_ids``, and that no tag, published version or
         history keeps, with the runs that only they named.
 
-        Return their numbers in order. Raise ``NotFound`` when the table is gone.
+        Return their numbers in order. Raise ``NotFound`` if the table was dropped.
         """
         current = self.tables.lock(table_id).snapshot_id
         keeping = (tags, history_bases)

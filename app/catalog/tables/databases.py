@@ -118,7 +118,7 @@ class Databases:
         return self.get(name)
 
     def drop(self, name: str) -> None:
-        """Remove an empty database. Raise ``NotFound``, or ``Conflict`` when it has tables."""
+        """Remove an empty database. Raise ``NotFound``, or ``Conflict`` if it has tables."""
         # The lock keeps new tables out until the commit: creating one needs a share lock on this row.
         row = self.row(name, lock=True)
         if self.transaction.execute(sa.select(tables.c.id).where(tables.c.database_id == row.id).limit(1)).first():

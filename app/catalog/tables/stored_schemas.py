@@ -53,13 +53,13 @@ class StoredSchemas:
     transaction: Transaction
 
     def at(self, table_id: str, schema_id: int) -> TableSchema:
-        """Return the schema with this number. Raise ``NotFound`` when the table is gone, or ``DamagedCatalog``."""
+        """Return the schema with this number. Raise ``NotFound`` if the table was dropped, or ``DamagedCatalog``."""
         return schema_in(table_id, schema_id, self._row(table_id, schema_id))
 
     def highest_id(self, table_id: str, schema_id: int) -> int:
         """Return the largest id of any column or field up to this schema. Raise as ``at``.
 
-        It is kept with each schema, so that an alter need not read all of those before it.
+        It is kept with each schema, so that an ALTER need not read all of those before it.
         """
         highest = -1
         for number in range(schema_id, -1, -1):

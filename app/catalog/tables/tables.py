@@ -269,7 +269,7 @@ class Tables:
         return self.existing(table_id)
 
     def schema_at(self, table_id: str, schema_id: int) -> TableSchema:
-        """Return the schema that the table had under ``schema_id``. Raise ``NotFound`` when the table is gone."""
+        """Return the schema that the table had under ``schema_id``. Raise ``NotFound`` if the table was dropped."""
         return StoredSchemas(self.transaction).at(table_id, schema_id)
 
     def highest_field_id(self, table: Table) -> int:
@@ -294,13 +294,13 @@ class Tables:
         return {table_id: f"{database}.{name}" for table_id, database, name in self.transaction.execute(query)}
 
     def schema_id_of(self, table_id: str) -> int | None:
-        """Return the number of the table's current schema; None if the table is gone."""
+        """Return the number of the table's current schema; None if the table was dropped."""
         query = sa.select(tables.c.schema_id).where(tables.c.id == table_id)
         current: int | None = self.transaction.execute(query).scalar_one_or_none()
         return current
 
     def written(self, table_id: str) -> Written:
-        """Return the bytes that the table's commits have written. Raise ``NotFound`` when the table is gone."""
+        """Return the bytes that the table's commits have written. Raise ``NotFound`` if the table was dropped."""
         query = sa.select(tables.c.merged_bytes, tables.c.compacted_bytes, tables.c.changelog_bytes)
         row = self.transaction.execute(query.where(tables.c.id == table_id)).first()
         if row is None:

@@ -211,7 +211,7 @@ class Leases:
         """Mark the compaction as succeeded and return it; ``snapshot_id`` is its last commit, ``rows`` the state rows
         that it wrote.
 
-        Raise ``Conflict`` when the lease is lost.
+        Raise ``Conflict`` if the lease is lost.
         """
         self._hold(task_id, owner)
         done = {"progress": 1.0, "progress_detail": dict(detail or {}), "snapshot_id": snapshot_id, "rows": rows}
@@ -238,7 +238,7 @@ class Leases:
         """Mark the task as failed (or cancelled) with ``error``, and return it. A merge's batches stay staged for the
         next merge, except those that are set aside because ``blame`` names them.
 
-        Raise ``Conflict`` when the lease is lost.
+        Raise ``Conflict`` if the lease is lost.
         """
         held = self._hold(task_id, owner)
         claimed = self.batches.claimed_by(task_id)

@@ -172,7 +172,7 @@ class Tasks:
         """Return up to ``limit`` tasks of the table, newest first, after the task with the id ``after``, in ``state``
         and of ``kind``.
 
-        Raise ``Invalid`` when ``after`` is no task of the table.
+        Raise ``Invalid`` if ``after`` is no task of the table.
         """
         query = sa.select(merges).where(merges.c.table_id == table_id)
         if state is not None:

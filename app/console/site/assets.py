@@ -46,7 +46,7 @@ def assets() -> Mapping[str, Asset]:
 
 
 def asset_url(name: str) -> str:
-    """Return the address of an asset, which a browser may keep for ever."""
+    """Return the address of an asset, which a browser may keep forever."""
     return f"{ASSETS_PATH}{name}?{assets()[name].digest}"
 
 

@@ -28,7 +28,7 @@ class SetOption:
     value: str
 
     def apply(self, draft: Draft) -> None:
-        """See the class."""
+        """Apply the change to ``draft``."""
         if self.key == "path":
             message = "Keyfold chooses the path of its tables"
             draft.refuse("/key", FaultCode.PATH_NOT_ALLOWED, message, "leave out the option path")
@@ -43,7 +43,7 @@ class RemoveOption:
     key: str
 
     def apply(self, draft: Draft) -> None:
-        """See the class."""
+        """Apply the change to ``draft``."""
         draft.set_option(self.key, None)
 
 
@@ -54,7 +54,7 @@ class UpdateComment:
     comment: str | None
 
     def apply(self, draft: Draft) -> None:
-        """See the class."""
+        """Apply the change to ``draft``."""
         draft.comment = self.comment
 
 
@@ -68,7 +68,7 @@ class AddColumn:
     move: Move | None
 
     def apply(self, draft: Draft) -> None:
-        """See the class."""
+        """Apply the change to ``draft``."""
         name = self.path[-1]
         if self.move is not None and self.move.column not in (None, name):
             message = f"the move is of {self.move.column!r}, the new column is {name!r}"
@@ -104,7 +104,7 @@ class RenameColumn:
     name: str
 
     def apply(self, draft: Draft) -> None:
-        """See the class."""
+        """Apply the change to ``draft``."""
         if len(self.path) > 1:
             draft.rename_inside(self.path, self.name)
             return
@@ -126,7 +126,7 @@ class DropColumn:
     path: Path
 
     def apply(self, draft: Draft) -> None:
-        """See the class."""
+        """Apply the change to ``draft``."""
         if len(self.path) > 1:
             draft.drop_inside(self.path)
             return
@@ -150,7 +150,7 @@ class UpdateColumnType:
     keep_nullability: bool
 
     def apply(self, draft: Draft) -> None:
-        """See the class."""
+        """Apply the change to ``draft``."""
         key = self.path == self.path[:1] and self.path[0] in draft.primary_key
         draft.edit_inside(self.path, lambda old: self._changed(old, key), "/newDataType")
 
@@ -181,7 +181,7 @@ class UpdateColumnNullability:
     nullable: bool
 
     def apply(self, draft: Draft) -> None:
-        """See the class."""
+        """Apply the change to ``draft``."""
         key = len(self.path) == 1 and self.path[0] in draft.primary_key
         member = "/newNullability"
         draft.edit_inside(
@@ -197,7 +197,7 @@ class UpdateColumnComment:
     comment: str | None
 
     def apply(self, draft: Draft) -> None:
-        """See the class."""
+        """Apply the change to ``draft``."""
         if len(self.path) > 1:
             draft.edit_inside(self.path[:-1], described_field(self.path, self.comment))
             return
@@ -214,7 +214,7 @@ class UpdateColumnDefaultValue:
     default: str | None
 
     def apply(self, draft: Draft) -> None:
-        """See the class."""
+        """Apply the change to ``draft``."""
         if len(self.path) > 1:
             message = f"{dotted(self.path)!r} is inside a column, and only columns have defaults"
             draft.refuse("/fieldNames", FaultCode.NESTED_COLUMN, message, f"send {[self.path[0]]}, or no default")
@@ -231,7 +231,7 @@ class UpdateColumnPosition:
     move: Move
 
     def apply(self, draft: Draft) -> None:
-        """See the class."""
+        """Apply the change to ``draft``."""
         if self.move.column is None:
             draft.refuse("/move/fieldName", FaultCode.MISSING, "the move names no column", 'add "fieldName"')
             return
@@ -245,7 +245,7 @@ class DropPrimaryKey:
     """Refused: a table is looked up by its key."""
 
     def apply(self, draft: Draft) -> None:
-        """See the class."""
+        """Apply the change to ``draft``."""
         message = "the primary key cannot be dropped: Keyfold's rows are assembled and served by it"
         draft.refuse("/action", FaultCode.PRIMARY_KEY_NEEDED, message, "keep the key, or drop the table")
 

@@ -55,7 +55,7 @@ def read_text(value: object) -> str:
 
 
 def read_text_or_null(value: object) -> str | None:
-    """Return a text; null removes what was there."""
+    """Return a text; null removes the present value."""
     if value is not None and not isinstance(value, str):
         raise _Refused(FaultCode.NOT_TEXT, "a text is expected", "send a string, or null to remove it")
     return value
@@ -117,7 +117,7 @@ def read_move_or_null(value: object) -> Move | None:
 
 @dataclass(frozen=True)
 class Member:
-    """One member of a change: how its JSON is read, what it is if absent, and what to go on with if it is wrong."""
+    """One member of a change: the reader of its JSON, its default, and the value to continue with if it is wrong."""
 
     name: str
     read: Callable[[object], Any]
@@ -132,7 +132,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Action:
-    """One kind of change: what it makes, what it needs in the order of the change's fields, and what it means."""
+    """One kind of change: its class, its members in the order of the class's fields, and its meaning."""
 
     change: Callable[..., Change]
     members: tuple[Member, ...]
@@ -199,7 +199,7 @@ ACTIONS: Mapping[str, Action] = {
 
 
 def _read(raw: object, draft: Draft) -> Change | None:
-    """Return the change that ``raw`` asks for; None if it cannot even be guessed. Faults are noted in ``draft``."""
+    """Return the change that ``raw`` describes; None if it cannot even be guessed. Faults are added to ``draft``."""
     if not isinstance(raw, Mapping):
         draft.refuse("", FaultCode.NOT_AN_OBJECT, "a change is an object", 'send {"action": "setOption", …}')
         return None

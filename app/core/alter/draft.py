@@ -1,4 +1,4 @@
-"""A schema while changes are applied to it: what it came to, and which change brought every fault about."""
+"""A schema while changes are applied to it: its present state, and the change that caused each fault."""
 
 from __future__ import annotations
 

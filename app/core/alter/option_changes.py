@@ -1,6 +1,6 @@
-"""Options of a table that exists: which may change once it has rows, and what a renamed column does to them.
+"""Changes of options of an existing table: which are allowed once it has rows, and the effect of renamed columns.
 
-What holds for an option is said in its entry; here are loops over the entries.
+The rules are in the entries of options; this module loops over them.
 """
 
 from __future__ import annotations

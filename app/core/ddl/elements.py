@@ -42,9 +42,9 @@ REFUSED_MODIFIERS = {
 
 
 class Elements:
-    """What the ``statement`` declares that begins at character ``base`` of the source, filled by reading its tree;
-    comments are blanks in it. ``places`` says by JSON pointer (into ``{identifier, schema}``) at which character of
-    the source a part stands.
+    """The declarations of the ``statement`` that begins at character ``base`` of the source, collected from its parse
+    tree; comments are blanked. ``places`` has the character of each part in the source, by JSON pointer into
+    ``{identifier, schema}``.
     """
 
     def __init__(self, source: Source, base: int, statement: str, tree: Node) -> None:

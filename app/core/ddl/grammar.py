@@ -1,6 +1,6 @@
 """The grammar of CREATE TABLE: what Flink's and Spark's statements of Paimon's tables have in common, and each alone.
 
-Types are only delimited here; ``app.core.types.parser`` reads them. Comments are blanks before this is asked.
+Types are only delimited here; ``app.core.types.parser`` reads them. Comments are blanked before.
 """
 
 from __future__ import annotations

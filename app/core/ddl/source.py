@@ -1,4 +1,4 @@
-"""The text of statements: where something stands in it, and what of it is no comment."""
+"""The text of statements: lines and columns of places, and blanking of comments."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def dialect_of(text: str) -> Dialect:
 
 @dataclass(frozen=True)
 class Source:
-    """What a request says in SQL."""
+    """The SQL text of a request."""
 
     text: str
     dialect: Dialect

@@ -45,7 +45,9 @@ class FunctionUse:
     names: bool = False
 
     def kept(self, *, adds_only: bool, skip_null: bool) -> Participation:
-        """Return the records that take part in a function that keeps one value; what is not named is no null."""
+        """Return the records that take part in a function that keeps one value; a column that is not named does not
+        count as null.
+        """
         named = Names((self.column,), UNCHANGED) if self.names and not skip_null else None
         valued = self.column if skip_null else None
         return kept_records(adds_only=adds_only, not_null=valued, group=self.group, named=named)
@@ -74,10 +76,10 @@ class OptionFault:
 class AggregateFunction:
     """One function: the types it takes (``types`` decides, ``takes`` says it in words), whether it takes retracts.
 
-    ``faults`` checks its own options on a column; ``rounds`` is what of a column's type
-    decides the value of a step, beyond its range. ``shown_as_stored``: the column of a compacted run holds what is
-    shown, so that other engines may read it (decision 31). ``samples`` are values for an example, as JSON, where the
-    function does not take all values of the type.
+    ``faults`` checks its own options on a column; ``rounds`` returns the property of a column's type that decides the
+    value of a step, beyond its range. ``shown_as_stored``: the column of a compacted run has the visible value, so
+    that other engines may read it (decision 31). ``samples`` are values for an example, as JSON, where the function
+    does not take all values of the type.
     """
 
     name: str

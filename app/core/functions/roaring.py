@@ -191,7 +191,7 @@ def _write_portable(containers: Sequence[Container]) -> bytes:
 
 
 def read_roaring32(data: bytes) -> BitMap:
-    """Return the 32-bit bitmap that ``data`` holds in the portable format. Raise ``ValueError`` when it holds none."""
+    """Return the 32-bit bitmap that ``data`` holds in the portable format. Raise ``ValueError`` if it holds none."""
     reader = _Reader(bytes(data))
     containers = _read_portable(reader)
     reader.end()
@@ -212,7 +212,7 @@ def write_roaring32(bitmap: BitMap) -> bytes:
 def read_roaring64(data: bytes) -> BitMap64:
     """Return the bitmap that Java's ``Roaring64Bitmap.serialize`` wrote as ``data``; its values are unsigned.
 
-    Raise ``ValueError`` when ``data`` is nothing of the kind.
+    Raise ``ValueError`` if ``data`` is nothing of the kind.
     """
     reader = _Reader(bytes(data))
     tag = reader.number("B")

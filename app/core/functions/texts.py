@@ -48,7 +48,7 @@ class _Joined(Fold):
 
 
 class _DistinctTokens(_Joined):
-    """The first text as it is, then of each text the tokens that are not there yet."""
+    """The first text unchanged, then the new tokens of each further text."""
 
     def __init__(self, delimiter: str, split: Split) -> None:
         super().__init__(delimiter)
@@ -77,9 +77,8 @@ def _tokens_stay(delimiter: str) -> bool:
 
 
 def _splitting_again(delimiter: str, split: Split) -> Callable[[], Fold]:
-    """Return a fold that splits what it has again before each text.
-
-    Texts joined before would be split into other tokens than those that they came with: it is not associative.
+    """Return a fold that splits its result again before each text. It is not associative: joined texts are split into
+    other tokens than they came with.
     """
 
     def add(accumulated: str | None, value: str) -> str | None:

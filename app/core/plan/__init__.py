@@ -1,1 +1,1 @@
-"""What a table's options come to: the merge plan, and what is done with it."""
+"""The merge plan, to which a table's options compile, and its uses."""

@@ -37,7 +37,7 @@ class RowRule:
 
     ``removes_on_delete``: a -D removes what arrived before it. ``forgets_hidden``: a hidden row of the oldest run goes
     with the next compaction, for no late record could sort before what hid it. ``retained`` is how long any other
-    hidden row is remembered, None for ever; each state row then knows when a merge last touched it (epoch seconds).
+    hidden row is remembered, None forever; each state row then knows when a merge last touched it (epoch seconds).
     """
 
     liveness: Liveness

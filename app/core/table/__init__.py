@@ -1,1 +1,1 @@
-"""What a table is: schema, keys, options, records, and what it holds."""
+"""Tables: schema, keys, options, records, and history."""

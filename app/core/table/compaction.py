@@ -20,8 +20,8 @@ MERGES_WAIT = timedelta(minutes=5)
 
 @dataclass(frozen=True)
 class Stop:
-    """Why merges of a table wait: some partition has ``runs``, as many as its stop ``trigger`` or more, and the
-    compaction ``compaction_id``, asked for at ``since``, has not ended. They go on when it has, and at ``until``.
+    """Why merges of a table wait: a partition has ``runs``, at least its stop ``trigger``, and the compaction
+    ``compaction_id``, requested at ``since``, has not ended. They continue when it has, or at ``until``.
     """
 
     compaction_id: str

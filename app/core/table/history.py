@@ -20,7 +20,7 @@ class BatchState(StrEnum):
     STAGED = "staged"  # durable, not yet in a snapshot
     MERGED = "merged"  # folded into the snapshot that its merge committed
     DELETED = "deleted"  # withdrawn by its owner while it was staged
-    DAMAGED = "damaged"  # set aside: its file is missing or not what was written
+    DAMAGED = "damaged"  # set aside: its file is missing or damaged
     POISONED = "poisoned"  # set aside: no merge can fold its records
 
 
@@ -33,10 +33,10 @@ UNMERGED = (BatchState.STAGED, *SET_ASIDE)
 class TaskState(StrEnum):
     """Where a merge or compaction stands."""
 
-    PENDING = "pending"  # asked for, no worker has it
+    PENDING = "pending"  # requested; no worker has claimed it
     RUNNING = "running"  # a worker holds its lease
     SUCCEEDED = "succeeded"  # its snapshot is committed (or there was nothing to do)
-    FAILED = "failed"  # what it has not committed is as it was: a merge's batches are still staged
+    FAILED = "failed"  # uncommitted work has no effect: a merge's batches are still staged
     CANCELLED = "cancelled"  # stopped on request; the same
 
 
@@ -48,7 +48,7 @@ class TaskKind(StrEnum):
 
 
 class TaskTrigger(StrEnum):
-    """Why a merge or compaction was asked for."""
+    """Why a merge or compaction was requested."""
 
     REQUEST = "request"  # POST …/merges, POST …/compact
     STALENESS = "staleness"  # staged batches reached merge.max-staleness
@@ -125,10 +125,9 @@ class Run:
     """The files of one merge or compaction in one partition, with disjoint token ranges in ascending order.
 
     ``schema_id`` is the schema whose column names and types the files have. ``partition`` is the JSON object of the
-    partition columns' values, None in a table without ``partitionKeys``. ``full``: the run is what a full compaction
-    made, so it held all there was. ``changed_at`` is when the newest of its records was merged; the commit sets it
-    where it is None. ``live_rows`` are those that would be seen if there were no other run; None if it was not
-    counted them.
+    partition columns' values, None in a table without ``partitionKeys``. ``full``: a full compaction made the run, so
+    it had all rows. ``changed_at`` is when the newest of its records was merged; the commit sets it where it is None.
+    ``live_rows`` are those that would be seen if there were no other run; None if it was not counted them.
     """
 
     id: str
@@ -201,8 +200,8 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A snapshot that is not the one before it and some batches: a rollback, which shows what ``restored_from`` showed
-    (None if it is unknown), a drop of ``partitions`` (JSON texts), or one that forgets keys.
+    """A snapshot that is not just the previous one plus some batches: a rollback to ``restored_from`` (None if
+    unknown), a drop of ``partitions`` (JSON texts), or a forgetting of keys.
     """
 
     snapshot_id: int
@@ -338,8 +337,8 @@ class Batch:
 
 @dataclass(frozen=True)
 class Blame:
-    """That the records of a merge made it fail, and why; those of ``batch_id``, if it is known. ``state`` is what a
-    batch becomes that is found to do so.
+    """Why the records of a merge, or of ``batch_id`` if known, made it fail. ``state`` is the new state of a batch
+    that is found faulty.
     """
 
     state: BatchState
@@ -349,8 +348,8 @@ class Blame:
 
 @dataclass(frozen=True)
 class CatalogTask:
-    """A merge, or a compaction (``full``: of all runs, not what the policy picks): what a worker does under a lease.
-    Spark runs it as one or several of the kernel's tasks.
+    """A merge or compaction (``full``: of all runs, not those that the policy picks), which a worker runs under a
+    lease as one or several tasks of the kernel.
 
     ``progress`` is from 0 to 1 while it runs; ``records`` and ``rows`` are what it folded and wrote; ``error`` says
     why it failed and what to do next.
@@ -377,9 +376,7 @@ class CatalogTask:
 
 @dataclass(frozen=True)
 class Failures:
-    """How many tasks of a table have failed since the last that succeeded, one at least, and when the last of them
-    did.
-    """
+    """The number of failed tasks of a table since the last success, at least 1, and the time of the last failure."""
 
     in_a_row: int
     last_at: datetime
@@ -387,9 +384,7 @@ class Failures:
 
 @dataclass(frozen=True)
 class Backlog:
-    """What waits in a table's staging area; ``failures`` are those of its merges, and ``pending`` says whether a merge
-    waits already.
-    """
+    """The totals of a table's staging area; ``failures`` are those of its merges, ``pending``: a merge is pending."""
 
     table: Table
     batches: int

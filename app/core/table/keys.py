@@ -22,7 +22,7 @@ def token_of(schema: TableSchema, key: Key) -> int:
     """Return the token of a key (values in primary-key order), a signed 64-bit number; equal to Spark's ``xxhash64(k1,
     k2, …)``.
 
-    A null leaves the hash as it was, as in Spark.
+    A null does not change the hash, as in Spark.
     """
     return tokens_of(schema, (key,))[0]
 

@@ -66,7 +66,9 @@ def lineage(rewrites: Sequence[Rewrite], until: int) -> Lineage:
 
 @dataclass(frozen=True)
 class Undone:
-    """The snapshots whose commits a rollback took out of the table: in ``before`` it, and not in what it restored."""
+    """The snapshots whose commits a rollback removed from the table: those ``before`` it that are not in the restored
+    one.
+    """
 
     before: Lineage
     restored: Lineage

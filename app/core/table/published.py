@@ -13,10 +13,10 @@ from app.core.table.schema import TableSchema
 
 
 class Format(StrEnum):
-    """In which form other engines read a table. The versions of one form are independent of the others.
+    """The formats in which other engines read a table. The versions of each format are independent of the others.
 
-    ``publish`` is the option that has a table published, ``interval`` the one that says how far the newest version may
-    lag, ``retained`` how long a version is kept after the next.
+    ``publish`` is the option that turns publication on, ``interval`` the option for the largest lag of the newest
+    version, ``retained`` how long a version is kept after the next.
     """
 
     publish: str
@@ -41,9 +41,7 @@ def formats_of(schema: TableSchema) -> list[Format]:
 
 @dataclass(frozen=True)
 class FileCounts:
-    """What the files of a version come to: rows with those that are deleted, and the places of these in files of
-    deletes.
-    """
+    """The totals of a version's files: rows, including deleted ones, and the deleted places in files of deletes."""
 
     data_files: int
     rows: int

@@ -57,7 +57,7 @@ class Record:
     named: frozenset[str] | None = None
 
     def names(self, column: str) -> bool:
-        """Return whether the record says something of the column, be it null."""
+        """Return whether the record names the column, even with null."""
         return self.named is None or column in self.named
 
 

@@ -71,8 +71,8 @@ class SchemaBounds:
         return Violation("/fields", FaultCode.TOO_MANY, message, _FEWER)
 
     def faults(self, schema: TableSchema, before: TableSchema | None = None) -> Iterator[Violation]:
-        """Yield what of a schema that could be read is beyond the bounds. A table that was beyond them ``before`` may
-        be altered, as long as it does not grow.
+        """Yield the faults of a parsed schema beyond the bounds. A table that exceeded them ``before`` may be altered,
+        as long as it does not grow.
         """
         count = len(schema.declared_names)
         if count > max(self.columns, len(before.declared_names) if before else 0):
@@ -207,7 +207,7 @@ def _too_many_options(options: object) -> Iterator[Violation]:
 
 
 def options_faults(options: Mapping[str, str], pointer: str) -> Iterator[Violation]:
-    """Yield what of a database's options, as a whole, is beyond the bounds."""
+    """Yield the faults of a database's options, as a whole, beyond the bounds."""
     if len(options) > MOST_OPTIONS:
         message = f"the database would have {len(options)} options, at most {MOST_OPTIONS} are allowed"
         yield Violation(pointer, FaultCode.TOO_MANY, message, "set fewer options, or remove some")

@@ -1,4 +1,4 @@
-"""What the core knows of one kind of type: one entry says all of it."""
+"""The properties of one kind of type, all in one entry."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def unchanged(_: DataType) -> Encode:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a number in a type's declaration may be, and what it is where it is left out.
+    """The range of a number in a type's declaration, and its default.
 
     ``high`` is the most that Paimon declares (None: another number is the bound), ``held`` the most that Spark holds if
     that is less.

@@ -35,7 +35,7 @@ def _all_ids(columns: Sequence[tuple[int, DataType]]) -> Iterable[int]:
 
 
 class _Ids:
-    """Hands out ids: the wanted one to whom asks first, the next free one afterwards."""
+    """Assigns ids: a requested id to the first that requests it, otherwise the next free one."""
 
     def __init__(self, present: Iterable[int]) -> None:
         self._next = max(present, default=-1) + 1

@@ -54,7 +54,9 @@ def _inner_types(data_type: DataType) -> Sequence[DataType]:
 
 
 def _row_bytes(data_type: DataType, value: Any) -> int:
-    """Return about how many bytes the ROWs inside ``value`` take once it is read, where every field is, sent or not."""
+    """Return the approximate size in bytes of the ROWs inside ``value`` after decoding, which has every field, sent or
+    not.
+    """
     if not _has_rows(data_type) or not isinstance(value, (list, dict)):
         return 0
     if data_type.kind is Kind.ROW:
@@ -73,7 +75,7 @@ def _pair(entry: Any) -> Sequence[Any]:
 
 
 def _check_inside(data_type: DataType) -> Callable[[Any], None]:
-    """Refuse a value whose rows would take far more than what was sent: ``{}`` is a row of all its fields."""
+    """Refuse a value whose decoded rows would be far larger than the sent ones: ``{}`` is a row with all its fields."""
     if not _has_rows(data_type):
         return lambda _: None
 

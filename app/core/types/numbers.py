@@ -68,7 +68,7 @@ MOST_DIGITS = 1000  # of a number in text: more are no value of any type, and re
 
 
 def _number(value: Any) -> Any:
-    """Return a number that was sent as text, exactly; any other value as it is."""
+    """Return a number that was sent as text, exactly; any other value unchanged."""
     if not isinstance(value, str) or len(value) > MOST_DIGITS or not _NUMERAL.fullmatch(value):
         return value
     return Decimal(value)

@@ -219,7 +219,7 @@ def _too_deep() -> TypeSyntaxError:
 
 
 def _check_text(text: str) -> None:
-    """Refuse by name what the grammar has no rule for, and what it would nest too deeply in."""
+    """Refuse names that the grammar has no rule for, and types that are nested too deeply."""
     first = re.match(r"\s*([A-Za-z]+)", text)
     kind = first[1].upper() if first else ""
     if kind in REFUSED:

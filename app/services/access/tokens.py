@@ -70,7 +70,7 @@ def create_token(
 def make_token(repository: Repository, wish: Wish) -> MadeToken:
     """Return a new token with its text, which is returned only once. After the first token, every request needs one.
 
-    Raise ``Invalid`` with every fault of the wish, ``AlreadyExists`` when a token that has not expired has the name.
+    Raise ``Invalid`` with every fault of the wish, ``AlreadyExists`` if a token that has not expired has the name.
     """
     faults = [*_name_violations(wish.name)]
     scope, expires_at, now = TokenScope(), None, repository.now()

@@ -194,7 +194,7 @@ class Admission(Repeated):
         return Bound.TABLE_AGE, _full(table, FaultCode.STAGED_TOO_LONG, message)
 
     def read(self) -> None:
-        """Read the staging areas. Raise ``Unavailable`` when the catalog does not answer."""
+        """Read the staging areas. Raise ``Unavailable`` if the catalog does not answer."""
         with self._turn:
             with self._lock:
                 self._accepted.clear()

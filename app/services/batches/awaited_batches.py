@@ -32,7 +32,7 @@ class AwaitedBatches:
         """Return the table's view once it has the batch.
 
         Raise ``NotFound`` for the table, and for a batch that does not exist or was withdrawn; ``Conflict`` for one
-        that is set aside; ``Unavailable`` when the batch is not in the view in time.
+        that is set aside; ``Unavailable`` if the batch is not in the view in time.
         """
         clock = asyncio.get_running_loop().time
         deadline = clock() + self.seconds

@@ -292,7 +292,7 @@ def move_history(repository: Repository, table: Table, now: datetime) -> None:
     """Advance the start of the history as far as the retention options allow at ``now``, to a snapshot that is kept
     for this.
 
-    Raise ``NotFound`` when the table is gone.
+    Raise ``NotFound`` if the table was dropped.
     """
     repository.tables.lock(table.id)
     current = repository.commits.find(table.id, repository.commits.heads([table.id]).get(table.id, 0))

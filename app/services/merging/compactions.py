@@ -200,7 +200,7 @@ class Compaction:
     ) -> Snapshot | None:
         """Replace the compacted runs in the current snapshot, which may be newer than the one that was read.
 
-        Raise ``Conflict`` when these are no longer part of the table.
+        Raise ``Conflict`` if these are no longer part of the table.
         """
         claimed, picked = self.claimed, planned.picked
 

@@ -1,4 +1,4 @@
-"""Compactions wait for merges that are overdue because there are too many, but never for ever."""
+"""Compactions wait for merges that are overdue because there are too many, but never forever."""
 
 from __future__ import annotations
 

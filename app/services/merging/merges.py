@@ -197,7 +197,7 @@ def _of_partition(runs: Iterable[Run], new: Run) -> list[Run]:
 
 
 def _check_totals(planned: PlannedMerge, runs: Sequence[Run], lease: Lease) -> None:
-    """Raise ``Unfoldable`` when a total of the table would leave its column's type (docs/semantics.md, A.7).
+    """Raise ``Unfoldable`` if a total of the table would leave its column's type (docs/semantics.md, A.7).
 
     The ranges of totals usually prove that all fit. Otherwise the keys of ``runs`` are looked up in the older runs.
     """

@@ -70,7 +70,7 @@ def try_spark(warehouse: Warehouse, executor: MergeExecutor, keys: int = KEYS) -
 
     The trial merges ``keys`` rows in a temporary folder of the warehouse, and takes some seconds.
 
-    Raise ``Unavailable`` when Spark does not answer, or its files are not in this warehouse.
+    Raise ``Unavailable`` if Spark does not answer, or its files are not in this warehouse.
     """
     trial = _Trial(warehouse, executor, keys)
     try:

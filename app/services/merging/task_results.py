@@ -37,7 +37,7 @@ def run_tasks(lease: Lease, tasks: Sequence[Task], report: Progress) -> list[Res
     """Run tasks as one job under the lease; return their results, in order.
 
     Raise ``DamagedFile`` for a damaged input, which is recorded; ``Unfoldable`` for records that cannot be folded;
-    ``Unavailable`` when the warehouse is gone; ``TaskFailed`` for anything else.
+    ``Unavailable`` if the warehouse is gone; ``TaskFailed`` for anything else.
     """
     site, claimed = lease.site, lease.claimed
     title = f"{claimed.task.kind} {claimed.task.id} of {claimed.table.full_name}"

@@ -143,7 +143,7 @@ class Views:
         return None if kept is None else kept.view
 
     def current(self, name: Name, wanted: Consistency | None) -> View:
-        """Return the table's view now. Raise ``NotFound``, ``DamagedFile`` for a staged batch, ``Unavailable`` when
+        """Return the table's view now. Raise ``NotFound``, ``DamagedFile`` for a staged batch, ``Unavailable`` if
         the catalog does not answer.
         """
         known = self.recall(name, wanted) or self._unchanged(name, wanted)

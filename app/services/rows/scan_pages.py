@@ -178,7 +178,7 @@ def loaded(warehouse: Warehouse, view: View, place: ScanPlace) -> View:
 def pinned_view(repository: Repository, table: Table, text: str) -> tuple[View, Place]:
     """Return the view and the place with which the page token continues a scan.
 
-    Raise ``Invalid``, and ``NotFound`` when the snapshot has expired or a staged batch was withdrawn.
+    Raise ``Invalid``, and ``NotFound`` if the snapshot has expired or a staged batch was withdrawn.
     """
     token = read_token(text)
     if token.table_id != table.id:

@@ -52,7 +52,7 @@ class Heads:
     async def newer(self, table_id: str, than: int, seconds: float) -> int | None:
         """Return the current snapshot once it is newer than number ``than``; None if there is none within ``seconds``.
 
-        Raise ``Stopped`` when the service stops and ``Dropped`` when the table is gone.
+        Raise ``Stopped`` if the service stops and ``Dropped`` if the table was dropped.
         """
         deadline = asyncio.get_running_loop().time() + seconds
         while True:
@@ -70,7 +70,7 @@ class Heads:
                 await asyncio.wait_for(tick.wait(), wait)
 
     def check(self) -> None:
-        """Raise ``Stopped`` when the service stops."""
+        """Raise ``Stopped`` if the service stops."""
         if self.stopped:
             raise Stopped
 

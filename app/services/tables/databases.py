@@ -16,7 +16,7 @@ from app.services.shared.pages import Page, PageRequest, like, page_of
 
 @dataclass(frozen=True)
 class DatabaseChange:
-    """The option keys that an alter removed, set, and did not find."""
+    """The option keys that an ALTER removed, set, and did not find."""
 
     removed: Sequence[str]
     updated: Sequence[str]

@@ -43,7 +43,7 @@ def back_up(
 ) -> Backup:
     """Return a new backup in ``target``; files that earlier ones have are not copied again.
 
-    Damaged and missing files are left out and reported. Raise ``Unavailable`` when the catalog does not answer, or
+    Damaged and missing files are left out and reported. Raise ``Unavailable`` if the catalog does not answer, or
     files are garbage-collected faster than they are copied.
     """
     for _ in range(_TRIES):

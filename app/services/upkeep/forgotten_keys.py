@@ -263,8 +263,8 @@ def _log(named: _Named, made: Snapshot | None) -> None:
 
 def release(site: MergeSite, forgetting: Forgetting, mark: Callable[[str, str], None]) -> Sequence[int]:
     """Remove the keys from the older snapshots that kept them for other engines, once no published version names their
-    files. Return the numbers of snapshots that still do. Raise ``DamagedFile``, and ``NotFound`` when the table is
-    gone.
+    files. Return the numbers of snapshots that still do. Raise ``DamagedFile``, and ``NotFound`` if the table was
+    dropped.
     """
     table_id, sought = forgetting.table_id, Sought.of([forgetting])
     with site.database.reading() as repository:

@@ -96,7 +96,7 @@ class Container:
     """A file of an image, memory-mapped: rows by token, entries by row."""
 
     def __init__(self, path: Path) -> None:
-        """Raise ``FileNotFoundError``, ``Earlier``, and ``Damaged`` when anything but the blocks is not what was
+        """Raise ``FileNotFoundError``, ``Earlier``, and ``Damaged`` if anything but the blocks is not what was
         written.
         """
         with open(path, "rb") as file:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from app.storage.images.requests import SUFFIX
 
-RECENT_SECONDS = 300.0  # what was used meanwhile leaves for no other: two tables would push each other out for ever
+RECENT_SECONDS = 300.0  # what was used meanwhile leaves for no other: two tables would push each other out forever
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ class Spool:
         return len(self._pending) > most or (bool(self._noted) and self._room.short_of_memory)
 
     def spill(self) -> None:
-        """Write to the file what is in memory. Raise ``Unavailable`` when there is no room for it."""
+        """Write to the file what is in memory. Raise ``Unavailable`` if there is no room for it."""
         self._room.take_disk(len(self._pending))
         try:
             if self._file is None:

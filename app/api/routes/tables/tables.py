@@ -184,7 +184,7 @@ def _check_same_database(in_path: str, in_body: str) -> None:
 
 @router.get("/databases/{database}/tables/{table}", operation_id="getTable", response_model_exclude_unset=True)
 def get_table(table: TableDep, details: Details, response: Response) -> TableDetails:
-    """Return a table and its schema. Its ETag is for ``If-Match`` of an alter or a drop."""
+    """Return a table and its schema. Its ETag is for ``If-Match`` of an ALTER or a drop."""
     response.headers["ETag"] = table_etag(table)
     return details.of(table)
 

@@ -1,4 +1,4 @@
-"""The schema of a published table as Delta says it: a type for every kind (decision 31)."""
+"""The schema of a published table in Delta's form: a type for every kind (decision 31)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schema of a published table as Iceberg says it: a type for every kind, an id at every place (decision 53)."""
+"""The schema of a published table in Iceberg's form: a type for every kind, an id at every place (decision 53)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schema of a published table as each format says it."""
+"""The schema of a published table in the form of each format."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Rules and changes in words: why a row shows what it shows."""
+"""Rules and changes in words: why a row has its values."""

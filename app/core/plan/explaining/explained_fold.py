@@ -37,7 +37,7 @@ class ColumnStep:
 
 @dataclass(frozen=True)
 class ShownStep:
-    """One step: the row before and after it as JSON, None if there is none, and what it did to each column."""
+    """One step: the row before and after it as JSON, None if there is none, and its effect on each column."""
 
     before: Row | None
     after: Row | None
@@ -46,7 +46,7 @@ class ShownStep:
 
 @dataclass(frozen=True)
 class Shown:
-    """How rows are shown: with the columns of ``schema``, those of ``names`` alone where it is given."""
+    """The columns of shown rows: those of ``schema``, or only those in ``names``, if given."""
 
     schema: TableSchema
     integers: Integers
@@ -96,7 +96,7 @@ class ShownFold:
                 raise overflow(bounds.column, key, endless=carried == bounds.endless)
 
     def _seen(self) -> tuple[Row | None, frozenset[str]]:
-        """Return the row, and the columns of which it has no value for now."""
+        """Return the row, and the columns without a value at present."""
         if self.state is None:
             return None, frozenset()
         outside: frozenset[str] = frozenset()

@@ -1,6 +1,6 @@
 """Rules in words, and why a record changed a column or did not (``T/rules`` and ``rows:simulate``).
 
-One entry per kind of rule: what it does to a column, and the reason of one step.
+Each kind of rule is one entry: its effect on a column in words, and the reason of one step.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ NAMED_NULL = "named null: cleared"
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a record changes a column or does not, in words. ``late``: by its sequence it is older than what the column
-    holds; ``ignored``: it had its say of the column, and changes nothing of it.
+    """Why a record changes a column or does not, in words. ``late``: its sequence is older than that of the column's
+    value; ``ignored``: it took part, and changed nothing.
     """
 
     words: str
@@ -55,7 +55,7 @@ class Step:
     plan: MergePlan
     before: Mapping[str, Any] | None
     record: Record
-    # What is the same for all columns of a register is worked out once: it looks at all of them.
+    # The values that all columns of a register share are computed once.
     _of_registers: dict[int, Met] = field(default_factory=dict)
 
     def of_register(self, rule: Register) -> Met:
@@ -94,9 +94,8 @@ def order_words(order: Order) -> str:
 
 
 def depends_on_arrival(plan: MergePlan, rule: Rule) -> bool:
-    """Return whether arrival decides more than ties; where groups remove rows it does in every column: what arrives
-    before a removal is gone, what arrives after it is not. So it does where a record may come too
-    late.
+    """Return whether arrival decides more than ties. If groups remove rows, it does in every column: a removal deletes
+    the values that arrived before it. It does also if records may be too late.
     """
     if plan.replay is not None and (plan.replay.listed or plan.replay.late):
         return True
@@ -179,7 +178,7 @@ def _outcome(rule: Register, column: Column, record: Record, *, accepted: bool) 
 
 
 def _late(rule: Sum | Union | Stepwise, step: Step) -> bool:
-    """Return whether the record is older than what its sequence group holds."""
+    """Return whether the record is older than the state of its sequence group."""
     if not rule.part.group or step.before is None:
         return False
     register = step.plan.group_registers.get(rule.part.group)

@@ -1,7 +1,7 @@
 """The story of one key: its state row through merges under one schema after the other, and where its values came from.
 
-A value's source is followed through changes of the schema: what enters new rules as a first record keeps the sources
-that it had.
+The sources of a value are followed through changes of the schema: a value that enters new rules as a first record
+keeps its sources.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ FOLDS: Mapping[type[Rule], _Fold] = {
 
 
 def said_at_start(plan: MergePlan, state: Mapping[str, Any] | None) -> Sources:
-    """Return the sources of a state row of which nothing else is known."""
+    """Return the sources of a state row without known records."""
     if state is None:
         return {}
     said = {name for rule in plan.rules for name in rule.said(state)}
@@ -120,7 +120,9 @@ def _of_rules(
 
 
 def _of_replay(replay: Replay, after: Mapping[str, Any], known: Collection[int], origin: Sources) -> dict[int, Source]:
-    """As the row is replayed; an entry of its log that is none of the ``known`` records is of what was before them."""
+    """Return the sources after a replay of the row; entries of its log that are not ``known`` records are from before
+    them.
+    """
     row = replay.row(after)
     by_column: dict[int, Source] = {}
     for rule in replay.rules:

@@ -20,7 +20,7 @@ COUNTING = ("sum", "product", "collect", "listagg", "nested_update")
 
 
 def table_warnings(schema: TableSchema) -> list[Violation]:
-    """Return everything surprising about a valid table; ``fix`` says how to change it, if that is not wanted."""
+    """Return the warnings about a valid table; ``fix`` says how to avoid each."""
     return [warning for check in CHECKS for warning in check(schema, schema.parsed)]
 
 

@@ -1,6 +1,6 @@
-"""The merge engines: what the options of each come to, one rule per column (docs/semantics.md, Combine records).
+"""The merge engines: each compiles its options to one rule per column (docs/semantics.md, Combine records).
 
-Anyone who looks at the rules later does not learn which engine made them.
+The compiled rules do not contain the engine.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Refusal:
 
 @dataclass(frozen=True)
 class EnginePlan:
-    """What the options of one engine come to: rules, when the row is live, what it refuses; ``removes_on_delete`` as
-    the rule of the row has it.
+    """The compiled options of one engine: rules, when the row is live, refused records; ``removes_on_delete`` is for
+    the rule of the row.
     """
 
     rules: tuple[Rule, ...]
@@ -90,7 +90,7 @@ def _refuse_retracts(
 
 
 def _absent_unchanged(options: FoldingOptions) -> bool:
-    """Return whether a column that a record does not name is left as it is."""
+    """Return whether a column that a record does not name keeps its value."""
     return options["record.absent-columns"] is AbsentColumns.UNCHANGED
 
 

@@ -1,4 +1,4 @@
-"""Schema changes and stored state: which old runs are read as they are, and how the others enter a new plan.
+"""Schema changes and stored state: which old runs are read unchanged, and how others are converted to a new plan.
 
 A run is written under one schema. Renamed, added, dropped and widened columns do not change what its state means: it
 is found by column id and widened with its column. Where the meaning changed (another function, another group, another
@@ -36,10 +36,10 @@ _WORDS = ("columns", "column", "meaning")
 
 
 def same_fold(old: TableSchema, new: TableSchema) -> bool:
-    """Return whether the state that runs hold under ``old`` means the same under ``new``, for all columns that both
+    """Return whether the state of runs under ``old`` has the same meaning under ``new``, for all columns that both
     have.
 
-    It compares what the options come to (the plans), so no option can be forgotten; types may be wider.
+    It compares the compiled plans, so that no option can be missed; types may be wider.
     """
     if old is new:
         return True
@@ -84,7 +84,7 @@ def same_types(old: TableSchema, new: TableSchema) -> bool:
 
 
 def _same_state(old: MergePlan, new: MergePlan) -> bool:
-    """Return whether runs of ``old`` hold what ``new`` must know of the columns that both have.
+    """Return whether runs of ``old`` have the state that ``new`` needs for the columns of both.
 
     A column that comes or goes may change that for others: one that refuses retracts keeps all rows alive.
     """

@@ -1,1 +1,1 @@
-"""Options of a table: their entries, how their texts are read, what they come to."""
+"""Options of a table: their entries, parsers and compiled values."""

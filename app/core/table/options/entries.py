@@ -60,7 +60,7 @@ class ChangelogProducer(StrEnum):
 
 
 class AbsentColumns(StrEnum):
-    """Values of ``record.absent-columns``: what a record says of a column that it does not name."""
+    """Values of ``record.absent-columns``: the meaning of a column that a record does not name."""
 
     NULL = "null"  # as if it were null (Paimon's meaning)
     UNCHANGED = "unchanged"  # nothing

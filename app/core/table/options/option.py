@@ -1,4 +1,4 @@
-"""What there is to say of an option: its key, how its text is read, what it means, what may change it."""
+"""The declaration of an option: its key, parser, meaning, and when it may change."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _NEW_TABLE = "create a new table with the option and post the records there"
 class Option:
     """One option.
 
-    ``parse`` reads its text and raises ValueError with the fix; ``meaning`` says it in words. ``folds``: it decides
-    what the rows of a run mean, so only such options reach the rules of the merge plan. ``change`` says when it may
-    change, ``instead`` what to do where it cannot. ``names`` says what its value names, ``effect`` whether Keyfold does
-    anything with it. ``aliases`` are its older keys. ``of_function``: an option of a column that belongs to its
+    ``parse`` reads its text and raises ValueError with the fix; ``meaning`` is its description. ``folds``: it decides
+    the meaning of a run's rows; only such options reach the rules of the merge plan. ``change`` says when it may
+    change, ``instead`` the alternative if it cannot. ``names`` says what kind of names its value has; ``effect``
+    whether Keyfold uses it. ``aliases`` are its older keys. ``of_function``: an option of a column that belongs to its
     aggregate function. ``engines`` are the merge engines that have the option; empty: all of them.
     """
 
@@ -76,7 +76,7 @@ class Option:
 
     @property
     def default_text(self) -> str:
-        """The default as somebody would write it; empty if there is none."""
+        """The default as a user would write it; empty if there is none."""
         if isinstance(self.default, bool):
             return "true" if self.default else "false"
         if isinstance(self.default, timedelta):

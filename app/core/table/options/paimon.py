@@ -1,4 +1,4 @@
-"""Paimon's keys that Keyfold does not know as options: those that it takes without effect, and how misspelt ones are
+"""Paimon's keys that Keyfold does not know as options: those that it takes without effect, and how misspelled ones are
 recognized.
 """
 
@@ -16,7 +16,7 @@ FOREIGN_FAMILIES = (
     "write-buffer-", "zorder.",
 )  # fmt: skip
 # Families that hold options which Keyfold carries out: here only what Paimon has is taken, for anything else is likely
-# one of those misspelt. (Paimon's core and Flink options of 2026, and older spellings that it still reads.)
+# one of those misspelled. (Paimon's core and Flink options of 2026, and older spellings that it still reads.)
 OWN_FAMILIES = (
     "changelog-file.",
     "changelog-producer.",
@@ -80,7 +80,7 @@ def missing_feature(key: str) -> str | None:
 
 
 def is_misspelt(key: str) -> bool:
-    """Return whether a key that is no option of Keyfold's is one misspelt: of a family of which Keyfold carries options
-    out, and not one of those that Paimon has there.
+    """Return whether a key is a misspelled option: its family has options of Keyfold, and neither Keyfold nor Paimon
+    has this key.
     """
     return key.startswith(OWN_FAMILIES) and key not in PAIMONS_OWN and not _CALLBACK.fullmatch(key)

@@ -114,8 +114,8 @@ class TableOptions:
 
 
 class FoldingOptions(TableOptions):
-    """The options that are declared ``folds``. To read another one raises ``LookupError``: anyone who lets an option
-    decide what rows mean must say so in its entry.
+    """The options that are declared ``folds``. Reading another one raises ``LookupError``: an option that decides the
+    meaning of rows must be declared so in its entry.
     """
 
     def _seen(self, entry: Option) -> Option:
@@ -151,9 +151,9 @@ def parse_options(options: Mapping[str, str], columns: Collection[str]) -> Table
 
 
 def misspelt_options(keys: Iterable[str]) -> list[Violation]:
-    """Return the ``keys`` that are neither Keyfold's nor Paimon's in a family of which Keyfold carries options out.
+    """Return the ``keys`` that are neither Keyfold's nor Paimon's in a family with options of Keyfold.
 
-    Asked where an option is set: a table that has such an option already continues without it.
+    Checked when an option is set: a table that already has such an option continues without it.
     """
     faults: list[Violation] = []
     for key in keys:

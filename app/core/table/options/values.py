@@ -122,7 +122,7 @@ class OneOf:
     choices: type[StrEnum]
 
     def __call__(self, text: str) -> StrEnum:
-        """See the class."""
+        """Return the value that ``text`` spells. Raise ``ValueError`` with the fix."""
         try:
             return self.choices(text.strip().lower())
         except ValueError:

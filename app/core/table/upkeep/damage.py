@@ -1,4 +1,4 @@
-"""Damage: a file that the catalog names and that is not what was written (docs/damage.md)."""
+"""Damage: a file that the catalog names and that is missing or not as it was written (docs/damage.md)."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class DamageReason(StrEnum):
 
 @dataclass(frozen=True)
 class NamedFile:
-    """A file that the catalog names, and what it says of its bytes.
+    """A file that the catalog names, with its size and digests.
 
     ``path`` is relative to the warehouse. ``digest`` is xxh3-128 of all bytes as hexadecimal digits, ``block_digests``
-    xxh3-64 of each block, 8 bytes each, in order; both None if them was never computed. A staging file has
+    xxh3-64 of each block, 8 bytes each, in order; both None if they were never computed. A staging file has
     ``batch_id`` and ``batch_number``, also once it is history, a data file ``run_id``, a changelog file
     ``snapshot_id``.
     """
@@ -51,12 +51,12 @@ class NamedFile:
 
     @property
     def expected(self) -> str:
-        """What its bytes should be, for anyone who restores it."""
+        """The expected size and digest, for restoring the file."""
         return f"{self.size_bytes} bytes" + (f", xxh3-128 {self.digest}" if self.digest else "")
 
 
 class DamagedFile(KeyfoldError):
-    """A file that the catalog names is missing or is not what was written; ``found`` says what is there instead."""
+    """A file that the catalog names is missing or damaged; ``found`` describes its present content."""
 
     default_code = ErrorCode.DAMAGED_FILE
 
@@ -70,7 +70,7 @@ class DamagedFile(KeyfoldError):
 
     @property
     def missing(self) -> bool:
-        """Whether the file is not there: then anyone who removed it may have been right."""
+        """Whether the file is missing: then it may have been removed rightly."""
         return self.reason is DamageReason.MISSING
 
     @property

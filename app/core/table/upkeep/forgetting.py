@@ -50,7 +50,7 @@ class Remnant:
 
 @dataclass(frozen=True)
 class KeyPrint:
-    """What a key is known by: its token, and a digest of what it is a hash of."""
+    """The fingerprint of a key: its token, and a salted digest."""
 
     token: int
     digest: str
@@ -60,9 +60,9 @@ class KeyPrint:
 class Forgetting:
     """Keys of a table that are forgotten, of all records up to batch ``until_batch``.
 
-    ``prints`` are known until it is over; ``keys`` says how many there were. ``snapshot_id`` is the snapshot that is
-    the first without them, None if there was nothing to forget. ``held`` are the numbers of older snapshots that
-    still have them, because a published version does.
+    ``prints`` are stored until it is complete; ``keys`` is their number. ``snapshot_id`` is the first snapshot without
+    them, None if there was nothing to forget. ``held`` are the numbers of older snapshots that still have them,
+    because a published version does.
     """
 
     id: str

@@ -17,8 +17,8 @@ JOINED_RECORDS = 500_000
 
 @dataclass(frozen=True)
 class Retention:
-    """What a table's options ask for: everything of the last ``window`` can be explained, none if it is 0, as long
-    as it takes no more than ``most_bytes``.
+    """The retention that a table's options set: everything of the last ``window`` can be explained, up to
+    ``most_bytes``; nothing if it is 0.
     """
 
     window: timedelta

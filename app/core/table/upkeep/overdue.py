@@ -15,7 +15,7 @@ ALLOWANCE: Final = timedelta(seconds=1)
 
 
 class OverdueReason(StrEnum):
-    """Why a table is overdue: the first of these that is so."""
+    """Why a table is overdue: the first of these reasons that holds."""
 
     FAILS = "fails"  # its last merge failed; it is tried again, later each time
     MERGING = "merging"  # a merge that has the batch runs, and takes longer than that
@@ -63,7 +63,9 @@ class Overdue:
 
 
 def overdue(wait: Wait, now: datetime, *, spark_answers: bool) -> Overdue | None:
-    """Return whether the table is overdue ``now``. A batch of the future was accepted before the clock was set back."""
+    """Return whether the table is overdue ``now``. A batch from the future was accepted before the
+    clock was set back.
+    """
     by: timedelta = now - wait.oldest_accepted_at - wait.table.schema.parsed["merge.max-staleness"]
     return Overdue(wait.table, by, _reason(wait, spark_answers)) if by > ALLOWANCE else None
 
