@@ -94,7 +94,7 @@ class Settings(BaseSettings):
         " default: none may",
     )
     oidc_issuer: str | None = Field(
-        None, description="issuer of an OpenID Connect provider whose tokens are let in; default: API tokens alone"
+        None, description="issuer of an OpenID Connect provider whose tokens are accepted; default: API tokens only"
     )
     oidc_audience: str | None = Field(None, validate_default=True, description="what those tokens must be for (aud)")
     oidc_client_secret: SecretStr | None = Field(
@@ -103,7 +103,7 @@ class Settings(BaseSettings):
     oidc_grants: tuple[OidcGrant, ...] = Field(
         (),
         validate_default=True,
-        description="what they may do, the first entry that is met: JSON, a list of role and on, and claim and value",
+        description="their grants, of which the first match counts: a JSON list of role and on, and claim and value",
     )
     database_url: SecretStr | None = Field(None, description="catalog database; default: SQLite in the data folder")
     warehouse: str | None = Field(
@@ -123,15 +123,13 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(
         2**30,
         gt=0,
-        description="largest body of a batch, of which a quarter GiB may have to be held whole; no other is larger",
+        description="largest body of a batch, of which 0.25 GiB may have to be in memory; other bodies are smaller",
     )
     max_batch_records: int = Field(1_000_000, gt=0, lt=2**24, description="most records of one batch")
     idempotency_days: float = Field(
         7.0, ge=0, description="days that an Idempotency-Key is known after its batch; /v1/config reports it"
     )
-    image_bytes: int = Field(
-        16 * 2**30, ge=0, description="most bytes of the disk that images for lookups take; 0: there are none"
-    )
+    image_bytes: int = Field(16 * 2**30, ge=0, description="most bytes of disk for images of lookups; 0: no images")
     staged_index_mib: int = Field(
         256, ge=0, description="memory of a serving process for staged records; beyond it lookups read their files"
     )
@@ -143,7 +141,7 @@ class Settings(BaseSettings):
     one_machine: bool | None = Field(
         None,
         description="whether all processes that use the catalog run with this data folder; default: yes with SQLite, no"
-        " with PostgreSQL, where lookups then ask the catalog for the last batch",
+        " with PostgreSQL, where lookups then query the catalog for the last batch",
     )
     failures_per_minute: int = Field(
         600,

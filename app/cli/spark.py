@@ -24,6 +24,6 @@ def check_spark(data: DataFolder = None) -> None:
     for fault in faults:
         typer.echo(fault, err=True)
     if faults:
-        typer.echo("This server does not do what merges need: nothing would be merged on it.", err=True)
+        typer.echo("This Spark server is not compatible: merges would be paused.", err=True)
         raise typer.Exit(1)
     typer.echo("Spark does what merges need")

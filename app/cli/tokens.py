@@ -29,7 +29,7 @@ commands = typer.Typer(name="token", help="Create, list and revoke API tokens.",
 @commands.command("create")
 def token_create(
     name: str,
-    role: Annotated[Role, typer.Option(help="what it may do; each role includes the one before it")] = Role.ADMIN,
+    role: Annotated[Role, typer.Option(help="its role; each role includes the one before it")] = Role.ADMIN,
     on: Annotated[
         list[str] | None,
         typer.Option(help="tables that it may use: '*', 'shop.*' or 'shop.orders'; may be repeated  [default: *]"),

@@ -122,7 +122,7 @@ def _fix_of(text: str) -> str:
     forms = "write * for everything, shop.* for a database, shop.orders for a table"
     if re.fullmatch(_NAME, text):
         return f"{forms}; did you mean {text}.*?"
-    return f"{forms}; a name that has more than letters, digits, _ and - stands in backticks"
+    return f"{forms}; put a name with other characters than letters, digits, _ and - into backticks"
 
 
 def _illegal_count(count: int, pointer: str) -> Sequence[Violation]:

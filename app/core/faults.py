@@ -28,7 +28,7 @@ class FaultCode(StrEnum):
     )
     BAD_DATE = "bad_date", "text that is no date of the calendar, YYYY-MM-DD"
     BAD_HEADER = "bad_header", "a header of the request is malformed, too long or empty"
-    BAD_ROW_KIND = "bad_row_kind", "a record's row kind is none of +I, -U, +U and -D"
+    BAD_ROW_KIND = "bad_row_kind", "a record's row kind is not one of +I, -U, +U and -D"
     BAD_TIME = "bad_time", "text that is no time of day, HH:MM:SS"
     BAD_TIMESTAMP = (
         "bad_timestamp",
@@ -55,16 +55,16 @@ class FaultCode(StrEnum):
     CONTRADICTING_KEY = "contradicting_key", "the body names another key than the path"
     CONTRADICTING_OPTIONS = (
         "contradicting_options",
-        "two options, or an option and the merge engine, cannot stand together",
+        "two options, or an option and the merge engine, exclude each other",
     )
-    CONTRADICTING_PARAMETERS = "contradicting_parameters", "two query parameters cannot stand together"
+    CONTRADICTING_PARAMETERS = "contradicting_parameters", "two query parameters exclude each other"
     CROSS_SITE = "cross_site", "a page of another origin made a browser send the request"
     DICT_TYPE = "dict_type", "a member of the body should be an object"
     DUPLICATE_COLUMN = "duplicate_column", "a column or field is named twice, or its new name is taken"
     DUPLICATE_KEY = "duplicate_key", "a MAP names a key twice, or an object of a body a member"
     EMPTY_NAME = "empty_name", "the name of a database, table, tag or token is empty"
-    EMPTY_RANGE = "empty_range", "the last snapshot asked for is before the first"
-    ENUM = "enum", "a value is none of those that the parameter knows"
+    EMPTY_RANGE = "empty_range", "the last requested snapshot is before the first"
+    ENUM = "enum", "the parameter does not know the value"
     EVENTS_UNORDERED = "events_unordered", "warning: change events that come late or twice overwrite newer ones"
     EXPIRED_TOKEN = "expired_token", "the bearer token has expired"
     FOREIGN_CONNECTOR = "foreign_connector", "a CREATE TABLE is for another connector, or format, than Paimon's"
@@ -73,7 +73,7 @@ class FaultCode(StrEnum):
     FOREIGN_ORIGIN = "foreign_origin", "a page of another origin sent the request"
     FUNCTION_OUTSIDE_GROUP = (
         "function_outside_group",
-        "an aggregate function of partial-update stands on a column of no sequence group",
+        "partial-update has an aggregate function on a column without sequence group",
     )
     GROUP_REPLACED_WHOLE = (
         "group_replaced_whole",
@@ -92,12 +92,12 @@ class FaultCode(StrEnum):
     ILLEGAL_NAME = "illegal_name", "a name has characters, or is a word, that names cannot have here"
     ILLEGAL_OPTION_VALUE = "illegal_option_value", "an option cannot have this value"
     ILLEGAL_ORDER_TYPE = "illegal_order_type", "values of this type cannot order records"
-    ILLEGAL_PATH = "illegal_path", "a path leads into a type that has nothing of that name inside"
+    ILLEGAL_PATH = "illegal_path", "a path leads into a type that has no member of that name"
     ILLEGAL_SCOPE = "illegal_scope", "text that is no pattern of databases and tables, or too few or many of them"
     ILLEGAL_TEXT = "illegal_text", "text that no catalog can store: U+0000, or half a surrogate pair"
     ILLEGAL_TYPE_CHANGE = "illegal_type_change", "the new type would not hold every value of the old one"
-    IMMUTABLE_OPTION = "immutable_option", "an option cannot change any more, for stored rows were folded under it"
-    INT_PARSING = "int_parsing", "text that is no whole number"
+    IMMUTABLE_OPTION = "immutable_option", "an option can no longer change, because stored rows were folded under it"
+    INT_PARSING = "int_parsing", "text that is not a whole number"
     INT_PARSING_SIZE = "int_parsing_size", "a whole number with too many digits"
     INT_TYPE = "int_type", "a member of the body should be a whole number"
     JSON_INVALID = "json_invalid", "the body is not JSON"
@@ -130,7 +130,7 @@ class FaultCode(StrEnum):
     MISSING_TOKEN = "missing_token", "the request has no bearer token"
     MODEL_ATTRIBUTES_TYPE = "model_attributes_type", "the body, or a member of it, should be an object of known members"
     NAME_TOO_LONG = "name_too_long", "a name has too many characters"
-    NESTED_COLUMN = "nested_column", "a change that only whole columns allow names what is inside one"
+    NESTED_COLUMN = "nested_column", "a change that is only allowed on whole columns names a nested field"
     NESTED_TOO_DEEPLY = "nested_too_deeply", "a type has too many types inside each other, or a body too many levels"
     NO_FREE_ID = "no_free_id", "the table has used up its column ids"
     NO_INSTANT = "no_instant", "a rollback names no snapshot, or several"
@@ -139,7 +139,7 @@ class FaultCode(StrEnum):
     NOT_A_LIST = "not_a_list", "a list of names is expected"
     NOT_A_NUMBER = "not_a_number", "text that is no number in the range that is needed"
     NOT_A_POSITION = "not_a_position", "a page token or event id that no answer of the route gave"
-    NOT_ACCEPTABLE = "not_acceptable", "the Accept header takes none of the media types that the route answers"
+    NOT_ACCEPTABLE = "not_acceptable", "the Accept header accepts none of the media types of the route"
     NOT_AN_OBJECT = "not_an_object", "a JSON object is expected"
     NOT_BASE64 = "not_base64", "text that is not base64"
     NOT_BOOLEAN = "not_boolean", "true or false is expected"
@@ -195,11 +195,11 @@ class FaultCode(StrEnum):
     UNKNOWN_TABLE = "unknown_table", "no table of the database takes the records or events"
     UNKNOWN_TOKEN = "unknown_token", "the bearer token is not known, or was revoked"
     UNKNOWN_TYPE = "unknown_type", "text that is no data type"
-    UNREADABLE_BODY = "unreadable_body", "the body is not what its media type or content encoding says"
+    UNREADABLE_BODY = "unreadable_body", "the body does not match its media type or content encoding"
     UNSUPPORTED_TYPE = "unsupported_type", "a type of Paimon's that cannot be held here"
     UNUSABLE_EVENT = "unusable_event", "a change event is no change of a row, or lacks the row"
     WAREHOUSE_NOT_WRITABLE = "warehouse_not_writable", "the warehouse cannot be written"
-    WRONG_DIGEST = "wrong_digest", "the body is not the one that its Content-Digest says"
+    WRONG_DIGEST = "wrong_digest", "the body does not match its Content-Digest"
     WRONG_FIELD_COUNT = "wrong_field_count", "a line of CSV has more or fewer fields than the header"
     WRONG_KEY_LENGTH = "wrong_key_length", "a key has more or fewer values than the primary key has columns"
     WRONG_SIGNATURE = "wrong_signature", "the request's signature lacks a part, is too old, or was made by no token"

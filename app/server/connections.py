@@ -265,7 +265,7 @@ class StrictHttp(HttpToolsProtocol):
 
 
 def _full(of: Connections) -> Unavailable:
-    message = f"the process has {of.most} connections, and all of them are busy; ask again in a moment"
+    message = f"the process has {of.most} connections, and all of them are busy; retry in a moment"
     more = "let it open more files (ulimit -n)" if of.scarce else "run more processes (KEYFOLD_PROCESSES)"
     fix = f"keep fewer connections, or {more}"
     return Unavailable(message, violations=[Violation("", FaultCode.TOO_MANY, message, fix)])

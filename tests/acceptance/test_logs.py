@@ -112,7 +112,7 @@ def test_a_client_that_hangs_up_is_one_line_at_debug(
     hang_up(connection, reset=reset)
     line = wait_for(service, lambda one: one.get("request") == request_id)
     assert line["level"] == "DEBUG"
-    assert "the client went before its answer was whole" in line["message"]
+    assert "the client disconnected before its answer was complete" in line["message"]
     assert table.client.get("/healthz").status_code == 200
     mine = [one for one in lines_of(service) if one.get("request") == request_id]
     assert mine == [line]

@@ -123,7 +123,7 @@ def check_service(service: Service, client: Client, catalog_url: str, names: lis
     for answer in (*refused, late):
         assert answer.status_code == 503, answer.text
         assert int(answer.headers["retry-after"]) > 0
-        assert "writers wait for the catalog, which stands still; nothing was stored" in answer.json()["detail"]
+        assert "writers wait for the catalog, which does not answer; nothing was stored" in answer.json()["detail"]
     accepted = [one.result() for one in posting if one.result().status_code == 202]
     assert len(accepted) == POSTS - len(refused) == MOST_WAITING + leaders
     check_nothing_is_half(client, names, len(accepted))

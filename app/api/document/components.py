@@ -12,9 +12,7 @@ from app.core.table.records import RowKind as Kind
 
 _SIGNS: Final = [kind.text for kind in Kind]
 
-Row = TypeAliasType(
-    "Row", Annotated[dict[str, Any], Field(description="a row: a member for each column that was asked for")]
-)
+Row = TypeAliasType("Row", Annotated[dict[str, Any], Field(description="a row: a member for each requested column")])
 Key = TypeAliasType("Key", Annotated[dict[str, Any], Field(description="a member for each primary-key column")])
 Spec = TypeAliasType("Spec", Annotated[dict[str, Any], Field(description="values of partition columns")])
 DataType = TypeAliasType(
@@ -87,11 +85,11 @@ SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 
 _HEADERS: Final[Mapping[str, tuple[str, str]]] = {
-    "ETag": ("string", "of this answer: send it as If-None-Match, 304 says that it is the same"),
-    "Cache-Control": ("string", "private, no-cache: keep it for one user, and ask with its ETag before it is used"),
+    "ETag": ("string", "of this answer: send it as If-None-Match; 304 means that it is unchanged"),
+    "Cache-Control": ("string", "private, no-cache: cache it for one user, and revalidate it with its ETag before use"),
     "Vary": ("string", "the headers of the request that this answer was made for"),
-    "Content-Digest": ("string", "of this answer as it is sent, where Want-Content-Digest asked for one (RFC 9530)"),
-    "Location": ("string", "the path of what the request has made or asked for"),
+    "Content-Digest": ("string", "of this answer as it is sent, if Want-Content-Digest requested one (RFC 9530)"),
+    "Location": ("string", "the path of the created or requested resource"),
     "Retry-After": ("integer", "seconds to wait before the request is sent again, or what was accepted looked at"),
     "WWW-Authenticate": ("string", "Bearer"),
     "Link": ("string", 'the next page, rel="next"'),

@@ -29,22 +29,22 @@ ABOUT: Final[Mapping[str, Any]] = {
     "servers": [{"url": "/", "description": "the service that answers this document"}],
 }
 TAGS: Final[Mapping[str, str]] = {
-    "catalog": "What Paimon's clients ask first",
+    "catalog": "The settings that Paimon's clients request first",
     "databases": "Namespaces of tables",
     "tables": "Tables and their schemas, also from SQL and as SQL",
     "batches": "Records posted, all or nothing, and what became of them",
-    "merges": "Merges and compactions, asked for, watched and cancelled",
+    "merges": "Merges and compactions: requested, watched and cancelled",
     "partitions": "Partitions, listed and dropped",
     "rows": "Rows by key and by scan, and changes of one row",
     "snapshots": "What the table held at each commit, and its files",
-    "health": "Whether the process serves, and what is damaged",
+    "health": "Health of the process, and damaged files",
     "tags": "Names that keep a snapshot",
     "stats": "What a table holds and costs",
     "changelog": "What changed, in pages or live",
     "rules": "What the table does with records, in words",
-    "explanations": "Why a row shows what it shows: its records, step by step",
-    "forgettings": "Keys taken out of all that a table keeps, for good",
-    "simulations": "What records would do; nothing is stored",
+    "explanations": "Why a row has its values: its records, step by step",
+    "forgettings": "Keys removed permanently from all files of a table",
+    "simulations": "The effect of records; nothing is stored",
     "tokens": "API tokens: what each may do, and when it expires",
 }
 _SECURITY: Final = {

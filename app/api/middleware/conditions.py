@@ -25,7 +25,7 @@ _OF_BODY: Final = (b"content-length", b"content-type")
 _CONDITIONS: Final = ("if-match", "if-none-match", "if-unmodified-since")  # of a write; of GET, If-None-Match is taken
 
 IfMatch = Annotated[
-    str | None, Header(description="the ETag of the table as it was read: 412 if the table is another one by now")
+    str | None, Header(description="the ETag of the table as it was read: 412 if the table has changed since")
 ]
 
 

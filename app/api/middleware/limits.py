@@ -162,7 +162,7 @@ async def next_part(receive: Receive, seconds: float, size: int) -> Message:
         with anyio.fail_after(max(0.0, seconds)):
             return await receive()
     except TimeoutError as error:
-        message = f"the body comes too slowly, {size} bytes of it have come so far; nothing was stored"
+        message = f"the body comes too slowly: {size} bytes so far; nothing was stored"
         fault = Violation(
             "", FaultCode.TOO_SLOW, message, "send the request again, its body faster and without a pause"
         )

@@ -86,7 +86,7 @@ class Observed:
     def _log(self, scope: Scope, outcome: int, seconds: float) -> None:
         method, path = scope["method"], scope["path"]
         if not outcome:
-            logger.debug("%s %s: the client went before its answer was whole", method, path)
+            logger.debug("%s %s: the client disconnected before its answer was complete", method, path)
         if self._log_requests:
             members = {"method": method, "path": path, "status": outcome or None, "operation": operation_of(scope)}
             line = f"{method} {path} {outcome or GONE} {seconds * 1000:.1f} ms"

@@ -43,7 +43,7 @@ def _names(route: APIRoute) -> frozenset[str]:
 
 def _too_many() -> Invalid:
     message = f"the request has more than {MOST_PARAMETERS} query parameters"
-    fix = "send fewer: filter=column.in.(a,b) asks for many values, rows:batchGet for many keys"
+    fix = "send fewer: filter=column.in.(a,b) takes many values, rows:batchGet many keys"
     return Invalid(f"{message}; {fix}", violations=[Violation("", FaultCode.TOO_MANY, message, fix)])
 
 

@@ -109,8 +109,6 @@ class Outgoing:
 
 
 def _no_room() -> Unavailable:
-    message = (
-        "the process holds as many large answers as it may that their clients have not read; ask again in a moment"
-    )
-    fix = "read answers as fast as they come, ask for less at a time, or run more processes (KEYFOLD_PROCESSES)"
+    message = "too many large answers of this process are not read yet by their clients; retry in a moment"
+    fix = "read answers faster, request less at a time, or run more processes (KEYFOLD_PROCESSES)"
     return Unavailable(message, violations=[Violation("", FaultCode.TOO_MANY, message, fix)])

@@ -50,7 +50,9 @@ def spelling(integers: Integers | None, prefer: str | None) -> Spelling:
     return USUAL if preferred is None else Spelling(preferred, preferred=True)
 
 
-_WORDS = "BIGINT as text, which JavaScript reads without loss beyond 2^53; without it as Prefer or the table says"
+_WORDS = (
+    "BIGINT as text, which JavaScript reads without loss beyond 2^53; by default as Prefer or the table's option says"
+)
 
 
 async def _spelling(

@@ -80,5 +80,5 @@ class Writers:
 
     def _refusal(self) -> NotStored:
         self._metrics.count(Counted.REFUSED_WRITERS)
-        message = f"{len(self._since)} writers wait for the catalog, which stands still; nothing was stored, try again"
+        message = f"{len(self._since)} writers wait for the catalog, which does not answer; nothing was stored, retry"
         return NotStored(message)

@@ -74,7 +74,7 @@ def lease_values(owner: str, now: datetime, seconds: float) -> dict[str, Any]:
 
 def _lease_lost(task_id: str, owner: str) -> Conflict:
     return Conflict(
-        f"merge {task_id!r} is not leased to {owner!r} (any more); drop its work, another worker does it again",
+        f"merge {task_id!r} is not leased to {owner!r} (any more); another worker has taken it over",
         resource_type="MERGE",
         resource_name=task_id,
     )

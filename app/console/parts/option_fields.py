@@ -123,7 +123,7 @@ def _fixed(schema: TableSchema, option: Option, filled: bool) -> str | None:
     if option.change is Change.NEVER:
         return f"records were posted, and stored rows were folded under it: {option.instead}"
     if schema.parsed[option.key] != option.default:
-        return "it can be turned on, never off: what it left out of rows is gone"
+        return "it can be turned on, never off: the values that it left out of rows are lost"
     return None
 
 

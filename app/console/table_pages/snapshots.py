@@ -165,7 +165,7 @@ def send_rollback(visit: Visit) -> Response:
     to, typed, seen = (visit.form.get(name, "").strip() for name in ("to", "typed", "from"))
     try:
         if typed != table_name(visit)[1].strip():
-            raise Invalid("the table stays as it is, for its name was not typed: type it as it is written above")
+            raise Invalid("the table was not changed: type its name exactly as above")
         with visit.parts.database.transaction() as repository:
             table = repository.tables.get(*table_name(visit))
             wanted = find_snapshot(repository, table, to).id

@@ -47,7 +47,7 @@ def _meaning(schema: TableSchema, option: Option) -> object:
 def _turned_off(option: Option, before: TableSchema, after: TableSchema) -> Iterator[Violation]:
     if after.parsed[option.key] == option.default != before.parsed[option.key]:
         spelled = next(key for key in (option.key, *option.aliases) if key in before.options)
-        message = f"option {option.key} cannot be turned off or removed: what it left out of rows is gone"
+        message = f"option {option.key} cannot be turned off or removed: the values that it left out of rows are lost"
         yield option_violation(
             spelled, FaultCode.IMMUTABLE_OPTION, message, f"keep {spelled} = {before.options[spelled]}"
         )

@@ -144,5 +144,5 @@ def _syntax_fault(source: Source, base: int, statement: str, error: UnexpectedIn
         if statement.startswith(sign, place):
             return source.fault(base + place, code, message, fix)
     message = f"{word[:40]!r} cannot stand here"
-    fix = "write it as in Flink's or Spark's SQL; names that are keywords stand in backquotes"
+    fix = "write it as in Flink's or Spark's SQL; put names that are keywords into backquotes"
     return source.fault(base + place, FaultCode.NOT_SQL, message, fix)

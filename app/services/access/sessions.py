@@ -70,6 +70,6 @@ def check_no_session(authorization: str | None) -> None:
 
 def unknown_token() -> Unauthorized:
     """Return the error of a sign-in with a token that is unknown, revoked, expired or incomplete."""
-    message = "this token is not known: it was revoked, has expired, or is not whole"
+    message = "unknown token: it was revoked, has expired, or is incomplete"
     fix = "copy the whole token, which begins with kf_, or make another one: keyfold token create NAME"
     return Unauthorized(message, violations=[Violation("", FaultCode.UNKNOWN_TOKEN, message, fix)])

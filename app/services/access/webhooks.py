@@ -1,4 +1,4 @@
-"""Requests signed as Standard Webhooks says: HMAC-SHA256 of id, time and body, by a secret that both sides know.
+"""Requests signed as in Standard Webhooks: HMAC-SHA256 of id, time and body, by a secret that both sides know.
 
 https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 """

@@ -46,7 +46,7 @@ class AwaitedBatches:
                 await asyncio.sleep(_STEP_SECONDS)
             if clock() >= deadline or self.heads.stopped:
                 raise Unavailable(
-                    f"batch {batch_id} is not merged yet; ask again, or with consistency=latest, or ask for a merge:"
+                    f"batch {batch_id} is not merged yet; retry, use consistency=latest, or request a merge:"
                     " POST …/merges"
                 )
 

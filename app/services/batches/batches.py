@@ -302,7 +302,7 @@ def _accept(
 
 def under_way(key: str | None) -> Conflict:
     """Return the error: another request with the same Idempotency-Key is in flight."""
-    message = f"a request with the Idempotency-Key {key!r} is under way; ask again when it is over"
+    message = f"a request with the Idempotency-Key {key!r} is in flight; retry when it has ended"
     return Conflict(message, code=ErrorCode.REQUEST_IN_FLIGHT)
 
 

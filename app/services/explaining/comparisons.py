@@ -154,8 +154,8 @@ def of_snapshots(repository: Repository, table: Table, version: str, since: str 
 
 def _not_committed(task: CatalogTask) -> Conflict:
     states = {
-        TaskState.PENDING: "waits for a worker; ask again when its state is succeeded",
-        TaskState.RUNNING: "runs; ask again when its state is succeeded",
+        TaskState.PENDING: "waits for a worker; repeat the request when its state is succeeded",
+        TaskState.RUNNING: "runs; repeat the request when its state is succeeded",
         TaskState.FAILED: "failed and changed nothing; GET …/merges/{id} says why, and the merge after it tries again",
         TaskState.CANCELLED: "was cancelled and changed nothing; a later merge takes its batches",
     }

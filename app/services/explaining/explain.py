@@ -132,7 +132,7 @@ def _moment(text: str) -> datetime | None:
     except ValueError as error:
         raise _bad(f"asOf={text!r} is no time: {error}") from error
     if moment.tzinfo is None:
-        raise _bad(f"asOf={text!r} does not say which time zone it is of")
+        raise _bad(f"asOf={text!r} has no time zone")
     return moment  # with the offset of the text: in UTC it may be beyond the calendar
 
 

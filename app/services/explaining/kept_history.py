@@ -116,7 +116,7 @@ class KeptHistory:
     @contextmanager
     def _asking(self) -> Iterator[Repository]:
         table = self.view.table
-        moved = f"the history of table {table.full_name} was moved while it was read; ask again"
+        moved = f"the history of table {table.full_name} was moved while it was read; repeat the request"
         try:
             with self.database.reading() as repository:
                 yield repository

@@ -92,7 +92,7 @@ def take_warehouse(database: CatalogDatabase, warehouse: Warehouse) -> None:
     """
     try:
         if not _taken(database, warehouse):
-            logger.error("the warehouse holds no file of the catalog's tables: is its disk mounted, its setting right?")
+            logger.error("the warehouse holds no file of the catalog's tables: check its disk and its setting")
     except OSError as error:
         logger.error("the warehouse cannot be written: %s", reason_of(error))  # noqa: TRY400  # the reason is all
 

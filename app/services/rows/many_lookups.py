@@ -29,7 +29,7 @@ from app.storage.scans.by_keys import KeyRows, StagedRows, keys_stream, rows_of_
 from app.storage.scans.merging import Source
 from app.telemetry.entries import Counted
 
-_FEWER = "ask for fewer keys at a time, or for fewer columns"
+_FEWER = "request fewer keys at a time, or fewer columns"
 Made = TypeVar("Made")
 ImageAnswer = Answer | bytes
 """What images say of a key: of a row perhaps its JSON alone."""

@@ -53,7 +53,7 @@ class Refreshed(Generic[T]):
             try:
                 answer = self._look()
             except Exception:
-                logger.warning("what the service says of itself could not be looked up", exc_info=True)
+                logger.warning("the state of the service could not be read", exc_info=True)
             with suppress(RuntimeError):  # the loop has ended meanwhile
                 loop.call_soon_threadsafe(self._keep, looked, answer, at)
 

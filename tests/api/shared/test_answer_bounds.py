@@ -64,7 +64,7 @@ def test_a_large_row_asked_for_often_is_refused(parts: tuple[TestClient, Parts],
     told = asked(parts[0], table, [1] * MANY, accept).json()
     assert (told["status"], told["errorCode"]) == (413, "payload_too_large")
     assert [(fault["code"], fault["fix"]) for fault in told["errors"]] == [
-        ("too_large", "ask for fewer keys at a time, or for fewer columns")
+        ("too_large", "request fewer keys at a time, or fewer columns")
     ]
     assert str(MOST_ANSWER_BYTES) in told["detail"]
 

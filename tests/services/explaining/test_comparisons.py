@@ -266,7 +266,7 @@ def test_a_merge_that_has_not_committed_says_what_to_do(database: CatalogDatabas
     table = create_table(database, QUIET)
     post(database, site.warehouse, {"id": 1, "n": 1})
     waiting = request_merge(database, table.id)
-    with pytest.raises(Conflict, match="waits for a worker; ask again") as refused:
+    with pytest.raises(Conflict, match="waits for a worker; repeat the request") as refused:
         of_merge(database, table, waiting.id)
     assert refused.value.code is ErrorCode.MERGE_NOT_COMMITTED
     assert run_next_merge(replace(site, executor=BrokenExecutor(RuntimeError("no luck"))), "worker")

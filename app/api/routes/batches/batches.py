@@ -178,7 +178,7 @@ _ON_FAULT = (
     "what to do with change events that have faults: refuse the request, or set them aside (GET …/set-aside-events "
     "lists them) and store the others, in a table that orders its events"
 )
-_EMPTY = "what an empty field of CSV says: null, or nothing (absent; of a table with record.absent-columns = unchanged)"
+_EMPTY = "the meaning of an empty CSV field: null, or absent (only with record.absent-columns = unchanged)"
 
 
 _HEADERS = headers("Location", "Preference-Applied", REPLAYED_HEADER)
@@ -315,7 +315,7 @@ def get_batches(
     table: TableDep,
     repository: Reading,
     wanted: WantedPage,
-    state: Annotated[history.BatchState | None, Query(description="only batches that stand there")] = None,
+    state: Annotated[history.BatchState | None, Query(description="only batches in this state")] = None,
     order: Annotated[BatchOrder, Query(description="which batch comes first, by number")] = BatchOrder.NEWEST,
 ) -> BatchList:
     """List the table's batches, newest first or oldest first; a page token is only valid for its order."""

@@ -57,7 +57,7 @@ class Forgetting(Answer):
     requested_by: str = Field(description="the name of the token, empty where none was needed")
     forgotten_at: EpochMillis | None = Field(description="since when no read of the table finds them")
     gone_at: EpochMillis | None = Field(description="since when nothing that Keyfold keeps holds them")
-    snapshot_id: int | None = Field(description="the first snapshot without them; null where there was nothing of them")
+    snapshot_id: int | None = Field(description="the first snapshot without them; null if there were none")
     rows: int = Field(description="state rows that were removed, of all snapshots")
     records: int = Field(description="records that were removed from batches which were in no history file")
     remnants: list[Remnant] = Field(description="what may still hold them; empty before the first look, and at the end")

@@ -29,13 +29,15 @@ AsOf = Annotated[
     str | None,
     Query(
         alias="asOf",
-        description="a snapshot's number, a tag, or a time as 2026-03-01T12:00:00Z: the row as it was then, without"
-        " what was staged",
+        description="a snapshot's number, a tag, or a time as 2026-03-01T12:00:00Z: the row at that time, without"
+        " staged records",
     ),
 ]
 Steps = Annotated[
     int,
-    Query(ge=1, le=service.MOST_STEPS, description="the most records to explain, the newest ones; go on with `before`"),
+    Query(
+        ge=1, le=service.MOST_STEPS, description="the most records to explain, the newest ones; continue with `before`"
+    ),
 ]
 Before = Annotated[str | None, Query(description="the `before` of an answer: the records that came before its first")]
 
@@ -66,8 +68,8 @@ class ExplainedChange(Answer):
     before: Any
     after: Any
     reason: str
-    late: bool = Field(description="by its sequence it is older than what the column holds")
-    ignored: bool = Field(description="it had its say of the column, and changed nothing of it")
+    late: bool = Field(description="its sequence is older than that of the column's value")
+    ignored: bool = Field(description="it took part in the column, and changed nothing")
 
 
 class ExplainedStep(Answer):
@@ -81,7 +83,7 @@ class ExplainedStep(Answer):
     record: ExplainedRecord | None
     columns: list[ExplainedChange]
     late: bool = Field(description="by its sequence it is older than what some column holds")
-    ignored: bool = Field(description="it had its say, and changed nothing")
+    ignored: bool = Field(description="it took part, and changed nothing")
     undone: list[ExplainedRecord] = Field(description="records that a rollback took out of the table, the newest ones")
     undone_left_out: int = Field(description="how many older ones it took out, too")
 
@@ -100,7 +102,7 @@ class ExplainedColumn(Answer):
 
     column: str
     value: Any
-    start: bool = Field(description="from what the steps start from, alone or too")
+    start: bool = Field(description="the value, or a part of it, comes from the start")
     records: list[ExplainedPlace] = Field(description="the newest last")
     left_out: int = Field(description="how many older records, too")
 
@@ -110,14 +112,14 @@ class ExplainedRow(Answer):
 
     key: Key
     snapshot: int | None = Field(description="the snapshot that is explained; null before the first merge")
-    row: Row | None = Field(description="what a lookup answers; null where there is no row")
+    row: Row | None = Field(description="the row of a lookup; null if there is none")
     exact: bool = Field(description="whether the steps come to that row")
     inexact: str | None = Field(description="why they may not")
     columns: list[ExplainedColumn]
     start: ExplainedStart
     steps: list[ExplainedStep]
     left_out: int = Field(description="how many records came before the first step")
-    before: str | None = Field(description="asks for them; null where there are none")
+    before: str | None = Field(description="requests them; null if there are none")
 
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {200: {"headers": SPELLED}, **problems(409)}

@@ -72,7 +72,7 @@ class Lateness(Answer):
 
     since: EpochMillis | None = Field(description="when the first of them ended")
     merges: int
-    counted: int = Field(description="those of which that is known: it is counted soon after a merge")
+    counted: int = Field(description="those with counts: a merge is counted soon after it")
     records: int
     exact: bool = Field(
         description="whether all keys were compared with older runs; else a share: then it is estimated"

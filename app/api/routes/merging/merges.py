@@ -63,7 +63,7 @@ def get_merges(
     table: TableDep,
     repository: Reading,
     wanted: WantedPage,
-    state: Annotated[TaskState | None, Query(description="only those that stand there")] = None,
+    state: Annotated[TaskState | None, Query(description="only tasks in this state")] = None,
     job: Annotated[TaskKind | None, Query(description="only merges, or only compactions")] = None,
 ) -> MergeList:
     """List the table's merges and compactions, newest first."""

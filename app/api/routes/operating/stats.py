@@ -71,8 +71,8 @@ class MergesWait(Answer):
     compaction_id: str = Field(description="the compaction that they wait for: GET T/merges/{compactionId}")
     runs: int
     stop_trigger: Annotated[int, From("trigger")]
-    since: EpochMillis = Field(description="when that compaction was asked for")
-    until: EpochMillis = Field(description="when merges go on even if it has not ended")
+    since: EpochMillis = Field(description="when that compaction was requested")
+    until: EpochMillis = Field(description="when merges continue even if it has not ended")
 
 
 class CompactionFailed(Answer):

@@ -26,9 +26,9 @@ class NewToken(OwnBody):
 
     name: str
     role: Role
-    on: Names = Field(description="what it is for: `*`, `shop.*` for a database, `shop.orders` for a table")
+    on: Names = Field(description="its scope: `*`, `shop.*` for a database, `shop.orders` for a table")
     expires: str | None = Field(None, description="`90d`, `12h`, or a time: `2027-01-31T18:00:00Z`; never without")
-    webhook: bool = Field(False, description="a secret that signs requests, as Standard Webhooks says (`whsec_…`)")
+    webhook: bool = Field(False, description="a secret that signs requests, as in Standard Webhooks (`whsec_…`)")
 
 
 class Token(Answer):

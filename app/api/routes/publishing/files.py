@@ -36,7 +36,7 @@ class DataFile(Answer):
     rows: Annotated[int, From("file.rows")] = Field(description="state rows, deleted keys included")
     live_rows: int | None = Field(description="those that no delete hides; null where that was not counted")
     size_bytes: Annotated[int, From("file.size_bytes")]
-    min_token: Annotated[int | str, From("file.min_token")] = Field(description="64 bits; text if asked for")
+    min_token: Annotated[int | str, From("file.min_token")] = Field(description="64 bits; text on request")
     max_token: Annotated[int | str, From("file.max_token")]
 
     def with_tokens_as_text(self) -> DataFile:

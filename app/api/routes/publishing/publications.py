@@ -71,7 +71,7 @@ class _PublicationAnswer(Answer):
     )
     behind_records: Annotated[int, From("behind.records")] = Field(description="the records in them")
     behind_millis: int = Field(description="for how long the oldest of them has been waiting")
-    waiting: str | None = Field(description="what they wait for, and what to do; null where nothing is missing")
+    waiting: str | None = Field(description="what they wait for, and what to do; null if nothing is missing")
 
 
 class DeltaAnswer(_PublicationAnswer):

@@ -42,8 +42,8 @@ Columns = Annotated[str | None, Query(description="comma-separated columns to an
 Wanted = Annotated[
     Consistency | None,
     Query(
-        description="latest: the current snapshot and what is staged on top; merged: the snapshot alone; by default"
-        " what the table's lookup.consistency says, or else the service: latest"
+        description="latest: the current snapshot with staged records on top; merged: the snapshot alone. Default:"
+        " the table's lookup.consistency, or else that of the service, latest"
     ),
 ]
 After = Annotated[
@@ -54,7 +54,7 @@ Version = Annotated[
     str | None,
     Query(
         alias="snapshot",
-        description="a snapshot's number or a tag: the row as it was then, with the columns of then",
+        description="a snapshot's number or a tag: the row at that time, with its columns at that time",
     ),
 ]
 

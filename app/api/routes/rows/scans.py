@@ -70,7 +70,10 @@ LastToken = Annotated[
 ]
 PageToken = Annotated[
     str | None,
-    Query(alias="pageToken", description=f"the {NEXT_PAGE_HEADER} of the page before: the scan goes on as it began"),
+    Query(
+        alias="pageToken",
+        description=f"the {NEXT_PAGE_HEADER} of the page before: the scan continues with its snapshot and filters",
+    ),
 ]
 
 
@@ -129,7 +132,7 @@ def _check(limit: int | None, page_token: str | None, versioned: bool) -> None:
         fix = "leave it out for a stream of all rows, or read pages"
         faults.append(Violation("/limit", FaultCode.OUT_OF_RANGE, message, fix))
     if page_token is not None and versioned:
-        message = "pageToken goes on with the snapshot that its scan began with"
+        message = "pageToken continues with the snapshot of its scan"
         fix = "leave out snapshot and consistency"
         faults.append(Violation("", FaultCode.CONTRADICTING_PARAMETERS, message, fix))
     if faults:

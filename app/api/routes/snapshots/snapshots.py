@@ -78,9 +78,7 @@ class SnapshotAnswer(Payload):
 class RollbackAnswer(SnapshotAnswer):
     """The new snapshot, with the rows of an earlier one."""
 
-    undone_batches: int = Field(
-        description="batches that were merged after that one, which the table does not show any more"
-    )
+    undone_batches: int = Field(description="batches that were merged after the target, and are no longer visible")
 
 
 class SnapshotList(Answer):

@@ -28,7 +28,9 @@ router = Router(prefix=TABLE_PATH, tags=["tables"], responses=PROBLEM_RESPONSES)
 Json = dict[str, Any]
 _NAMES: Final = ("database", "table")
 _BY_PATH: Final = "/rows/{key}"  # for a single key column
-_WORDS: Final = "text: BIGINTs are typed as the text that `Prefer: integers=text` asks for; else as the table says"
+_WORDS: Final = (
+    "text: BIGINTs are typed as text, as `Prefer: integers=text` requests; by default as the table's option says"
+)
 _SPELLINGS: Final = {"integers", "prefer"}  # the parameters of an operation that spells whole numbers as it is asked to
 _DOCUMENT: Final = {"application/json": {"schema": schema("Document")}}
 
@@ -100,7 +102,7 @@ def _components(table: Table, integers: Integers) -> Json:
     required = [column.name for column in table.schema.key_columns]
     record = {**named, "properties": {**named["properties"], KIND_MEMBER: kind}, "required": required}
     described = {
-        "Row": named | {"description": "a row; columns that were not asked for are left out"},
+        "Row": named | {"description": "a row; columns that were not requested are left out"},
         "Key": key | {"required": required, "description": "the primary key"},
         "Columns": named | {"description": "columns of a row; those of its key may be left out"},
         "Record": record | {"description": "columns of a row, and what becomes of it"},
@@ -119,7 +121,7 @@ def _spell(operation: Json, integers: Integers, *, said: bool) -> None:
     for one in operation["parameters"]:
         if one["name"] == "integers":
             one["schema"] = {"type": "string", "enum": [integers.value]}
-            one["description"] = f"{integers}, as rows are typed here: say it, or `Prefer: integers={integers}`"
+            one["description"] = f"{integers}, as rows are typed here: send it, or `Prefer: integers={integers}`"
 
 
 def _exemplify(operation: Json, table: Table, integers: Integers) -> None:

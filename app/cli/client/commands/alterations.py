@@ -89,7 +89,7 @@ def _option(text: str) -> Change:
 
 def copy(
     table: TableName,
-    new: Annotated[str, typer.Argument(metavar="DATABASE.TABLE", help="the table to make")],
+    new: Annotated[str, typer.Argument(metavar="DATABASE.TABLE", help="the table to create")],
     with_rows: Annotated[bool, typer.Option("--rows", help="post its rows to the new one, too, as they show")] = False,
     url: Url = None,
     token_file: TokenFile = None,

@@ -19,7 +19,7 @@ _PATIENCE_SECONDS: Final = 600.0  # to wait for a service that has answered befo
 def tail(
     table: TableName,
     since: Annotated[
-        int | None, typer.Option("--from", min=1, help="the first snapshot; else only what comes from now on")
+        int | None, typer.Option("--from", min=1, help="the first snapshot; by default only changes from now on")
     ] = None,
     until: Annotated[int | None, typer.Option("--to", min=1, help="the last snapshot; else without end")] = None,
     url: Url = None,

@@ -94,11 +94,9 @@ def load(
     form: Annotated[
         FileFormat | None, typer.Option("--format", help="[default: by the file's name]", show_default=False)
     ] = None,
-    absent: Annotated[
-        bool, typer.Option("--empty-absent", help="an empty field of CSV says nothing, instead of null")
-    ] = False,
+    absent: Annotated[bool, typer.Option("--empty-absent", help="an empty CSV field is absent, not null")] = False,
     again: Annotated[
-        str, typer.Option("--again", metavar="WORD", help="load what was loaded before once more, under this word")
+        str, typer.Option("--again", metavar="WORD", help="load records again that were loaded before, under this word")
     ] = "",
     url: Url = None,
     token_file: TokenFile = None,

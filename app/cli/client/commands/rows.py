@@ -24,7 +24,7 @@ def get(
     table: TableName,
     key: Keys,
     columns: Annotated[str | None, typer.Option(help="those to show, with commas")] = None,
-    snapshot: Annotated[str | None, typer.Option(help="a snapshot's number or a tag: the row as it was then")] = None,
+    snapshot: Annotated[str | None, typer.Option(help="a snapshot's number or a tag: the row at that time")] = None,
     merged: Annotated[bool, typer.Option("--merged", help="leave out records that are not merged yet")] = False,
     url: Url = None,
     token_file: TokenFile = None,
@@ -66,7 +66,10 @@ def delete(
     table: TableName,
     key: Keys,
     columns: Annotated[
-        str | None, typer.Option("--with", help='JSON of what the record needs in addition to its key: {"edited": "…"}')
+        str | None,
+        typer.Option(
+            "--with", help='JSON with the members that the record needs in addition to its key: {"edited": "…"}'
+        ),
     ] = None,
     wait: Wait = False,
     url: Url = None,

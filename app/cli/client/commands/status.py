@@ -24,7 +24,7 @@ _PARTS = ("catalog", "warehouse", "spark")
 @commands.command()
 def status(
     table: Annotated[
-        str | None, typer.Argument(metavar="[DATABASE.TABLE]", help="of what a table holds and waits for")
+        str | None, typer.Argument(metavar="[DATABASE.TABLE]", help="the table whose size and backlog to show")
     ] = None,
     url: Url = None,
     token_file: TokenFile = None,

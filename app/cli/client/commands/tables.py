@@ -44,12 +44,12 @@ def create(
     database: Annotated[str | None, typer.Option("--database", "-d", help="where the tables are made")] = None,
     from_postgres: Annotated[
         str | None,
-        typer.Option(metavar="DSN", help="make nothing; write the statement for change events of a table there"),
+        typer.Option(metavar="DSN", help="create nothing; print the statement for change events of a table there"),
     ] = None,
     dialect: Annotated[
         Dialect | None, typer.Option(help="whose SQL it is; recognized by its words if left out")
     ] = None,
-    check: Annotated[bool, typer.Option("--check", help="make nothing; report the faults and warnings")] = False,
+    check: Annotated[bool, typer.Option("--check", help="create nothing; report the faults and warnings")] = False,
     url: Url = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,

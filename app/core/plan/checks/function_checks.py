@@ -44,7 +44,7 @@ def _retraction(schema: TableSchema, options: TableOptions) -> Iterator[Violatio
     for column, suffix in options.fields:
         kept = suffix == "ignore-retract" and options.of_field(column, suffix)
         if kept and options["aggregation.remove-record-on-delete"]:
-            message = "ignore-retract and aggregation.remove-record-on-delete cannot stand together"
+            message = "ignore-retract and aggregation.remove-record-on-delete exclude each other"
             yield option_violation(
                 field_key(column, suffix), FaultCode.CONTRADICTING_OPTIONS, message, "remove one of the two"
             )

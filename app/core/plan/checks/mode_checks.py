@@ -36,7 +36,7 @@ def _modes(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
     for key, contradicts, what in contradictions:
         if contradicts:
             yield option_violation(
-                key, FaultCode.CONTRADICTING_OPTIONS, f"{key} cannot stand with {what}", "remove one of the two"
+                key, FaultCode.CONTRADICTING_OPTIONS, f"{key} cannot be combined with {what}", "remove one of the two"
             )
     yield from _clustering(schema, options)
 
@@ -51,14 +51,17 @@ def _clustering(schema: TableSchema, options: TableOptions) -> Iterator[Violatio
         return
     if options.engine not in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW):
         yield option_violation(
-            key, FaultCode.CONTRADICTING_OPTIONS, f"{key} cannot stand with {options.engine}", "remove it"
+            key, FaultCode.CONTRADICTING_OPTIONS, f"{key} cannot be combined with {options.engine}", "remove it"
         )
     if options["sequence.field"]:
         yield option_violation(
-            key, FaultCode.CONTRADICTING_OPTIONS, f"{key} cannot stand with sequence.field", "remove one of the two"
+            key,
+            FaultCode.CONTRADICTING_OPTIONS,
+            f"{key} cannot be combined with sequence.field",
+            "remove one of the two",
         )
     if options["changelog-producer"] not in (ChangelogProducer.NONE, ChangelogProducer.INPUT):
-        message = f"{key} cannot stand with changelog-producer {options['changelog-producer']}"
+        message = f"{key} cannot be combined with changelog-producer {options['changelog-producer']}"
         yield option_violation(key, FaultCode.CONTRADICTING_OPTIONS, message, "use none or input")
 
 
@@ -70,7 +73,7 @@ def _buckets(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
             "bucket", FaultCode.ILLEGAL_OPTION_VALUE, f"bucket is {bucket}", "write a count from 1, or -1, or -2"
         )
     if keys and options.given("bucket") and bucket == -1:
-        message = "bucket-key cannot stand with bucket = -1"
+        message = "bucket-key cannot be combined with bucket = -1"
         yield option_violation(
             "bucket-key", FaultCode.CONTRADICTING_OPTIONS, message, "remove bucket-key or set a bucket count"
         )

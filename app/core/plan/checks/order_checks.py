@@ -165,7 +165,7 @@ def _removals(schema: TableSchema, options: TableOptions) -> Iterator[Violation]
     if options[on_delete] and options.groups:
         fix = f"use {on_group}"
         yield option_violation(
-            on_delete, FaultCode.CONTRADICTING_OPTIONS, f"{on_delete} cannot stand with sequence groups", fix
+            on_delete, FaultCode.CONTRADICTING_OPTIONS, f"{on_delete} cannot be combined with sequence groups", fix
         )
     ordering = {name for group in options.groups for name in group.ordering}
     for name in options[on_group]:

@@ -54,7 +54,7 @@ def _unordered_events(schema: TableSchema, options: TableOptions) -> Iterator[Vi
     ordered = options["sequence.field"] or options.groups or options.engine is MergeEngine.FIRST_ROW
     positioned = any(suffix == "from-event" for _, suffix in options.fields)
     if options["events.source"] and not ordered and not positioned:
-        message = "nothing orders the change events: one that comes late or twice overwrites what is newer"
+        message = "nothing orders the change events: one that comes late or twice overwrites newer ones"
         fix = "add a column with fields.<column>.from-event, such as source.lsn, and make it the sequence.field"
         yield option_violation("events.source", FaultCode.EVENTS_UNORDERED, message, fix)
 

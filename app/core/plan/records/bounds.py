@@ -89,7 +89,7 @@ class Bounds:
         """Raise ``TooLarge`` if ``size``, that of one record in bytes, is over the bound."""
         if size > self.longest_record:
             message = f"the body has a record of {size} bytes or more, at most {self.longest_record} are allowed"
-            raise _too_large(message, "store what is so large elsewhere, and its place here")
+            raise _too_large(message, "store large values elsewhere, and their addresses here")
 
     def check_decoded(self, what: str, size: int, most: int) -> None:
         """Raise ``TooLarge`` if a part of a file that is decoded as a whole has more than ``most`` bytes."""

@@ -106,7 +106,7 @@ _SIGN = re.compile("==?|!=|<>|<=|>=|<|>")
 def _scalar(data_type: DataType, text: str) -> Any:
     if data_type.nested:
         message = f"values of {data_type.base_sql} cannot be compared"
-        raise ValueFault(FaultCode.ILLEGAL_COLUMN_TYPE, message, "ask for is.null or is.not_null")
+        raise ValueFault(FaultCode.ILLEGAL_COLUMN_TYPE, message, "use is.null or is.not_null")
     return data_type.text_decoder(text)
 
 
