@@ -1,1 +1,1 @@
-"""Files that kernel and storage share: where they are, how they are read, written and checked."""
+"""Files that kernel and storage share: layout, reading, writing and checking."""

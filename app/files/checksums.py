@@ -1,4 +1,4 @@
-"""What the bytes of a file come to: a digest of all, and one of each block, so that a part can be checked as well."""
+"""Checksums of files: a digest of the whole file, and one of each block, so that a part can be checked as well."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ DIGEST_BYTES = 8  # of one block
 
 @dataclass(frozen=True)
 class Checksums:
-    """Of a file: its bytes, xxh3-128 of all of them as hexadecimal digits, xxh3-64 of each block of ``BLOCK_BYTES``."""
+    """The checksums of a file: its size in bytes, xxh3-128 of the whole in hexadecimal, xxh3-64 of each block of
+    ``BLOCK_BYTES``.
+    """
 
     size_bytes: int
     digest: str
@@ -54,7 +56,7 @@ class Sums:
 
 
 class SummedSink(io.RawIOBase):
-    """Writes to ``file``, one behind the other, and sums up what it writes; the one that opened the file closes it."""
+    """Writes to ``file`` sequentially, and computes the checksums. It does not close the file."""
 
     def __init__(self, file: Any) -> None:
         super().__init__()
@@ -66,7 +68,7 @@ class SummedSink(io.RawIOBase):
         return True
 
     def write(self, piece: Any) -> int:
-        """Write all of it; how many bytes that were."""
+        """Write all bytes, and return their number."""
         self._file.write(piece)
         self.sums.add(piece)
         return memoryview(piece).nbytes
@@ -84,7 +86,7 @@ def block_digest(block: Any) -> bytes:
 def checksums_of(warehouse: Warehouse, path: str, read: Callable[[int], None] | None = None) -> Checksums:
     """Return the checksums of the file at ``path``, which is read a piece at a time.
 
-    ``read`` gets the number of bytes of each piece before the next one is read.
+    ``read`` is called with the size of each piece before the next one is read.
 
     Raise ``FileNotFoundError`` and other ``OSError``.
     """

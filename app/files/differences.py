@@ -1,4 +1,4 @@
-"""Where two values of a column differ as a reader sees them."""
+"""Differences between two values of a column, as a reader sees them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ Flags = npt.NDArray[np.bool_]
 
 
 def unlike(before: pa.Array, after: pa.Array, column: Column) -> Flags:
-    """Return where two values of a column differ: null from all others, NaN from no NaN, maps in any order."""
+    """Return in which rows the values of two columns differ: null from all others, NaN from no
+    NaN, maps in any order.
+    """
     return np.asarray(_COMPARE.get(column.type.family, _differs)(before, after, column), dtype=bool)
 
 

@@ -1,8 +1,8 @@
-"""How the columns of a Parquet file are encoded: which get dictionaries, and how numbers are written without one.
+"""The encodings of the columns of a Parquet file: which get dictionaries, and how numbers are written without one.
 
-Arrow makes a dictionary for each column that it is asked for, and keeps it where every value comes once: it then holds
-all values, and the column their numbers. Spark's writer looks first. So a column gets one if its first rows are smaller
-with it.
+Arrow makes a dictionary for each requested column, and keeps it even if every value is unique: then it holds all
+values, and the column their numbers. Spark's writer checks first. So here a column gets a dictionary if its first rows
+are smaller with it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _MOST_BYTES: Final = 2**20  # of a dictionary; the values beyond that are writte
 
 
 def columns_with_dictionaries(rows: pa.Table) -> list[str]:
-    """Return the paths of columns, by the first of some rows that come in no order of their values. What is in an ARRAY
-    or a MAP always gets one.
+    """Return the paths of columns that get a dictionary, by a sample of rows in random order. Columns in an ARRAY or a
+    MAP always get one.
     """
     looked_at = rows.slice(0, _LOOKED_AT)
     without = {path for name in rows.column_names for path in _without(name, looked_at[name])}
@@ -38,14 +38,16 @@ def columns_with_dictionaries(rows: pa.Table) -> list[str]:
 
 
 def encodings_of_shared(dictionaries: Collection[str]) -> dict[str, str]:
-    """Return how tokens are encoded in files that other systems read: no one asks for them, so any encoding will do."""
+    """Return how tokens are encoded in files that other systems read: nothing looks them up, so that any encoding is
+    good.
+    """
     return {} if TOKEN_COLUMN in dictionaries else dict(_SORTED_TOKENS)
 
 
 def encodings_of_own(schema: pa.Schema, dictionaries: Collection[str] = ()) -> dict[str, str]:
     """Return how numbers and times are encoded in files that only Keyfold reads, except columns with ``dictionaries``.
 
-    zstd takes a tenth less of them in this way, in the same time. Spark before 4.3 cannot read it, so runs differ.
+    So zstd makes them a tenth smaller, in the same time. Spark before 4.3 cannot read this, so runs use others.
     """
     split = (field for field in schema if _is_split(field.type) and "." not in field.name)
     encodings = {field.name: "BYTE_STREAM_SPLIT" for field in split if field.name not in dictionaries}

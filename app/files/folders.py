@@ -1,4 +1,4 @@
-"""What lies in a folder of the warehouse, and its removal."""
+"""The contents of a folder in the warehouse, and their removal."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def entries(warehouse: Warehouse, path: str, *, recursive: bool = False) -> list
 
 
 def remove(warehouse: Warehouse, path: str) -> bool:
-    """Remove a file or folder; return whether it existed. Others may remove it at the same time."""
+    """Remove a file or folder; return whether it existed. Other processes may remove it at the same time."""
     if warehouse.filesystem.get_file_info(path).type is not fs.FileType.Directory:
         return remove_file(warehouse, path)
     try:

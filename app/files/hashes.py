@@ -1,4 +1,4 @@
-"""XXH64 of whole columns, as Spark's ``xxhash64`` has it: each value with its own seed, no object for each.
+"""XXH64 of whole columns, like Spark's ``xxhash64``: each value has its own seed, and no Python object.
 
 https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md
 """
@@ -40,7 +40,7 @@ def hashes_of_ints(values: npt.NDArray[np.integer[Any]], seeds: Words) -> Words:
 
 
 def hashes_of_bytes(values: pa.StringArray | pa.BinaryArray, seeds: Words) -> Words:
-    """Return the hash of the bytes of each text or binary value; that of a null means nothing."""
+    """Return the hash of the bytes of each text or binary value; that of a null is meaningless."""
     _, places, content = values.buffers()
     ends = np.frombuffer(places, np.int32)[values.offset : values.offset + len(values) + 1]
     data = np.frombuffer(content or b"", np.uint8)

@@ -1,4 +1,4 @@
-"""Where a table's files are: paths by id below the warehouse, never by name."""
+"""The places of a table's files: paths by id below the warehouse, never by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.core.table.records import PARTITION_COLUMN
 from app.files.object_stores import SCHEME, SPARK_SCHEME, is_object_store, read_uri
 
 _LOCAL_BYTES, _FETCHED_BYTES = 2**20, 2**23
-TRIAL_PREFIX = "trial-"  # of the folder of a table that is there to try Spark
+TRIAL_PREFIX = "trial-"  # of the folder of a trial table
 _TABLE_ID = re.compile("[0-9a-f]{32}")
 _C = ctypes.CDLL(None, use_errno=True)
 # The f_type of statfs(2): ext2 to ext4, XFS, Btrfs, F2FS, tmpfs, overlayfs, ZFS.
@@ -28,9 +28,8 @@ _SYNCED_WHOLE = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0x0102199
 class Warehouse:
     """The folder that holds all tables' files: a local path or a URI that pyarrow's file systems know (``s3://…``).
 
-    ``marked``: services have left a mark in it; a local folder without the mark is another one, such as the empty mount
-    point of a disk that is away (``app.files.writable``). Raises ``ValueError`` where it is first used, for a URI
-    that says nothing.
+    ``marked``: services have left a mark in it; a local folder without the mark is a wrong one, such as the empty
+    mount point of a missing disk (``app.files.writable``). Raises ``ValueError`` on first use for an invalid URI.
     """
 
     root: str
@@ -62,23 +61,23 @@ class Warehouse:
 
     @property
     def is_store(self) -> bool:
-        """Whether the warehouse is the bucket of an object store: there are no folders, no renames, no halves, and what
-        was written is durable.
+        """Whether the warehouse is the bucket of an object store: it has no folders, no renames and no partial files,
+        and completed writes are durable.
         """
         return is_object_store(self.root)
 
     @property
     def address(self) -> str:
-        """What another process opens the same warehouse by."""
+        """The address with which another process opens the same warehouse."""
         return self.path() if "://" not in self.root else self.root
 
     @property
     def piece_bytes(self) -> int:
-        """How much of a file is read at a time where all of it is: elsewhere each piece is a request."""
+        """The bytes per read of a whole file: in an object store each piece is a request."""
         return _LOCAL_BYTES if self.local else _FETCHED_BYTES
 
     def uri(self, *segments: str) -> str:
-        """Return the URI of a file or folder, as clients get it: nothing in it is %-escaped."""
+        """Return the URI of a file or folder, for clients, without %-escapes."""
         if self.local:
             return f"file://{self.path(*segments)}"
         if self.is_store:
@@ -92,8 +91,8 @@ class Warehouse:
 
 
 def names_table(folder: str) -> bool:
-    """Return whether a folder of the warehouse may be a table's: that is named by the table's id. What else is there,
-    in a bucket or on a disk, is somebody else's.
+    """Return whether a folder of the warehouse may be that of a table, which is named by the table's id. Other folders
+    belong to others.
     """
     return _TABLE_ID.fullmatch(folder) is not None
 
@@ -148,7 +147,7 @@ def delta_log(table_id: str, *name: str) -> tuple[str, ...]:
 
 
 def sync_folder(path: str) -> None:
-    """Make what a local folder (or file) holds durable."""
+    """Make the content of a local folder (or file) durable."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -157,7 +156,7 @@ def sync_folder(path: str) -> None:
 
 
 def sync_new_folders(warehouse: Warehouse, *segments: str) -> None:
-    """Make the entries durable that a folder of a table, and those above it, have in their parents."""
+    """Make the entries of a table's folder, and of the folders above it, durable in their parents."""
     for depth in range(len(segments)):
         sync_folder(warehouse.path(*segments[:depth]))
 
@@ -170,8 +169,8 @@ def _kind_of(folder: str) -> int:
 
 
 def sync_file_system(folder: str) -> bool:
-    """Make all that was written to the file system of ``folder`` durable; whether this system can, and is known to
-    mean it: one in user space may not hear of it. Raise ``OSError`` if something could not be written.
+    """Make all writes to the file system of ``folder`` durable. Return whether this file system is known to support
+    it; those in user space may ignore the call. Raise ``OSError`` if something could not be written.
     """
     syncfs = getattr(_C, "syncfs", None)
     if syncfs is None or _kind_of(folder) not in _SYNCED_WHOLE:

@@ -1,6 +1,4 @@
-"""Files that the catalog names, read so that a damaged byte is noticed: no byte is decoded that was not checked
-(docs/decisions/0024).
-"""
+"""Files that the catalog names: every byte is checked before it is decoded (docs/decisions/0024)."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ from app.files.layout import Warehouse, changelog_file, data_file, history_file,
 from app.files.writable import NO_ROOM, is_claimed, reason_of
 
 logger = logging.getLogger(__name__)
-CHECKED_AT_ONCE = 4  # summing up bytes leaves the interpreter to others; more of them would only wait for the disk
+CHECKED_AT_ONCE = 4  # checksums run without the interpreter's lock; more threads would only wait for the disk
 _KEPT_BLOCKS = 8
 _KNOWN_FILES = 50_000  # whose checked blocks a process remembers, in slightly more than 1 byte a MiB
 
@@ -76,10 +74,10 @@ def file_of_changelog(table_id: str, snapshot_id: int, file: ChangelogFile) -> N
 
 
 def check_file(warehouse: Warehouse, file: NamedFile, read: Callable[[int], None] | None = None) -> Checksums:
-    """Read all of a file, regardless of what was checked before, and compare; return what its bytes come to.
+    """Read and check the whole file, regardless of earlier checks; return its checksums.
 
-    One that has no known digest is compared by its size and the checksums of its pages. ``read`` gets the number of
-    bytes of each piece as it is read, and may raise.
+    A file without a digest is checked by its size and the checksums of its pages. ``read`` is called with the size of
+    each piece, and may raise.
 
     Raise ``DamagedFile``.
     """
@@ -135,10 +133,9 @@ def decoding(warehouse: Warehouse, file: NamedFile) -> Iterator[None]:
 @contextmanager
 def opened_parquet(warehouse: Warehouse, file: NamedFile, dictionaries: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
     """Yield the file, to be read in part: a block is checked when the process first reads it since the file last
-    changed, a page whenever it is read. The columns ``dictionaries`` are given as they are stored: each value once.
+    changed, a page whenever it is read. The columns ``dictionaries`` are read as dictionaries.
 
-    Raise ``DamagedFile``, also while it is read, and ``Unavailable`` if another file system than this machine's does
-    not answer.
+    Raise ``DamagedFile``, also while it is read, and ``Unavailable`` if a remote file system does not answer.
     """
     with (
         _failures_as_damage(warehouse, file),
@@ -183,13 +180,13 @@ def _identity(warehouse: Warehouse, file: NamedFile) -> tuple[int, ...]:
 
 @lru_cache(maxsize=_KNOWN_FILES)
 def _checked_blocks(file: NamedFile, root: str, identity: tuple[int, ...]) -> bytearray:  # noqa: ARG001  # the key
-    """Return which blocks of the file this process has found well: one byte each, 1 where it has."""
+    """Return which blocks of the file this process has found intact: one byte each, 1 if intact."""
     return bytearray(len(file.block_digests or b"") // DIGEST_BYTES)
 
 
 class _CheckedSource(io.RawIOBase):
-    """The bytes of a file, each block of which is checked before any of it is given out. ``damage`` is what it raised:
-    anyone who reads it may not pass it on as it was.
+    """The bytes of a file; each block is checked before any of it is returned. ``damage`` is the error that it raised,
+    since Arrow may replace it by another one.
     """
 
     def __init__(self, source: pa.NativeFile, file: NamedFile, checked: bytearray) -> None:
@@ -209,13 +206,13 @@ class _CheckedSource(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go on from there."""
+        """Set the position."""
         start = {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._file.size_bytes}[whence]
         self._place = start + offset
         return self._place
 
     def tell(self) -> int:
-        """Return where the next bytes come from."""
+        """Return the position."""
         return self._place
 
     def read(self, size: int = -1) -> Any:
@@ -230,9 +227,7 @@ class _CheckedSource(io.RawIOBase):
         return piece
 
     def _piece(self, blocks: range, count: int) -> Any:
-        """Return the next ``count`` bytes, which are in ``blocks``: each of these is checked from its beginning to its
-        end.
-        """
+        """Return the next ``count`` bytes, which are in ``blocks``: each of these is checked as a whole."""
         for block in blocks:
             if not self._checked[block]:
                 self._check(block, self._source.read_at(BLOCK_BYTES, block * BLOCK_BYTES))
@@ -248,8 +243,8 @@ class _CheckedSource(io.RawIOBase):
 
 
 class _FetchedSource(_CheckedSource):
-    """The same of an object store, where each reading is a request: blocks that are asked for together come in one,
-    are checked whenever they come, and the last ones are kept, for columns end and begin in the same block.
+    """The same for an object store, where each read is a request: blocks that are needed together come in one request
+    and are always checked. The last ones are cached, since a column often begins in the block where another ends.
     """
 
     def __init__(self, source: pa.NativeFile, file: NamedFile) -> None:
@@ -296,12 +291,12 @@ def _failures_as_damage(warehouse: Warehouse, file: NamedFile) -> Iterator[None]
     except (pa.ArrowException, ValueError, KeyError) as error:  # a footer may name other columns
         if file.digest is None:
             raise DamagedFile(file, DamageReason.UNREADABLE, str(error)) from error
-        check_file(warehouse, file)  # it may have rotted since this process found it well
+        check_file(warehouse, file)  # it may have decayed since this process found it intact
         raise
 
 
 def missing(warehouse: Warehouse, file: NamedFile) -> KeyfoldError:
-    """Return the failure for a ``file`` that is not found: that it is damaged, or that there is no warehouse at all."""
+    """Return the error for a ``file`` that is not found: it is damaged, or the whole warehouse is missing."""
     try:
         claimed = is_claimed(warehouse) if warehouse.is_store or (warehouse.local and warehouse.marked) else True
     except OSError as error:
@@ -312,5 +307,5 @@ def missing(warehouse: Warehouse, file: NamedFile) -> KeyfoldError:
 
 
 def not_now(file: NamedFile, reason: str) -> Unavailable:
-    """Return the failure for a ``file`` that cannot be read, where that says nothing about the file."""
+    """Return the error for a ``file`` that cannot be read at present, for a reason outside the file."""
     return Unavailable(f"{file.path} cannot be read now: {reason}; try again later")

@@ -1,6 +1,4 @@
-"""Object stores: what an ``s3://`` URI says, how its bucket is opened, and what the errors of a store mean
-(docs/decisions/0029).
-"""
+"""Object stores: reading ``s3://`` URIs, opening buckets, and the meaning of errors (docs/decisions/0029)."""
 
 from __future__ import annotations
 
@@ -68,21 +66,21 @@ PARAMETERS: Final[Mapping[str, Callable[[str], Any]]] = {
 
 @dataclass(frozen=True)
 class Bucket:
-    """What an ``s3://`` URI says: ``location`` is the URI without parameters and without a slash at its end."""
+    """The bucket of an ``s3://`` URI; ``location`` is the URI without parameters and without a trailing slash."""
 
     location: str
     parameters: Mapping[str, Any]
 
     @property
     def path(self) -> str:
-        """Bucket and prefix, as pyarrow has them."""
+        """Bucket and prefix, in pyarrow's form."""
         return self.location.removeprefix(SCHEME)
 
     def open(self) -> fs.FileSystem:
-        """Return the store. Nothing is asked of it yet; credentials are those of the environment, as AWS's tools find
-        them.
+        """Return the store, without a request yet; credentials are those of the environment, as AWS's tools find them.
 
-        An object of up to 10 MB is one PUT, and there when that ends; a larger one when its last part is confirmed.
+        An object of up to 10 MB is one PUT, and exists when that ends; a larger one exists when its last part is
+        confirmed.
         """
         options = _SECONDS | dict(self.parameters)
         retries = fs.AwsStandardS3RetryStrategy(max_attempts=options.pop("max_attempts", _ATTEMPTS))

@@ -1,5 +1,5 @@
-"""State rows of runs by token, a window of tokens over all runs at a time: what is in memory is about ``WINDOW_BYTES``,
-for any size of table and rows.
+"""State rows of runs by token, a window of tokens over all runs at a time: memory is about ``WINDOW_BYTES``, for any
+size of table and rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WINDOW_BYTES = 16 * 2**20  # of all runs together
 _CELL = 5  # bytes of a value in memory, a null included
 _WORST = 4  # times as much as expected
 LEAST_TOKEN, MOST_TOKEN = -(2**63), 2**63 - 1
-# Whether a row group may hold what is looked for, by its metadata.
+# Whether a row group may have matching rows, by its metadata.
 Wanted = Callable[[pq.RowGroupMetaData], bool]
 
 
@@ -43,7 +43,7 @@ class TokenRange:
         return cls(token, token)
 
     def meets(self, low: int, high: int) -> bool:
-        """Return whether it has a token from ``low`` to ``high``."""
+        """Return whether the range overlaps that from ``low`` to ``high``."""
         return low <= self.last and self.first <= high
 
 
@@ -55,15 +55,15 @@ class Rows:
     batch: pa.RecordBatch
 
     def split(self, bound: int | None) -> tuple[Rows | None, Rows | None]:
-        """Return those before the token ``bound``, all for None, and the others; None for no rows."""
+        """Return the rows before the token ``bound`` (all for None) and the others; None for no rows."""
         count = len(self.tokens) if bound is None else int(np.searchsorted(self.tokens, np.int64(bound)))
         before = Rows(self.tokens[:count], self.batch.slice(0, count)) if count else None
         return before, Rows(self.tokens[count:], self.batch.slice(count)) if count < len(self.tokens) else None
 
 
 class RunRows:
-    """The rows of one run, read as they are taken. ``least_bytes`` of them are here before any is: the run that has the
-    fewest ends the window of all.
+    """The rows of one run, read on demand. At least ``least_bytes`` are buffered: the run that ends first ends the
+    window of all.
     """
 
     def __init__(self, batches: Iterator[pa.RecordBatch], least_bytes: int = 0) -> None:
@@ -73,7 +73,7 @@ class RunRows:
         self.ended = False
 
     def fill(self) -> None:
-        """Have rows of two tokens at least, unless the run ends before: those of the last one may go on."""
+        """Buffer rows of at least two tokens, unless the run ends: more rows of the last token may follow."""
         known = [] if self._rows is None else [self._rows.batch]
         pieces = list(known)
         while not self.ended and self._are_few(pieces):
@@ -92,7 +92,7 @@ class RunRows:
 
     @property
     def bound(self) -> int | None:
-        """The token before which all rows are here; None if the run has no more."""
+        """The token before which all rows are buffered; None if the run has no more."""
         return None if self.ended or self._rows is None else int(self._rows.tokens[-1])
 
     def take(self, bound: int | None) -> Rows | None:
@@ -108,7 +108,7 @@ Window = tuple[int | None, Sequence[Rows | None]]
 
 def windows(runs: Sequence[RunRows]) -> Iterator[Window]:
     """Yield windows of tokens over all ``runs``, in ascending order: the token that ends the window (None for the last
-    one), and what each run has in it. All rows of a token are in one window.
+    one), and the rows of each run in it. All rows of a token are in one window.
     """
     while True:
         for run in runs:
@@ -133,7 +133,7 @@ def batches_of(
     """Yield the rows of a run whose token is in ``tokens``, by token, about ``most_bytes`` at a time; of the row groups
     that are ``wanted``.
 
-    ``columns`` are the least that is read in addition to the token. Raise ``DamagedFile``.
+    ``columns`` are read in addition to the token. Raise ``DamagedFile``.
     """
     names = None if columns is None else [TOKEN_COLUMN, *columns]
     for file in run.files:
@@ -168,8 +168,8 @@ def fitting_rows(
     longest: Callable[[Sequence[str]], int],
 ) -> int:
     """Return how many rows of the columns ``names`` (of all for None) to read, so that they take about ``most_bytes``,
-    never much more: every row may repeat the one long value of a dictionary. ``longest`` gives the length of a row that
-    has the longest value of each of some columns.
+    never much more: every row may repeat the longest value of a dictionary. ``longest`` returns the length of a row
+    with the longest value in each of some columns.
     """
     chunks = [group.column(number) for number in range(group.num_columns)]
     if names is not None:
@@ -231,7 +231,7 @@ def groups_in(parquet: pq.ParquetFile, tokens: TokenRange, wanted: Wanted | None
 
 
 def token_bounds(group: pq.RowGroupMetaData) -> tuple[int, int]:
-    """Return the least and the largest token of a row group, as far as its statistics say.
+    """Return the least and the largest token of a row group, from its statistics.
 
     The token is the last column of runs and changes, so that engines which read the other columns find them at their
     places; the first of other files, and of those of an older release.
@@ -245,7 +245,7 @@ def token_bounds(group: pq.RowGroupMetaData) -> tuple[int, int]:
 
 
 def staged_groups(parquet: pq.ParquetFile, tokens: TokenRange) -> Sequence[int]:
-    """Return the row groups of a staging file that may hold one of the tokens: all where an older release wrote it."""
+    """Return the row groups of a staging file that may hold one of the tokens: all if an older release wrote it."""
     known = TOKEN_COLUMN in parquet.schema_arrow.names
     return [*groups_in(parquet, tokens, None)] if known else range(parquet.num_row_groups)
 
@@ -269,7 +269,7 @@ def may_hold(touched: Tokens, group: pq.RowGroupMetaData) -> bool:
 
 
 def only_touched(batch: pa.RecordBatch, touched: Tokens) -> pa.RecordBatch:
-    """Return the state rows whose token is one of some, which are in ascending order."""
+    """Return the state rows with one of the tokens, which are in ascending order."""
     tokens = tokens_in(batch)
     at = np.minimum(np.searchsorted(touched, tokens), len(touched) - 1)
     return batch.filter(pa.array(touched[at] == tokens))

@@ -19,7 +19,7 @@ from app.files.arrow import staged_file_schema, staging_schema
 from app.files.tokens import FEW, Tokens, order_of, tokens_of
 
 GATHERED_BYTES: Final = 2**24  # of records in memory that are sorted together
-# Ranges of equal length, as those of tasks are. To read a smaller row group takes as long as the rows of others.
+# Ranges of equal length, like those of tasks. Reading a smaller row group takes as long as skipping rows of others.
 _MOST_GROUPS: Final = 8
 _GROUP_ROWS: Final = 4096
 _GROUP_BYTES: Final = 2**21
@@ -27,7 +27,7 @@ _NARROW_ROWS: Final = 64  # whose size need not be known
 
 
 def row_groups(schema: TableSchema, pieces: Iterable[DecodedRecords]) -> Iterator[pa.Table]:
-    """Return the records of a body in row groups; its pieces are sorted together as far as they are few bytes."""
+    """Return the records of a body in row groups; small pieces are sorted together."""
     gathered: list[pa.Table] = []
     size = 0
     for piece in pieces:
@@ -49,7 +49,7 @@ def _with_tokens(schema: TableSchema, piece: DecodedRecords) -> pa.Table:
 
 
 def _few(schema: TableSchema, columns: Mapping[str, list[Any]]) -> pa.Table:
-    """Return the same of few records, sorted: what sorts columns of Arrow takes longer to begin than to sort these."""
+    """Yield one row group of few records, sorted in Python: Arrow's sort takes longer to start than this."""
     of = staging_schema(schema)
     keys = zip(*(columns[name] for name in schema.primary_key), strict=True)
     tokens = tokens_of(schema, _by_rows(keys, pa.schema([of.field(name) for name in schema.primary_key])))
@@ -58,7 +58,7 @@ def _few(schema: TableSchema, columns: Mapping[str, list[Any]]) -> pa.Table:
 
 
 def _by_rows(rows: Iterable[Sequence[Any]], of: pa.Schema) -> pa.Table:
-    """Return rows as columns; to convert them together takes a fifth of the time of one column after the other."""
+    """Return rows as columns; converting them together takes a fifth of the time of single columns."""
     return pa.Table.from_arrays(pa.array(rows, pa.struct(list(of))).flatten(), schema=of)
 
 
@@ -77,7 +77,7 @@ def _sorted_groups(gathered: list[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _ends(tokens: Tokens, bits: int) -> Sequence[int]:
-    """Return where each range of ascending ``tokens`` ends."""
+    """Return the end of each range of ascending ``tokens``."""
     if not bits:
         return [len(tokens)]
     lasts = (np.arange(1, 2**bits) - 2 ** (bits - 1)) << (64 - bits)
@@ -85,7 +85,7 @@ def _ends(tokens: Tokens, bits: int) -> Sequence[int]:
 
 
 def _group_bits(rows: pa.Table) -> int:
-    """Into how many halves of halves the tokens are cut."""
+    """Return into how many halves of halves the tokens are cut."""
     if len(rows) < _NARROW_ROWS:
         return 0
     most: int = max(1, len(rows) // _GROUP_ROWS, rows.nbytes // _GROUP_BYTES)

@@ -1,4 +1,4 @@
-"""What the files of a run hold, and how they are written."""
+"""The schema of a run's files, and how they are written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 from app.files.arrow import arrow_field, hidden_field
 
-# A few rows: dictionaries, and a context of zstd for each column, would take longer than all the rest.
+# Few rows: dictionaries, and a context of zstd for each column, would take most of the time.
 FEW_ROWS: Final[Mapping[str, Any]] = {"compression": "snappy", "use_dictionary": False}
 MANY_ROWS: Final[Mapping[str, Any]] = {
     "compression": "zstd",

@@ -1,4 +1,4 @@
-"""Tokens of many keys at once: what ``token_of`` says of each, by the column."""
+"""Tokens of many keys at once, by the column; equal to ``token_of`` of each."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def tokens_of(schema: TableSchema, rows: pa.Table) -> Tokens:
 
 
 def _hashed(data_type: DataType, values: pa.Array, seeds: Words) -> Words:
-    """Return the hashes of a column of keys, on top of those of the columns before it. A null leaves the hash as it
-    was.
+    """Return the hashes of a column of keys, on top of those of the columns before it. A null does not change the
+    hash.
     """
     of = values.type
     if pa.types.is_int64(of) or pa.types.is_timestamp(of):
@@ -77,8 +77,8 @@ def order_of(tokens: Tokens) -> Places:
 
 
 def shared_tokens(tokens: Sequence[Tokens]) -> Tokens:
-    """Return the tokens that several of ``tokens``, each in ascending order, have, in ascending order; one that comes
-    several times in one of them alone is not shared.
+    """Return the tokens that occur in several of ``tokens``, in ascending order, as each of these is. A token that is
+    repeated in only one of them is not shared.
     """
     everything = np.concatenate([np.empty(0, np.int64), *map(_once, tokens)])
     everything.sort()
@@ -93,9 +93,7 @@ def _once(tokens: Tokens) -> Tokens:
 
 
 def files_with(run: Run, token: int) -> Iterator[DataFile]:
-    """Yield the files of a run in whose range ``token`` is, found in steps that are the logarithm of how many there
-    are.
-    """
+    """Yield the files of a run in whose range ``token`` is, by binary search."""
     for place in range(bisect_left(run.last_tokens, token), len(run.files)):
         file = run.files[place]
         if file.min_token > token:

@@ -1,4 +1,4 @@
-"""Whether the warehouse is there, can be written, and has room; and what is reported when it is not so."""
+"""Whether the warehouse exists, can be written, and has room; and the errors if not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.files.folders import entries, remove
 from app.files.layout import Warehouse, names_table
 from app.files.object_stores import reason_of_store
 
-MARK: Final = "_keyfold"  # a file in the warehouse: a folder without it is another one, such as an empty mount point
+MARK: Final = "_keyfold"  # a file in the warehouse: a folder without it is a wrong one, such as an empty mount point
 _TRIAL: Final = "_keyfold-trial"
 _REASONS: Final[Mapping[int, str]] = {
     errno.ENOSPC: "its disk is full",
@@ -49,8 +49,8 @@ def unwritable(reason: str) -> NotStored:
 
 @contextmanager
 def writing() -> Iterator[None]:
-    """Raise ``NotStored`` in the place of an ``OSError`` of the body, which writes to the warehouse; but
-    ``FileNotFoundError`` as it is: the table may have been dropped.
+    """Turn an ``OSError`` of the body, which writes to the warehouse, into ``NotStored``. ``FileNotFoundError`` is
+    raised unchanged, since the table may have been dropped.
     """
     try:
         yield
@@ -61,28 +61,28 @@ def writing() -> Iterator[None]:
 
 
 def claim(warehouse: Warehouse) -> None:
-    """Leave the mark, in a folder that is made if there is none. Raise ``OSError``."""
+    """Write the mark into the warehouse, whose folder is created if it is missing. Raise ``OSError``."""
     if not warehouse.is_store:
         warehouse.filesystem.create_dir(warehouse.path(), recursive=True)
     warehouse.filesystem.open_output_stream(warehouse.path(MARK)).close()
 
 
 def is_claimed(warehouse: Warehouse) -> bool:
-    """Return whether the mark is there. Raise ``OSError`` if it is unknown."""
+    """Return whether the mark exists. Raise ``OSError`` if it is unknown."""
     if warehouse.local:
         return os.path.isfile(warehouse.path(MARK))
     return bool(warehouse.filesystem.get_file_info(warehouse.path(MARK)).type is fs.FileType.File)
 
 
 def check_present(warehouse: Warehouse) -> None:
-    """Raise ``NotStored`` if the warehouse is a folder of this machine, and is not there."""
+    """Raise ``NotStored`` if the warehouse is a local folder and is missing."""
     if warehouse.local and not is_claimed(warehouse):
         raise unwritable(_REASONS[errno.ENOENT])
 
 
 def check_not_gone(warehouse: Warehouse) -> None:
-    """Raise ``Unavailable`` if the warehouse is a marked folder of this machine, and its mark is not there: what is
-    found or missing in its place says nothing.
+    """Raise ``Unavailable`` if the warehouse is a marked local folder, and its mark is missing: then its content is
+    meaningless.
     """
     if warehouse.marked and warehouse.local and not is_claimed(warehouse):
         raise Unavailable("the warehouse is missing: check that its disk is mounted; nothing was changed, retry later")
@@ -125,8 +125,8 @@ def try_writing(warehouse: Warehouse) -> str | None:
 
 
 def now_of(warehouse: Warehouse) -> datetime:
-    """Return the time by which files of the warehouse are dated: the object store's, or that of its file system, which
-    may be another machine's. Where no one has marked the warehouse it is that of this machine. Raise ``OSError``.
+    """Return the time of the clock that dates files of the warehouse: that of the object store, or of the file system,
+    which may be another machine's. Without a mark it is this machine's. Raise ``OSError``.
     """
     if warehouse.is_store:
         path = warehouse.path(_TRIAL)
@@ -141,9 +141,7 @@ def now_of(warehouse: Warehouse) -> datetime:
 
 
 def free_bytes(warehouse: Warehouse) -> int | None:
-    """Return the room on the warehouse's disk for this user; None if it is no disk of this machine, or is
-    unknown.
-    """
+    """Return the room on the warehouse's disk for this user; None for a remote warehouse, or if unknown."""
     if not warehouse.local:
         return None
     return free_bytes_at(warehouse.path())

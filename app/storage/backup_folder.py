@@ -33,7 +33,7 @@ class BackedUpFile:
 
 @dataclass(frozen=True)
 class BackupHead:
-    """What a backup says of itself: when it was taken (UTC, its name), by which version, of which revision of the
+    """The head of a backup: its time (UTC, which is its name), the version that took it, and the revision of the
     catalog.
     """
 
@@ -43,7 +43,7 @@ class BackupHead:
 
 
 class BackupFolder:
-    """Backups in a local folder, made on first use; only its owner may look inside."""
+    """Backups in a local folder, made on first use; only its owner may read them."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,12 +56,12 @@ class BackupFolder:
         return sorted(one.name.removesuffix(_SUFFIX) for one in paths if one.name.endswith(_SUFFIX))
 
     def has(self, file: NamedFile) -> bool:
-        """Return whether an earlier backup has the file; what it is called is never called so again."""
+        """Return whether an earlier backup has the file; names are never used again."""
         copy = self.path / _FILES / file.path
         return copy.is_file() and copy.stat().st_size == file.size_bytes
 
     def keep(self, warehouse: Warehouse, file: NamedFile) -> None:
-        """Copy a file of the warehouse, durably and as a whole. Raise ``DamagedFile``, and ``Unavailable`` if an
+        """Copy a file of the warehouse, durably and atomically. Raise ``DamagedFile``, and ``Unavailable`` if an
         object store does not answer.
         """
         try:
@@ -79,7 +79,7 @@ class BackupFolder:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:
-        """Yield where to write the dump of a new backup; it is one of ``names`` once the block ends."""
+        """Yield the file for the dump of a new backup; the backup is listed in ``names`` when the block ends."""
         folder = self.path / _DUMPS
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.chmod(self.path, 0o700)
@@ -112,8 +112,8 @@ class BackupFolder:
                     yield line
 
     def put_back(self, file: BackedUpFile, warehouse: Warehouse) -> None:
-        """Copy a file of a backup into a warehouse, a folder or a bucket. Raise ``Invalid`` if it is not what was
-        kept.
+        """Copy a file of a backup into a warehouse, a folder or a bucket. Raise ``Invalid`` if its digest does not
+        match.
         """
         copied = _put if warehouse.is_store else _copied_back
         try:
@@ -124,7 +124,7 @@ class BackupFolder:
             raise Invalid(f"{file.path} is damaged in the backup; restore another backup")
 
     def forget_all_but(self, most: int) -> int:
-        """Forget the oldest backups beyond ``most``, and the files that no other one names; of how many files."""
+        """Delete the oldest backups beyond ``most``, and the files that no other one names. Return how many files."""
         for name in self.names()[: -most or None]:
             self._dump(name).unlink()
         named = {file.path for name in self.names() for file in self.files_of(name)}
@@ -145,14 +145,14 @@ class BackupFolder:
 
 
 def write_dump(path: Path, head: BackupHead, dumped: Iterable[str]) -> None:
-    """Write a dump of the catalog with what the backup says of itself before it."""
+    """Write the head of a backup and the dump of the catalog."""
     with gzip.open(path, "wt", encoding="utf-8", compresslevel=6) as target:
         target.write(f"{json.dumps({'backup': asdict(head)})}\n")
         target.writelines(f"{line}\n" for line in dumped)
 
 
 def add_files(path: Path, files: Iterable[NamedFile]) -> None:
-    """Write the names of the files that the backup has, behind its dump."""
+    """Append the names of the backup's files to its dump."""
     with gzip.open(path, "at", encoding="utf-8", compresslevel=6) as target:
         target.writelines(f"{json.dumps({'file': _said(file)})}\n" for file in files)
 
@@ -162,7 +162,7 @@ def _said(file: NamedFile) -> Mapping[str, Any]:
 
 
 def _copied(source: Warehouse, path: str, root: Path) -> tuple[int, str]:
-    """Copy the file at ``path`` into the local folder ``root``, durably and as a whole; its size and digest."""
+    """Copy the file at ``path`` into the local folder ``root``, durably and atomically. Return its size and digest."""
     target = root / path
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     partial = target.with_name(f"{target.name}.copying")
@@ -184,7 +184,9 @@ def _copied_back(source: Warehouse, path: str, target: Warehouse) -> tuple[int, 
 
 
 def _put(source: Warehouse, path: str, target: Warehouse) -> tuple[int, str]:
-    """As ``_copied``, into an object store, which has the object as a whole, durably, or not at all."""
+    """Copy the file as ``_copied`` does, into an object store, where an object appears completely and durably, or not
+    at all.
+    """
     with (
         source.filesystem.open_input_file(source.path(path)) as bytes_in,
         target.filesystem.open_output_stream(target.path(path)) as bytes_out,

@@ -1,1 +1,1 @@
-"""Delta logs over the runs of a table: what other engines read (docs/decisions/0031)."""
+"""Delta logs over the runs of a table, for other engines (docs/decisions/0031)."""

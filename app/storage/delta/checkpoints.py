@@ -1,4 +1,4 @@
-"""Checkpoints of a Delta log, all that a version is in one file, and the removal of what came before."""
+"""Checkpoints of a Delta log, each with a whole version in one file, and the removal of earlier files."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def checkpoint_name(version: int) -> str:
 
 
 def write_checkpoint(warehouse: Warehouse, published: Published) -> int:
-    """Write all that a version is as its checkpoint, if there is none; return how many actions that are."""
+    """Write the checkpoint of a version, if there is none; return its number of actions."""
     added = added_files(warehouse, published)
     segments = delta_log(published.version.table_id, checkpoint_name(published.version.version))
     if not warehouse.filesystem.get_file_info(warehouse.path(*segments)).is_file:
@@ -132,7 +132,7 @@ def name_checkpoint(warehouse: Warehouse, table_id: str, version: int, size: int
 
 
 def forget_versions(warehouse: Warehouse, table_id: str, first: int) -> int:
-    """Remove what the log has of versions before ``first``, which has a checkpoint; return how many files that are."""
+    """Remove the files of versions before ``first``, which has a checkpoint; return how many."""
     versions = [(entry.path, _number(entry.name)) for entry in entries(warehouse, warehouse.path(*delta_log(table_id)))]
     gone: Sequence[str] = [path for path, number in versions if number is not None and number < first]
     return sum(remove_file(warehouse, path) for path in gone)

@@ -22,10 +22,10 @@ from app.storage.published.replaced_rows import hidden_rows
 
 def added_files(warehouse: Warehouse, published: Published) -> dict[str, dict[str, Any]]:
     """Return the ``add`` of every file that a version shows, by its path below the table's folder and its deletion
-    vector: to a reader a file with another vector is another one.
+    vector: for a reader the same file with another vector is another file.
 
     Equal versions give equal actions, by any worker and at any time. Raise ``DamagedFile``, and ``Unfoldable`` if a
-    row has a total that its column cannot hold, which no commit lets through (decision 5).
+    row has a total that its column cannot hold, which commits prevent (decision 5).
     """
     read_facts(warehouse, published, published.runs)
     hidden = hidden_rows(warehouse, published)
@@ -80,15 +80,13 @@ def _add(file: _File, hidden: BitMap, schema: TableSchema) -> dict[str, Any]:
 
 
 def removed_file(action: Mapping[str, Any], at: int) -> dict[str, Any]:
-    """Return the ``remove`` of what an ``add`` added, at ``at`` (epoch milliseconds): file and deletion vector name
-    it.
-    """
+    """Return the ``remove`` action for an ``add``, at ``at`` (epoch milliseconds): file and deletion vector name it."""
     kept = {name: action[name] for name in ("path", "partitionValues", "size", "deletionVector") if name in action}
     return {**kept, "deletionTimestamp": at, "dataChange": True, "extendedFileMetadata": True}
 
 
 def _stats(facts: FileFacts, rows: int, schema: TableSchema, *, tight: bool) -> dict[str, Any]:
-    """Of the columns that the table has now; the bounds are those of hidden rows too."""
+    """Return the statistics of the table's present columns; the bounds include hidden rows."""
     names = schema.by_name
     return {
         "numRecords": rows,

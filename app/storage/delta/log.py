@@ -1,7 +1,7 @@
-"""Versions of a Delta log as files: each a file of actions, JSON line by line, that is there as a whole or not at all.
+"""Versions of a Delta log as files: each a file of actions, JSON line by line, which appears atomically.
 
-What a version holds is decided by the catalog alone (``published_versions``). So any process may write it, any
-number of times. Delta's PROTOCOL.md says the form.
+Only the catalog decides the content of a version (``published_versions``), so any process may write it, any number of
+times. Delta's PROTOCOL.md defines the form.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def version_name(version: int) -> str:
 
 
 def protocol_of(added: Added) -> dict[str, Any]:
-    """Return Delta's ``protocol`` of a version with these files. Deletion vectors are required only where rows are
-    hidden: some readers do without them.
+    """Return Delta's ``protocol`` of a version with these files. Deletion vectors are required only if rows are
+    hidden: some readers do not support them.
     """
     features = ["timestampNtz", *([_VECTORS] if _hides(added) else [])]
     return {
@@ -69,9 +69,9 @@ def metadata_of(published: Published, added: Added) -> dict[str, Any]:
 
 
 def write_version(warehouse: Warehouse, published: Published, before: Published | None) -> None:
-    """Add a version to the log, after ``before`` (None: it is the first, and says all); one that is there stays.
+    """Add a version to the log, after ``before`` (None: it is the first, and complete); an existing one is kept.
 
-    Raise ``DamagedFile``, ``Conflict`` if somebody else has written to the log, ``OSError``.
+    Raise ``DamagedFile``, ``Conflict`` if another writer has written to the log, ``OSError``.
     """
     lines = [json.dumps(action, ensure_ascii=False) for action in _actions(warehouse, published, before)]
     content = "".join(f"{line}\n" for line in lines).encode()
@@ -113,7 +113,7 @@ def _commit_info(published: Published) -> dict[str, Any]:
 
 
 def _is_same_version(warehouse: Warehouse, segments: tuple[str, ...], published: Published) -> bool:
-    """Return whether a file of the log is the version that the catalog has: of its snapshot, and of its very moment."""
+    """Return whether a file of the log is the version that the catalog has: with its snapshot and its time."""
     with warehouse.filesystem.open_input_stream(warehouse.path(*segments)) as source:
         first = source.read().split(b"\n", 1)[0]
     try:
@@ -124,7 +124,7 @@ def _is_same_version(warehouse: Warehouse, segments: tuple[str, ...], published:
 
 
 def _create(warehouse: Warehouse, segments: tuple[str, ...], content: bytes) -> bool:
-    """Return whether the file was not there, and is now, whole."""
+    """Create the file atomically. Return whether it did not exist."""
     path = warehouse.path(*segments)
     if warehouse.local:
         aside = written_aside(path, content)

@@ -1,4 +1,4 @@
-"""Deletion vectors: which rows of a data file are no rows of the table, inline in the log.
+"""Deletion vectors: the deleted rows of a data file, inline in the log.
 
 Delta's PROTOCOL.md, "Deletion Vector Format": a 64-bit Roaring bitmap in the portable layout behind a magic number, and
 ZeroMQ's Base85 for text.

@@ -1,1 +1,1 @@
-"""What is kept in addition to runs: merged batches, late records, changelogs, what is forgotten."""
+"""Stored in addition to runs: merged batches, late records, changelogs, and the removal of forgotten keys."""

@@ -1,4 +1,4 @@
-"""Changelogs as files: what a merge or compaction wrote of the changes it made (docs/decisions/0010)."""
+"""Changelogs as files, which merges and compactions write (docs/decisions/0010)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def files_of_changelog(table_id: str, snapshot_id: int, files: Sequence[Changelo
 
 
 def files_of_runs(table_id: str, runs: Sequence[Run]) -> list[ChangeFile]:
-    """Return the files of ``runs``, whose state rows are taken for changes: +I where live, else -D."""
+    """Return the files of ``runs``, whose state rows count as changes: +I if live, else -D."""
     return [ChangeFile(file_of_run(table_id, run.id, file), file.rows) for run in runs for file in run.files]
 
 
@@ -72,8 +72,8 @@ def changes_in(
     most: int,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the changes in ``files`` from number ``start`` (from 0) on, up to ``most`` and ``MOST_BYTES`` at a time:
-    the row kind, then the columns of ``schema``, found by their ids, and the words in which records say what they
-    name, where the table's do. The files were written under the schema ``written``. Raise ``DamagedFile``.
+    the row kind, then the columns of ``schema``, found by their ids, and the bitmasks of named columns, if the table
+    has them. The files were written under the schema ``written``. Raise ``DamagedFile``.
     """
     for file in files:
         if start < file.rows:
@@ -100,9 +100,7 @@ def _changes_in(warehouse: Warehouse, file: ChangeFile, start: int, most: int) -
 
 
 def _as_of(batch: pa.RecordBatch, written: TableSchema, schema: TableSchema) -> pa.RecordBatch:
-    """Return the row kind and the columns of ``schema``; a job that began before an ALTER wrote them as they were
-    then.
-    """
+    """Return the row kind and the columns of ``schema``; a job that began before an ALTER wrote the old columns."""
     places = {field_id(field): place for place, field in enumerate(batch.schema)}
     types = {column.id: column.type for column in written.columns}
     fields = [arrow_field(column) for column in schema.columns]

@@ -63,9 +63,8 @@ CUT = Cut()
 def write_history(
     warehouse: Warehouse, table_id: str, batches: Sequence[Batch], schema: TableSchema, cut: Cut = CUT
 ) -> list[HistoryFile]:
-    """Return the records of ``batches``, which are in merge order and were written under ``schema``: in as many files
-    as keep small what is in memory. They are durable, and nothing names them yet. Raise ``DamagedFile`` and
-    ``OSError``.
+    """Write the records of ``batches``, which are in merge order and have the ``schema``, into as many files as the
+    memory bound requires. The files are durable, and nothing names them yet. Raise ``DamagedFile`` and ``OSError``.
     """
     written: list[HistoryFile] = []
     waiting: list[tuple[Batch, StagedRows]] = []
@@ -92,15 +91,17 @@ def write_history(
 def join_history(
     warehouse: Warehouse, table_id: str, parts: Sequence[HistoryFile], schema: TableSchema, cut: Cut = CUT
 ) -> HistoryFile:
-    """Return the records of ``parts``, which follow each other, in one file. Raise ``DamagedFile`` and ``OSError``."""
+    """Write the records of neighbouring ``parts`` into one file, and return it. Raise
+    ``DamagedFile`` and ``OSError``.
+    """
     rows = pa.concat_tables([_all(warehouse, file_of_history(table_id, part), schema) for part in parts])
     snapshots = [number for part in parts for number in (part.first_snapshot, part.last_snapshot)]
     return _write(warehouse, table_id, schema, rows, parts[0].schema_id, snapshots, cut)
 
 
 def unpacked_bytes(warehouse: Warehouse, table_id: str, file: HistoryFile) -> int:
-    """Return about what the records of a file take in memory: what they take in it before they are packed, and eight
-    bytes for each value, for nulls take none there. Raise ``DamagedFile``.
+    """Return the approximate size of a file's records in memory: their uncompressed size in the file, plus eight bytes
+    for each value, since nulls take none there. Raise ``DamagedFile``.
     """
     with opened_parquet(warehouse, file_of_history(table_id, file)) as parquet:
         footer = parquet.metadata
@@ -109,7 +110,7 @@ def unpacked_bytes(warehouse: Warehouse, table_id: str, file: HistoryFile) -> in
 
 
 def all_exist(warehouse: Warehouse, table_id: str, files: Sequence[HistoryFile]) -> bool:
-    """Return whether no file is gone. Raise ``OSError``."""
+    """Return whether all files exist. Raise ``OSError``."""
 
     def look(file: HistoryFile) -> bool:
         status = warehouse.filesystem.get_file_info(warehouse.path(*history_file(table_id, file.name)))
@@ -120,7 +121,9 @@ def all_exist(warehouse: Warehouse, table_id: str, files: Sequence[HistoryFile])
 
 @dataclass(frozen=True)
 class Room:
-    """How much of one key is read: so many records, and so many bytes of them in memory, or one more."""
+    """The bound on what is read of one key: a number of records, and of bytes in memory, which one
+    record may exceed.
+    """
 
     records: int
     size_bytes: int
@@ -136,8 +139,8 @@ class Room:
 
 @dataclass(frozen=True)
 class NewestRecords:
-    """Records of a key, newest first, and what they take. ``cut`` is the number of the batch that has the newest of
-    those for which there was no room; None if these are all.
+    """Records of a key, newest first, and their size. ``cut`` is the number of the batch with the newest record for
+    which there was no room; None if these are all.
     """
 
     records: Sequence[Record]
@@ -153,7 +156,7 @@ def key_records(
     wanted: Wanted,
     room: Room,
 ) -> list[NewestRecords]:
-    """Return the records of ``key`` in each of ``files``, of the ``wanted`` ones as many as there is room for.
+    """Return the records of ``key`` in each of ``files``, limited to ``wanted`` batches and to the room.
 
     Each file comes with the schema that it was written under. Raise ``DamagedFile``.
     """
@@ -187,7 +190,7 @@ def _newest(sized: Iterator[tuple[Record, int]], room: Room) -> NewestRecords:
 
 
 def _backwards(rows: pa.Table) -> Iterator[tuple[dict[str, Any], int]]:
-    """Yield the rows from the last one on, each with what it takes; few are objects of Python at a time."""
+    """Yield the rows from the last one on, each with its size; few are Python objects at a time."""
     for end in range(rows.num_rows, 0, -ROWS_AT_ONCE):
         start = max(0, end - ROWS_AT_ONCE)
         piece = rows.slice(start, end - start)
@@ -199,11 +202,11 @@ def _backwards(rows: pa.Table) -> Iterator[tuple[dict[str, Any], int]]:
 def _records_of_key(
     warehouse: Warehouse, file: NamedFile, schema: TableSchema, key: Key, wanted: Wanted
 ) -> Iterator[tuple[Record, int]]:
-    """Yield the key's records from the newest on, each with what it takes."""
+    """Yield the key's records from the newest on, each with its size."""
     token = token_of(schema, key)
     with opened_parquet(warehouse, file) as parquet:
         for group in reversed(list(_groups(parquet, token))):
-            # To hand so little to other threads takes longer than to decode it.
+            # So little is decoded faster without other threads.
             tokens = parquet.read_row_group(group, [TOKEN_COLUMN], use_threads=False).column(0).to_numpy()
             first, last = (int(np.searchsorted(tokens, token, side)) for side in ("left", "right"))
             if first == last:
@@ -251,8 +254,8 @@ def _records_of(
 def _pieces(
     warehouse: Warehouse, batch: Batch, schema: TableSchema, whole_bytes: int, content: pa.Buffer | None
 ) -> Iterator[StagedRows]:
-    """Yield the records of a batch, a row group at a time: few packed bytes may be many. ``content`` is its file, if
-    that was read.
+    """Yield the records of a batch, a row group at a time, since compressed records may be large. ``content`` is the
+    file, if it was read.
     """
     file = file_of_batch(batch)
     if content is None and batch.size_bytes <= whole_bytes:
@@ -288,7 +291,7 @@ def _write(
     snapshots: Sequence[int],
     cut: Cut,
 ) -> HistoryFile:
-    """``rows``, sorted by token; those of one token stay in their order."""
+    """Write ``rows``, sorted by token; those of one token keep their order."""
     tokens = rows.column(TOKEN_COLUMN).to_numpy()
     ordered = rows.take(np.argsort(tokens, kind="stable"))
     name = f"{uuid.uuid4().hex}.parquet"
@@ -306,7 +309,7 @@ def _write(
 
 
 def _stored(warehouse: Warehouse, path: str, schema: TableSchema, rows: pa.Table, cut: Cut) -> Checksums:
-    """Write a file that is durable once it is there; what its bytes come to."""
+    """Write a file atomically and durably; return its checksums."""
     folder = path.rpartition("/")[0]
     if not warehouse.is_store:
         warehouse.filesystem.create_dir(folder)
@@ -328,7 +331,7 @@ def _encoded(file: Any, schema: TableSchema, rows: pa.Table, cut: Cut) -> Checks
         words = named_words(schema)
         how = {
             "compression": "zstd",
-            # Tokens are looked for; of all else statistics would be read as often, for nothing.
+            # Only tokens are searched; other statistics would be read each time, and never used.
             "write_statistics": [TOKEN_COLUMN],
             "use_dictionary": list(words) or False,
             "column_encoding": encodings_of_own(rows.schema, words),
@@ -341,7 +344,7 @@ def _encoded(file: Any, schema: TableSchema, rows: pa.Table, cut: Cut) -> Checks
 
 
 def _halved(rows: pa.Table, most_bytes: int) -> Iterator[pa.Table]:
-    """Yield the rows in pieces that take ``most_bytes`` at most, or are one row."""
+    """Yield the rows in pieces of at most ``most_bytes``, or of one row."""
     if rows.nbytes <= most_bytes or rows.num_rows == 1:
         yield rows
         return

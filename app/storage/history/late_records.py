@@ -1,5 +1,5 @@
-"""Records that came late, counted over the staging files that a merge folded: whole columns at a time, of the columns
-alone that order records or say whether they take part.
+"""Counts late records in the staging files of a merge, by whole columns. Only columns are read that order records, or
+decide whether they take part.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _TOKENS = 2**64
 
 @dataclass(frozen=True)
 class Merged:
-    """What a merge folded, under the schema of its commit: its batches by number, the runs that it wrote, and those
-    that were there before, oldest first. ``schemas`` are those of batches and runs.
+    """A merge under the schema of its commit: its batches by number, the runs that it wrote, and the runs before it,
+    oldest first. ``schemas`` are those of batches and runs.
     """
 
     table_id: str
@@ -50,8 +50,8 @@ class Merged:
 
 @dataclass(frozen=True)
 class LateInMerge:
-    """By lane and sender what was late; with a ``share`` below 1 counted on that share of the keys alone, and
-    estimated.
+    """The late records by lane and sender. With a ``share`` below 1, only that share of the keys was counted, and the
+    rest is extrapolated.
     """
 
     share: float
@@ -100,7 +100,7 @@ class _Ordered:
 @dataclass(frozen=True)
 class _Records:
     """The records of a merge, those of a key in arrival order: their columns, their keys as numbers, their senders;
-    ``known`` says of each key whether it is looked at, ``states`` are the rows of older runs by ``state_keys``.
+    ``known`` says for each key whether it is counted, ``states`` are the rows of older runs by ``state_keys``.
     """
 
     schema: TableSchema
@@ -116,7 +116,7 @@ class _Records:
     def of(
         cls, warehouse: Warehouse, merged: Merged, lanes: Sequence[Lane], tokens: TokenRange, older: Sequence[Run]
     ) -> _Records:
-        """Return the records of the files."""
+        """Read the records of the merge, and the older rows of their keys."""
         schema = merged.schema
         columns = pa.concat_tables(
             _staged(warehouse, batch, merged.schemas[batch.schema_id], schema, _needed(schema, lanes))
@@ -143,7 +143,7 @@ class _Records:
 
     @cached_property
     def retracts(self) -> Flags:
-        """The records that take something away."""
+        """Which records are retracts."""
         kinds = self.columns.column(KIND_COLUMN).to_numpy()
         return np.asarray(kinds & 1, dtype=bool)
 
@@ -176,7 +176,7 @@ class _Records:
         return _Ordered(ranks[:count], older, values)
 
     def late(self, lane: Lane, weight: float) -> Mapping[str, LateRecords]:
-        """Return by sender what of the records is late in a lane, each counted ``weight`` times."""
+        """Return the late records of a lane by sender, each counted ``weight`` times."""
         part = self.taking(lane.part)
         order = self.ordered(lane.places)
         places = np.flatnonzero(part & self.known[self.keys])
@@ -197,7 +197,7 @@ class _Records:
         }
 
     def _changing(self, lane: Lane, late: Numbers) -> Flags:
-        """Return which of the records at ``late`` change a column of the lane all the same."""
+        """Return which of the late records at ``late`` still change a column of the lane."""
         changing = np.zeros(len(self.keys), dtype=bool)
         for rule in lane.counted or ():
             changing |= self.taking(rule.part)
@@ -257,7 +257,7 @@ _MET: Mapping[type[Condition], Callable[[_Records, Any], Flags]] = {
 
 
 def _places(lane: Lane) -> Iterator[OrderPlace]:
-    """Yield all places in the order of older rows that say whether a record is late, or changes something."""
+    """Yield the columns of older rows that decide whether a record is late, or changes something."""
     yield from lane.places
     for register in lane.kept or ():
         yield from register.order_places
@@ -284,8 +284,8 @@ def _columns_of(condition: Condition) -> Sequence[Column]:
 def _staged(
     warehouse: Warehouse, batch: Batch, written: TableSchema, schema: TableSchema, columns: Sequence[Column]
 ) -> pa.Table:
-    """Return columns of a batch under the schema of the merge; what the batch's own schema lacks is null, and named by
-    no record.
+    """Return columns of a batch under the schema of the merge; columns that the batch's own schema lacks are null, and
+    not named by any record.
     """
     before = {column.id: column.name for column in written.columns}
     words = [word for word in named_words(schema) if word in named_words(written)]
@@ -341,7 +341,7 @@ def _states(
     touched: Tokens,
     places: Mapping[tuple[str, str | None], OrderField],
 ) -> tuple[Tokens, Mapping[tuple[str, str | None], pa.Array]]:
-    """Return the tokens of older rows of the keys, and what these have in the ``places`` of orders."""
+    """Return the tokens of older rows of the keys, and their values at the ``places`` of orders."""
     parts: dict[tuple[str, str | None], list[pa.Array]] = {
         place: [pa.array([], arrow_type(field.column.type))] for place, field in places.items()
     }

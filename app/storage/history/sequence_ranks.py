@@ -1,4 +1,4 @@
-"""The places of values in an order of records, whole columns at a time: what ``app.core.rules.order`` says of each."""
+"""The places of values in an order of records, whole columns at a time: equal to ``app.core.rules.order`` for each."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Iceberg's metadata over the runs of a table: what other engines read (docs/decisions/0053)."""
+"""Iceberg's metadata over the runs of a table, for other engines (docs/decisions/0053)."""

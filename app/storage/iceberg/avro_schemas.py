@@ -1,5 +1,5 @@
-"""The Avro schemas of manifests and of their lists, as Iceberg's table spec says them for version 2; every field has
-the id that the spec gives it.
+"""The Avro schemas of manifests and of their lists, from version 2 of Iceberg's table spec, with the field ids of the
+spec.
 """
 
 from __future__ import annotations

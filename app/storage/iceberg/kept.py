@@ -1,4 +1,4 @@
-"""Iceberg's files of a table: which are there, and which go."""
+"""Iceberg's files of a table: listed, and removed when they expire."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Manifests of a run, and the files with the places of its rows that are no rows of the table; the same of the changes
-on top of a version's runs.
+"""Manifests of a run, and its files of position deletes; the same for the changes on top of a version's runs.
 
-Those of a run follow from it alone, byte for byte, so that each is written once and named by every version with the
-run, and two workers that write at once write the same.
+The bytes of a run's manifests depend only on the run. So each is written once and named by every version with the run,
+and two concurrent workers write the same.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _DELETES: Final = pa.schema(
 
 
 class Content(IntEnum):
-    """What the files of a manifest hold."""
+    """The content type of the files of a manifest."""
 
     DATA = 0
     DELETES = 1
@@ -55,7 +54,7 @@ class Content(IntEnum):
 
 @dataclass(frozen=True)
 class Manifest:
-    """A manifest that is there: its URI, its size in bytes, and what its files come to."""
+    """A written manifest: its URI, its size in bytes, and the totals of its files."""
 
     uri: str
     size_bytes: int
@@ -114,7 +113,7 @@ def write_change_manifests(
         segments = place.split("/")
         path = warehouse.uri(*segments)
         entry = earlier.get(path)
-        # On the same base ever more rows of a file are hidden: as many are the same.
+        # On the same base the hidden rows of a file only grow: an equal number means equal rows.
         if entry is None or entry["data_file"]["record_count"] != len(hidden):
             *_, folder, name = segments
             own = iceberg_file(version.table_id, "runs", folder, f"{name}.{version.version}.hidden")
@@ -127,7 +126,7 @@ def write_change_manifests(
 
 
 def _newly_hidden(warehouse: Warehouse, published: Published) -> Hidden:
-    """Return the rows that changes hide, without those that the manifests of runs name: each counts once."""
+    """Return the rows that changes hide, without those in the manifests of runs, so that each counts once."""
     hidden = {**hidden_rows(warehouse, published)}
     for run in published.runs:
         for file in run.files:
@@ -222,8 +221,8 @@ def _entry(content: Content, path: str, rows: int, size: int, more: Mapping[str,
 def _deletes(
     warehouse: Warehouse, segments: tuple[str, ...], dead: Mapping[str, BitMap | FrozenBitMap]
 ) -> dict[str, Any]:
-    """Write the file that names the dead rows by data file; return its entry. Each data file has a row group, so that
-    its readers skip the others.
+    """Write the file of deleted rows by data file; return its entry. Each data file has a row group, so that its
+    readers skip the others.
     """
     sink = io.BytesIO()
     with pq.ParquetWriter(sink, _DELETES, compression="zstd", store_schema=False) as writer:

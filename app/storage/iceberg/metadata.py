@@ -21,13 +21,13 @@ from app.storage.iceberg.snapshots import list_file, sequence_number
 from app.storage.published.replaced import replace_file
 
 _FIRST_PARTITION_FIELD: Final = 1000
-# Spark's procedures remove what they think is left over, and never ask the catalog; they refuse where this is set.
+# Spark's procedures remove files that they consider orphaned, without the catalog; with this property they refuse.
 _PROPERTIES: Final = {"gc.enabled": "false"}
 
 
 def metadata_file(version: PublishedVersion) -> tuple[str, ...]:
-    """Return the segments of the metadata of the versions up to this one. The name is none that Iceberg's readers of
-    folders look for: they would write the next one themselves.
+    """Return the segments of the metadata of the versions up to this one. The name differs from those that Iceberg's
+    folder catalogs search: they would write the next version themselves.
     """
     name = f"{version.version:05}-{uuid.UUID(version.table_id)}.metadata.json"
     return iceberg_file(version.table_id, "metadata", name)

@@ -1,4 +1,4 @@
-"""A published version as Iceberg has it: a snapshot, whose list names the manifests of the runs."""
+"""A published version in Iceberg's form: a snapshot, whose list names the manifests of the runs."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def sequence_number(version: PublishedVersion) -> int:
 
 
 def write_snapshot(warehouse: Warehouse, published: Published, before: PublishedVersion | None) -> FileCounts:
-    """Write what a version needs besides the data files: manifests of runs that ``before`` has not, those of changes,
-    and the list. Return the counts and bytes of the files.
+    """Write the metadata files of a version: manifests of runs that are not in ``before``, those of changes, and the
+    list. Return the counts and bytes of the files.
 
     Raise ``DamagedFile``, ``Unfoldable``, ``OSError``.
     """
@@ -67,7 +67,7 @@ def write_snapshot(warehouse: Warehouse, published: Published, before: Published
 
 
 def _known(warehouse: Warehouse, version: PublishedVersion, run: Run, earlier: Mapping[str, Named]) -> Iterator[Named]:
-    """Yield what the list of an earlier version says of a run's manifests."""
+    """Yield the manifests of a run in the list of an earlier version."""
     for content in Content:
         name = warehouse.uri(*run_manifest(version.table_id, run.id, content))
         if name in earlier:

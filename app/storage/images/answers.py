@@ -1,7 +1,7 @@
 """Rows of a data file as the entries of its image of answers, made a batch at a time (decision 17).
 
-An entry is the key as ``key_json`` writes it, a byte that says what is known (``Known``), and for a row its JSON; then,
-where columns say which of a key's rows wins whole, a line break and their values as a JSON array.
+An entry is the key as ``key_json`` writes it, a byte with the kind of answer (``Known``), and for a row its JSON. If
+columns decide which of a key's rows wins, a line break and their values as a JSON array follow.
 """
 
 from __future__ import annotations
@@ -32,17 +32,15 @@ _ODD = (ValueError, ArithmeticError, KeyfoldError, pa.ArrowException)  # what en
 
 
 class Known(Enum):
-    """What an entry says of its key."""
+    """The kind of answer in an entry."""
 
     ROW = "R"  # its row is visible; its JSON follows
     DELETED = "D"  # no row is visible
-    STATE = "S"  # only the state row has the answer: a total in it is outside its column's type, or it has no JSON
+    STATE = "S"  # only the state row has the answer: a total is outside its column's type, or it has no JSON
 
 
 def entries(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> pa.Array:
-    """Return the entries of state rows that were written under one plan, as another one shows them, which means the
-    same.
-    """
+    """Return the entries of state rows that were written under one plan, as another, equivalent plan shows them."""
     keys, standings = _keys(batch, written, shown), _standings(batch, written, shown)
     live, unsettled = live_rows(batch, shown), unsettled_rows(batch, written)
     answered = pc.and_(live, pc.invert(unsettled))
@@ -54,10 +52,11 @@ def entries(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan) -> pa.A
 
 
 def entries_but_odd(batch: pa.RecordBatch, written: MergePlan, shown: MergePlan, most_odd: int) -> tuple[pa.Array, int]:
-    """Return ``entries``, and how many of ``most_odd`` odd rows are left over. Raise the last one's error for more.
+    """Return ``entries``, and how many more odd rows ``most_odd`` allows. Raise the last one's error if there are too
+    many.
 
-    An odd row has no answer in bytes (a time that Python does not have). It is left to its state row, and takes two
-    dozen tries.
+    An odd row has no answer in bytes (a time that Python does not have). It is answered from its state row, and
+    finding it takes two dozen attempts.
     """
     try:
         return entries(batch, written, shown), most_odd

@@ -1,4 +1,4 @@
-"""Images that this process has asked for, and the builder that it keeps running for them (decision 17)."""
+"""Requests of this process for images, and the builder that it keeps running for them (decision 17)."""
 
 from __future__ import annotations
 
@@ -22,23 +22,25 @@ from app.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.1
-_GATHER_SECONDS = 0.5  # before a builder is started: what is asked for comes in swarms
-_REFUSED_SECONDS = 60.0  # how long an image that was not made is not asked for again; then twice as long each time
-_LONGEST_REFUSAL = 1800.0  # of a table that is too large for this machine's images there may be thousands
+_GATHER_SECONDS = 0.5  # before a builder is started: requests come in bursts
+_REFUSED_SECONDS = 60.0  # before an image that could not be made is requested again; doubled each time
+_LONGEST_REFUSAL = 1800.0  # a table that is too large for this machine's images may have thousands
 _KNOWN_REFUSALS = 50_000
 _LONGEST_PAUSE = 60.0
 _GONE_LOOKS = 8  # after which a request that is gone was refused: before, another process may have withdrawn it
 
 
 class _Refusal(NamedTuple):
-    """An image that was not made: until when it is not asked for again, and how long that pause is."""
+    """An image that could not be made: when it may be requested again, and the length of that pause."""
 
     until: float
     pause: float
 
 
 class Asking:
-    """What is asked for. A thread lives while anything is: it starts a builder, and another one if that is killed."""
+    """The requested images. A thread runs while there are any: it starts a builder, and another
+    one if that is killed.
+    """
 
     def __init__(
         self,
@@ -48,7 +50,7 @@ class Asking:
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.builds = True  # whether this process sees to it that somebody builds
+        self.builds = True  # whether this process keeps a builder running
         self._folder = folder
         self._metrics = metrics
         self._limit = limit
@@ -65,7 +67,7 @@ class Asking:
         self._next_start = 0.0
 
     def ask(self, name: ImageName, request: Callable[[], ImageRequest]) -> None:
-        """Have an image made, unless that is under way or has just been found impossible."""
+        """Request an image, unless it is being made or could not be made recently."""
         if name in self._open:
             return
         with self._lock:
@@ -74,7 +76,7 @@ class Asking:
             try:
                 request().post(self._folder)
             except OSError as error:
-                # A full disk, a folder that is not ours: lookups do without images. One line each: many ask.
+                # A full disk, or a folder of another user: lookups work without images. Log one line per reason.
                 logger.warning("no image can be requested in %s: %s", self._folder, error)
                 self._refuse(name)
                 return
@@ -87,12 +89,12 @@ class Asking:
                 self._thread.start()
 
     def awaits_answers(self, run_id: str, file: str) -> bool:
-        """Return whether the answers of a file are asked for, so that lookups may soon do without its state rows."""
+        """Return whether the answers of a file are requested, so that lookups may soon need no state rows."""
         return (run_id, file) in self._answers
 
     def withdraw(self, table_id: str, run_ids: Container[str]) -> None:
-        """Ask no more for images of runs that nothing will look into: of a table that gets a run a second most are gone
-        before their turn, and those that come after them would wait for images in vain.
+        """Withdraw requests for images of runs that no lookup will read: with a new run every second most are obsolete
+        before their turn, and would delay the others.
         """
         with self._lock:
             for name in [one for one in self._open if one.table_id == table_id and one.run_id in run_ids]:
@@ -102,14 +104,14 @@ class Asking:
             self._note_answers()
 
     def settled(self, timeout: float) -> bool:
-        """Return whether nothing is asked for any more, after at most ``timeout`` seconds."""
+        """Return whether no request is left, after at most ``timeout`` seconds."""
         deadline = time.monotonic() + timeout
         while self._open and time.monotonic() < deadline:
             self._closed.wait(_LOOK_SECONDS)
         return not self._open
 
     def close(self) -> None:
-        """Ask no more, and end the builder that this process has started; others start their own."""
+        """Stop requesting, and end the builder that this process has started; other processes start their own."""
         self._closed.set()
         if self._thread is not None:
             self._thread.join()
@@ -126,7 +128,7 @@ class Asking:
                 logger.warning("the builder of images cannot be started; tried again later", exc_info=True)
 
     def _look(self) -> bool:
-        """Forget what was answered, see to it that somebody builds the rest; whether there is any."""
+        """Drop answered requests, and start a builder for the rest. Return whether there are any."""
         with self._lock:
             for name in [one for one in self._open if not one.request_path(self._folder).exists()]:
                 self._open[name] += 1

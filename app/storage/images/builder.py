@@ -1,7 +1,7 @@
 """``python -m app.storage.images.builder``: the process that makes the images of a machine's folder (decision 17).
 
-There is one at a time, which the lock file says; it has one thread, and gives way to all others. It ends when nothing
-was asked for in a while.
+The lock file allows only one at a time. It has one thread and low priority, and ends when there was no request for a
+while.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WRITING = "builder.writing"
 
 
 class Builder:
-    """Makes what is asked for in ``folder``, in the order it was asked for; images take ``limit`` bytes at most."""
+    """Makes the requested images in ``folder``, in the order of requests; images take ``limit`` bytes at most."""
 
     def __init__(self, folder: Path, warehouse: Warehouse, limit: int, recent_seconds: float = RECENT_SECONDS) -> None:
         self.folder = folder
@@ -46,18 +46,18 @@ class Builder:
         self._room = Room(folder, limit, recent_seconds)
         self._waiting: deque[Path] = deque()
         self._aside = folder / _WRITING
-        shutil.rmtree(self._aside, ignore_errors=True)  # what an earlier one that was killed left
+        shutil.rmtree(self._aside, ignore_errors=True)  # leftovers of a killed builder
         for path in folder.glob("*/*/*.arrow*"):
             path.unlink(missing_ok=True)  # images of version 0.1
 
     def work(self) -> bool:
-        """Make one image that was asked for, if it can be made. Return whether any was asked for."""
+        """Make one requested image, if possible. Return whether there was a request."""
         if not self._waiting:  # there may be thousands: they are listed once they are all done
             self._waiting.extend(self._requests())
         while self._waiting:
             path = self._waiting.popleft()
             try:
-                os.utime(path)  # should this one end the process, the next begins with another
+                os.utime(path)  # if this one kills the process, the next builder begins with another
             except FileNotFoundError:  # it was withdrawn
                 continue
             self._answer(path)
@@ -79,7 +79,7 @@ class Builder:
                 cause = "the data folder's disk is full; make room, or lower KEYFOLD_IMAGE_BYTES"
                 logger.warning("no image for %s: %s", path.name, cause)
             elif not isinstance(error, FileNotFoundError) or path.exists():  # it was not withdrawn meanwhile
-                logger.warning("no image for %s", path.name, exc_info=True)  # lookups go on from the Parquet file
+                logger.warning("no image for %s", path.name, exc_info=True)  # lookups continue with the Parquet file
         path.unlink(missing_ok=True)
 
     def _requests(self) -> list[Path]:
@@ -128,8 +128,8 @@ class Builder:
 
 
 def main() -> None:
-    """Build until nothing was asked for in a while. The first line of the input says where and how much: a command
-    line, which everybody sees, must not hold a warehouse's credentials.
+    """Build until there was no request for a while. The first line of the input has the arguments: a command line is
+    public, and must not contain a warehouse's credentials.
     """
     wanted = json.loads(sys.stdin.readline())
     folder = Path(wanted["folder"])
@@ -143,7 +143,7 @@ def main() -> None:
 
 
 def build(builder: Builder, idle_seconds: float = _IDLE_SECONDS) -> None:
-    """Work until nothing was asked for in ``idle_seconds``."""
+    """Build until there was no request for ``idle_seconds``."""
     last = time.monotonic()
     while time.monotonic() - last < idle_seconds:
         if builder.work():

@@ -1,4 +1,4 @@
-"""The file of an image: tokens in order, where each entry lies, the entries, checksums of all (decision 17).
+"""The file of an image: tokens in order, the places of entries, the entries, checksums of all (decision 17).
 
 ```
 entries   of any length, one behind the other, then zeros up to a multiple of 8
@@ -42,7 +42,7 @@ Int64s = npt.NDArray[np.int64]
 
 
 class Damaged(ValueError):
-    """A file of an image does not hold what was written."""
+    """The file of an image is damaged."""
 
 
 class Earlier(Damaged):
@@ -85,7 +85,7 @@ def _checks(file: BinaryIO, places: Int64s, rows: int, rows_per_entry: int) -> I
 
 
 def spans(firsts: Int64s, lasts: Int64s) -> Int64s:
-    """Return the numbers from each of ``firsts`` to before its one of ``lasts``, all in a row."""
+    """Return the numbers of all ranges from ``firsts`` (included) to ``lasts`` (excluded), concatenated."""
     counts = lasts - firsts
     ends = np.cumsum(counts)
     numbers: Int64s = np.arange(int(counts.sum()), dtype=np.int64) + np.repeat(firsts - ends + counts, counts)
@@ -96,9 +96,7 @@ class Container:
     """A file of an image, memory-mapped: rows by token, entries by row."""
 
     def __init__(self, path: Path) -> None:
-        """Raise ``FileNotFoundError``, ``Earlier``, and ``Damaged`` if anything but the blocks is not what was
-        written.
-        """
+        """Raise ``FileNotFoundError``, ``Earlier``, and ``Damaged`` if anything but the blocks is damaged."""
         with open(path, "rb") as file:
             self.size_bytes = os.fstat(file.fileno()).st_size
             if self.size_bytes < _FOOTER.size:
@@ -131,7 +129,7 @@ class Container:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the file still has all of its bytes: to touch a page behind its end kills the process."""
+        """Whether the file is complete: access to a page after its end would kill the process."""
         return self._mapped.size() >= self.size_bytes
 
     def rows_of(self, token: int) -> range:
@@ -161,7 +159,7 @@ class Container:
         return np.where(held, rows, -1)
 
     def entry(self, row: int) -> bytes:
-        """Return the entry that the row is in. Raise ``Damaged`` if its block is not what was written."""
+        """Return the entry of the row. Raise ``Damaged`` if its block is damaged."""
         block = row // self._block_rows
         if not self._checked[block]:
             self._check(block)
@@ -169,7 +167,7 @@ class Container:
         return self._unpack(self._mapped[self._places[place] : self._places[place + 1]])
 
     def mapped_entry(self, place: int) -> memoryview:
-        """Return the entry at a place where it lies: nothing is copied, and none is compressed."""
+        """Return the entry at a place in the mapped file, without a copy; entries are not compressed."""
         block = place * self.rows_per_entry // self._block_rows
         if not self._checked[block]:
             self._check(block)

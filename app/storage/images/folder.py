@@ -1,4 +1,4 @@
-"""The images of this machine: what lookups find in them, memory-mapped, or in Parquet files where there are none."""
+"""The images of this machine, memory-mapped for lookups; Parquet files are read where there is none."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Made = TypeVar("Made")
 
 
 class Answer(NamedTuple):
-    """What one run answers for a key: a row's JSON; ``written``: the run has the key.
+    """The answer of one run for a key: a row's JSON; ``written``: the run has the key.
 
     ``standing`` are the values that decide against other runs' answers (``WholeRow.columns``), as a JSON array.
     """
@@ -62,7 +62,7 @@ DELETED = Answer(None, True)
 
 @dataclass(frozen=True)
 class ImageProgress:
-    """How many data files a snapshot has, how many of them have an image, and the bytes of these images."""
+    """The number of a snapshot's data files, of those with an image, and the bytes of these images."""
 
     files: int
     made: int
@@ -87,13 +87,13 @@ class Images:
         self._closed = threading.Event()
 
     def close(self) -> None:
-        """Ask for no more images, and for none that is asked for already."""
+        """Stop requesting images, and withdraw all requests."""
         self._closed.set()
         self.asking.close()
 
     def start_sweeping(self, live_runs: Callable[[], set[tuple[str, str]]]) -> None:
-        """Start a thread: every minute it notes which images were used, every few it drops those of runs that no
-        snapshot names. ``live_runs`` gives (table, run) ids.
+        """Start a thread: every minute it records the use of images; every few minutes it drops those of runs that no
+        snapshot names. ``live_runs`` returns (table, run) ids.
         """
 
         def sweep() -> None:
@@ -110,9 +110,8 @@ class Images:
         threading.Thread(target=sweep, name="image-sweep", daemon=True).start()
 
     def note_use(self) -> None:
-        """Renew the time of the images that were used since this was last called. The others are closed, and opened
-        again when somebody asks: each holds a descriptor, of which a process has few. So are those that have left the
-        disk.
+        """Renew the time of the images that were used since the last call. Close the others, and those that were
+        removed: each takes a file descriptor. They are opened again on demand.
         """
         for place, image in list(self._open.items()):
             if not image.used or not touch(image.path):
@@ -120,7 +119,7 @@ class Images:
             image.used = False
 
     def keep_only(self, live_runs: set[tuple[str, str]]) -> None:
-        """Remove the images of all other runs; lookups that hold one go on with it."""
+        """Remove the images of all other runs; lookups that have one open can still use it."""
         for folder in self.folder.glob("*/*"):
             if folder.is_dir() and (folder.parent.name, folder.name) not in live_runs:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -129,12 +128,12 @@ class Images:
             self._open.pop(place, None)
 
     def on_disk(self) -> tuple[int, int]:
-        """Return how many images this machine has, of what runs ever, and their bytes."""
+        """Return how many images this machine has, of all runs, and their bytes."""
         sizes = [one.size_bytes for one in stored_images(self.folder)]
         return len(sizes), sum(sizes)
 
     def progress(self, table_id: str, runs: Sequence[Run], plan: MergePlan) -> ImageProgress:
-        """Return how far the images are that answer ``runs`` as ``plan`` shows them."""
+        """Return the progress of the images of ``runs`` under ``plan``."""
         names = [ImageName(table_id, run.id, file.name, plan.answer_form) for run in runs for file in run.files]
         sizes = [path.stat().st_size for path in (name.path(self.folder) for name in names) if path.exists()]
         return ImageProgress(len(names), len(sizes), sum(sizes))
@@ -168,7 +167,7 @@ class Images:
         keys: Sequence[bytes],
         read: ReadBytes | None = None,
     ) -> list[Answer | bytes | None]:
-        """Return ``answer`` of many keys and their tokens; of a row the JSON alone, where nothing else decides.
+        """Return ``answer`` for many keys and their tokens; only the JSON of a row if nothing else decides.
 
         Raise ``TooMuchAtOnce`` for more than may be ``read``.
         """
@@ -223,8 +222,8 @@ class Images:
         keys: Sequence[Key],
         read: ReadBytes | None = None,
     ) -> list[StateRow | None]:
-        """Return ``find`` of many keys and their tokens: what of a file is needed is read once. Raise ``DamagedFile``,
-        and ``TooMuchAtOnce`` for more than may be ``read``.
+        """Return ``find`` for many keys and their tokens; each part of a file is read once. Raise ``DamagedFile``, and
+        ``TooMuchAtOnce`` for more than may be ``read``.
         """
         states: list[StateRow | None] = [None] * len(keys)
         for file, where in files_with_any(run, np.array(tokens, dtype=np.int64)):
@@ -311,7 +310,7 @@ class Images:
         return image
 
     def want(self, table_id: str, run: Run, written: TableSchema, plan: MergePlan) -> None:
-        """Have the images of a run that answer as ``plan`` shows it made in the background, unless they are."""
+        """Request the images of a run's answers under ``plan``, unless they exist."""
         for file in run.files:
             self._answers(table_id, run, file, written, plan)
 
@@ -321,11 +320,11 @@ class Images:
             self._wanted_states(ImageName(table_id, run.id, file.name, STATES), file)
 
     def unwant(self, table_id: str, runs: Iterable[Run]) -> None:
-        """Have no image made of runs that lookups need no more, where none is yet."""
+        """Withdraw the requests for images of runs that lookups no longer need."""
         self.asking.withdraw(table_id, {run.id for run in runs})
 
     def _states(self, table_id: str, run: Run, file: DataFile) -> Container | None:
-        """Return the image of state rows. If there is none, ask for it, unless the image of answers is being made."""
+        """Return the image of state rows. If there is none, request it, unless the image of answers is being made."""
         name = ImageName(table_id, run.id, file.name, STATES)
         if self.asking.awaits_answers(run.id, file.name) and not name.path(self.folder).exists():
             return None
@@ -335,7 +334,7 @@ class Images:
         return self._opened(name, lambda: ImageRequest(name, file))
 
     def _drop(self, image: Container) -> None:
-        """Have an image that is damaged made again."""
+        """Remove a damaged image, and request it again."""
         logger.warning("the image %s is damaged and is made again", image.path)
         image.path.unlink(missing_ok=True)
         for place in [one for one, opened in self._open.items() if opened is image]:
@@ -372,9 +371,7 @@ def _said(entry: bytes, behind: int) -> Answer | None:
 
 
 def _read(path: Path) -> Container | None:
-    """Return the image in the file; None if there is none that can be read, and the file is removed if it is
-    damaged.
-    """
+    """Return the image in the file; None if it is missing or damaged; a damaged file is removed."""
     try:
         return Container(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,6 +1,6 @@
-"""Columns as JSON texts, a whole column at a time: exactly the bytes that ``DataType.encoder`` and ``to_json`` come to.
+"""Columns as JSON texts, a whole column at a time: exactly the bytes of ``DataType.encoder`` and ``to_json``.
 
-Where the vectorised text of some values would be another one, these are encoded one by one.
+Values whose vectorised text would differ are encoded one by one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SECOND = 1_000_000
 
 @dataclass(frozen=True)
 class Texts:
-    """Texts of a column, each between ``before`` and ``after``; ``odd`` are those whose text is another one."""
+    """Texts of a column, each between ``before`` and ``after``; ``odd`` are those with another text."""
 
     inner: pa.Array
     before: str = ""
@@ -39,7 +39,7 @@ class Texts:
 
     @property
     def whole(self) -> pa.Array:
-        """The texts with what stands around them."""
+        """The texts with their surroundings."""
         return join(self.before, self.inner, self.after) if self.before or self.after else self.inner
 
 
@@ -108,7 +108,7 @@ def _content(texts: pa.Array) -> Any:
 
 
 def _has_special(texts: pa.Array) -> bool:
-    """Return whether any character needs an escape: most columns have none, and this is ten times as fast as to look
+    """Return whether any character needs an escape: most columns have none, and this is ten times as fast as finding
     which.
     """
     read = _content(texts)
@@ -122,7 +122,9 @@ def _decimal(values: pa.Array, _: DataType) -> Texts:
 
 
 def _floating(values: pa.Array, _: DataType) -> Texts:
-    """Both write the fewest digits; Python has exponents from 1e16 on and below 1e-4, Arrow other ones."""
+    """Return the texts of floating-point numbers: both write the fewest digits, but Python has exponents from 1e16 on
+    and below 1e-4, Arrow others.
+    """
     texts = pc.cast(values, TEXT)
     size = pc.abs(values)
     whole = pc.equal(pc.floor(values), values)

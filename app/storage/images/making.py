@@ -1,4 +1,4 @@
-"""Images made from a data file: one of answers, one of state rows, each written aside and then put in its place."""
+"""Images made from a data file: one of answers, one of state rows, each written to a temporary file and renamed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 def write_answers(source: pq.ParquetFile, path: Path, written: MergePlan, shown: MergePlan) -> None:
-    """Write the image of what lookups answer of the rows of a data file. Raise ``Damaged`` if they are not in order."""
+    """Write the image of answers for the rows of a data file. Raise ``Damaged`` if they are not in order."""
     tokens, sizes, most_odd = [_NO_ROWS], [np.zeros(1, dtype=np.int64)], _MOST_ODD
     dictionary: bytes | None = None
     with open(path, "wb") as file:

@@ -1,5 +1,5 @@
-"""Entries of an image of answers, each compressed alone, with a dictionary of what the rows of its file have in common:
-the names of their columns, and most of their values (decision 17).
+"""Entries of an image of answers, each compressed alone, with a dictionary of the texts that the rows of its file
+share: the names of columns, and common values (decision 17).
 """
 
 from __future__ import annotations
