@@ -1,6 +1,6 @@
-"""Files without some keys: all else that a file holds, written again (docs/decisions/0036).
+"""Rewrite files without forgotten keys (docs/decisions/0036).
 
-Rows of other keys are not decoded into anything but columns: their values, order and row groups stay.
+Rows of other keys are only copied as columns: their values, order and row groups do not change.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _without(warehouse: Warehouse, rewrite: Rewrite, schema: TableSchema, sought
 def _copied(
     parquet: pq.ParquetFile, masks: list[Mask], output: Any, name: str, how: Mapping[str, Any]
 ) -> RewrittenFile:
-    """Write what no mask marks to ``output``; a row group of what is left of each."""
+    """Write the rows that no mask marks to ``output``; each row group with its remaining rows."""
     summed = SummedSink(output)
     rows = live = 0
     ends: list[int] = []

@@ -133,8 +133,9 @@ class Stepwise(Rule):
 
     def _entries(self, state: Mapping[str, Any]) -> list[State]:
         """Return the entries to fold: the log, or the settled value in its place."""
-        if state[self.log] is not None:
-            return list(state[self.log])
+        log = state.get(self.log)  # a row of an earlier release may have none
+        if log is not None:
+            return list(log)
         return self._settled_entries(state[self.column.name])
 
     def _settled_entries(self, value: Any) -> list[State]:

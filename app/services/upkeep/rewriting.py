@@ -27,7 +27,7 @@ TASK_BYTES: Final = 64 * 2**20  # of the files that a task looks into, a second'
 
 @dataclass(frozen=True)
 class RewrittenRun:
-    """What a run became, None if nothing is left of it, and how many rows it lost."""
+    """The rewritten run, None if no row is left, and the number of removed rows."""
 
     run: Run | None
     removed: int

@@ -1,4 +1,4 @@
-"""Files that a second folder has, too: linked on a disk, copied in a bucket."""
+"""Put files into a second folder: linked on a disk, copied in a bucket."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.files.layout import Warehouse, sync_folder, sync_new_folders
 
 
 def link_files(warehouse: Warehouse, old: tuple[str, ...], new: tuple[str, ...], names: Sequence[str]) -> None:
-    """Have the files ``names`` of folder ``old`` in folder ``new``, too, durably. Raise ``OSError``."""
+    """Put the files ``names`` of folder ``old`` into folder ``new``, too, durably. Raise ``OSError``."""
     if not names:
         return
     if not warehouse.is_store:

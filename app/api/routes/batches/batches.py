@@ -215,7 +215,7 @@ def _media_type(content_type: str) -> str:
     """Return the media type alone. Raise ``UnsupportedMediaType`` for CSV in another charset: its bytes may be UTF-8
     for another text.
     """
-    media_type = content_type.split(";")[0].strip().lower()
+    media_type = content_type.split(";", maxsplit=1)[0].strip().lower()
     if media_type == CSV:
         parsed = Message()
         parsed["content-type"] = content_type

@@ -92,7 +92,9 @@ def test_csv_says_that_it_is_utf_8(wide: TestClient, charset: str) -> None:
     assert answer.status_code == 202, answer.text
 
 
-@pytest.mark.parametrize(("charset", "shown"), [("ISO-2022-JP", "iso-2022-jp"), ("gbk", "gbk"), ("no\0pe", "no\\x00pe")])
+@pytest.mark.parametrize(
+    ("charset", "shown"), [("ISO-2022-JP", "iso-2022-jp"), ("gbk", "gbk"), ("no\0pe", "no\\x00pe")]
+)
 def test_csv_in_another_charset_is_refused_though_its_bytes_are_utf_8(
     wide: TestClient, charset: str, shown: str
 ) -> None:

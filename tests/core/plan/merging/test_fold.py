@@ -90,3 +90,5 @@ def test_distinct_texts_whose_delimiter_overlaps_itself_are_split_alike_in_any_c
     one_by_one = combine_all(plan, [combine_all(plan, [first, others[0]]), others[1]])
     newest_first = combine_all(plan, [first, combine_all(plan, others)])
     assert finish(plan, one_by_one) == finish(plan, newest_first) == finish(plan, fold(plan, records))
+    del first["_kf_log_1"]  # as an earlier release wrote it
+    assert finish(plan, combine_all(plan, [first, *others])) == finish(plan, one_by_one)
