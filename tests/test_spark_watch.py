@@ -36,7 +36,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.slow(reason="a watch looks in its own time")
-def test_a_spark_that_does_not_begin_is_told_once_a_minute_until_it_does(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_spark_that_does_not_begin_is_reported_once_a_minute_until_it_does(caplog: pytest.LogCaptureFixture) -> None:
     spark, metrics, seconds = Spark(), Metrics(processes=("service", SPARK)), [100.0]
     watch = SparkWatch(spark, metrics, clock=lambda: seconds[0])
     watch.start()

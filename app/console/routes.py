@@ -1,4 +1,4 @@
-"""The pages of the console, and how they are put before the API."""
+"""The pages of the console, and their installation before the API."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ _MODULES: Final = (
 )
 PAGES: Final[tuple[Page, ...]] = tuple(page for module in _MODULES for page in module.PAGES)
 MOST_FORM_BYTES: Final = 2**20  # where a form with a file was expected
-PAGES_AT_ONCE: Final = 4  # that are read, and as many that change something: the rest waits, and no one for them
+PAGES_AT_ONCE: Final = 4  # that read, and as many that change something; others wait without delaying the API
 MOST_FIELDS: Final = 10_000  # of a form: a table of 200 columns has some for each
 
 
 class _Site:
-    """Answers the pages, a few at a time: their threads are not those of lookups and batches."""
+    """Answers the pages, a few at a time, in separate threads from lookups and batches."""
 
     def __init__(self) -> None:
         self.readers = CapacityLimiter(PAGES_AT_ONCE)

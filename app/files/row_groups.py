@@ -49,7 +49,7 @@ def _with_tokens(schema: TableSchema, piece: DecodedRecords) -> pa.Table:
 
 
 def _few(schema: TableSchema, columns: Mapping[str, list[Any]]) -> pa.Table:
-    """Yield one row group of few records, sorted in Python: Arrow's sort takes longer to start than this."""
+    """Return a table of few records, sorted by token in Python: Arrow's sort takes longer to start than this."""
     of = staging_schema(schema)
     keys = zip(*(columns[name] for name in schema.primary_key), strict=True)
     tokens = tokens_of(schema, _by_rows(keys, pa.schema([of.field(name) for name in schema.primary_key])))

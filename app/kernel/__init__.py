@@ -1,1 +1,1 @@
-"""What merges and compactions do to files: pure of catalog, HTTP, Spark and threads (docs/kernel.md)."""
+"""The kernel of merges and compactions: no catalog, HTTP, Spark or threads (docs/kernel.md)."""

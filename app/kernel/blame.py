@@ -1,4 +1,4 @@
-"""Which key, column and batch keep a task from its result: keys are folded one by one until one fails."""
+"""Finds the key, column and batch for which a task fails: keys are folded one by one until one fails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from app.files.run_files import run_schema
 from app.kernel.keys import Groups
 from app.kernel.values import UnfoldableValue, values_array
 
-_OF_THE_MACHINE: Final = (MemoryError, ImportError, OSError)  # another try may succeed
+_OF_THE_MACHINE: Final = (MemoryError, ImportError, OSError)  # a retry may succeed
 _KEYS_AT_ONCE: Final = 1_000  # that become Python's objects together
 _RECORDS_AT_ONCE: Final = 1_000
 Row = Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""The changes of rows that runs bring: before and after of every key that they hold (docs/semantics.md, Changelogs)."""
+"""The changes of rows by new runs: before and after of each of their keys (docs/semantics.md, Changelogs)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from app.kernel.keys import Groups, grouped
 from app.kernel.runs import Window, combined_window, tokens_in_runs, windows_of
 from app.kernel.tasks import Task
 
-_NONE = -1  # the place of a row that is not there
+_NONE = -1  # the place of a missing row
 
 
 def changes_of(warehouse: Warehouse, task: Task) -> Iterator[tuple[int, pa.Table]]:
-    """Return the changes that the task's newer runs bring on top of the older ones, and how many rows were read.
+    """Return the changes of the task's newer runs to the older ones, and how many rows were read.
 
     A change is its row kind and the visible columns; they come by token and key, -U before +U.
     """
@@ -56,7 +56,7 @@ def _changes_in(plan: MergePlan, task: Task, window: Window) -> pa.Table:
 def _chosen(
     plan: MergePlan, task: Task, rows: pa.Table, old: Places, new: Places
 ) -> list[tuple[RowKind, Places, Places]]:
-    """Return for each kind the numbers of the keys that have such a change, and the places of their rows."""
+    """Return for each kind the numbers of the keys with such a change, and the places of their rows."""
     both = (old != _NONE) & (new != _NONE)
     if task.row_deduplicate:
         both[both] = _differ(plan, task, rows, old[both], new[both])
@@ -102,7 +102,7 @@ def _live(rows: pa.Table) -> Truths:
 
 
 def input_changes(plan: MergePlan, groups: Groups, records: pa.Table) -> pa.Table:
-    """Return the records as they were posted, by key and merge order."""
+    """Return the posted records, by key and merge order."""
     order = groups.order.copy()
     if not plan.order.by_arrival:
         several = np.repeat(groups.counts > 1, groups.counts)

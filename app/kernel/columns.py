@@ -1,6 +1,6 @@
 """Steps of a plan run over whole columns: each asks its questions, Arrow answers them for all rows at once.
 
-Rows that whole columns cannot decide are taken one by one, step by step (docs/decisions/0046).
+Rows that whole columns cannot decide are computed one by one, step by step (docs/decisions/0046).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from app.kernel.float_sums import FloatSums, float_sums
 from app.kernel.values import UnfoldableValue, values_array
 
 MOST_FORMS: Final = 1_000  # sets of answers that rows are distinguished by: some milliseconds
-ROWS_AT_ONCE: Final = 1_000  # that become Python's objects together, while no other thread continues
+ROWS_AT_ONCE: Final = 1_000  # that become Python objects together, while no other thread runs
 
 Places = npt.NDArray[np.int64]
 Truths = npt.NDArray[np.bool_]
@@ -53,7 +53,7 @@ Replaced = tuple[str, Places, Places]
 
 
 class Values:
-    """The values of a column: those of all rows, and those that were made of them."""
+    """The values of a column: those of all rows, and new ones that steps have computed."""
 
     def __init__(self, values: pa.Array) -> None:
         self._pieces = [values]
@@ -63,19 +63,19 @@ class Values:
 
     @property
     def type(self) -> pa.DataType:
-        """The type of all of them."""
+        """The type of the values."""
         return self._pieces[0].type
 
     @property
     def array(self) -> pa.Array:
-        """All of them in one array."""
+        """All values in one array."""
         if len(self._pieces) > 1:
             self._pieces = [pa.concat_arrays(self._pieces)]
         return self._pieces[0]
 
     @property
     def nulls(self) -> Truths:
-        """Which of them are null."""
+        """Which of the values are null."""
         if self._nulls is None:
             self._nulls = np.asarray(self.array.is_null())
         return self._nulls
@@ -102,7 +102,7 @@ class Values:
 
 
 class States:
-    """Rows by column: the values that there are, and per row the place of its value."""
+    """Rows by column: the distinct values, and for each row the place of its value."""
 
     def __init__(self, columns: Mapping[str, pa.Array], order: Places) -> None:
         self.values = {name: Values(array) for name, array in columns.items()}
@@ -125,7 +125,7 @@ class States:
     def table(self, schema: pa.Schema, tokens: Tokens, places: Places) -> pa.Table:
         """Return the rows at ``places`` with their ``tokens`` as the last column of ``schema``.
 
-        Raise ``UnfoldableValue`` of totals that ``schema`` cannot hold.
+        Raise ``UnfoldableValue`` for totals that ``schema`` cannot hold.
         """
         columns = [
             _stored(one, self.values[one.name].take(self.rows_of[one.name][places])) for one in list(schema)[:-1]
@@ -133,7 +133,7 @@ class States:
         return pa.table([*columns, pa.array(tokens)], schema=schema)
 
     def objects(self, places: Places) -> list[Mapping[str, Any]]:
-        """Return the rows at ``places`` as mappings; a column is decoded when one of them is asked for it."""
+        """Return the rows at ``places`` as mappings; a column is decoded when one of them is read."""
         columns = _Objects(lambda name: self.values[name].take(self.rows_of[name][places]).to_pylist())
         return [_Row(columns, number) for number in range(len(places))]
 
@@ -141,7 +141,7 @@ class States:
 class Pairs:
     """Rows of ``source`` at the places ``older``, each with the one at the same place of ``newer`` (None: alone).
 
-    What steps make of a pair replaces columns of the row of ``target`` at its place in ``older``.
+    The outcome of a pair replaces columns of the row of ``target`` at its place in ``older``.
     """
 
     def __init__(self, source: States, target: States, older: Places, newer: Places | None = None) -> None:
@@ -152,7 +152,7 @@ class Pairs:
         self._last_sums: tuple[Summed, Places, FloatSums] | None = None
 
     def take(self, steps: Sequence[Step]) -> Truths:
-        """Run the ``steps``, each of which sees the rows as they were; return which pairs leave a row."""
+        """Run the ``steps``, each of which sees the original rows; return which pairs leave a row."""
         left = np.ones(len(self._older), dtype=bool)
         replaced: list[Replaced] = []
         for step in steps if len(self._older) else ():
@@ -168,7 +168,7 @@ class Pairs:
         return left
 
     def _outcomes(self, step: Step) -> Iterator[tuple[Places, Outcome | NotByForm | None]]:
-        """Yield what the step makes of which pairs."""
+        """Yield each outcome of the step with its pairs."""
         waiting: list[tuple[tuple[tuple[Question, bool], ...], Places]] = [((), np.arange(len(self._older)))]
         forms = 0
         while waiting:
@@ -214,7 +214,7 @@ class Pairs:
         return _truths(compare(*(pa.scalar(side, data_type) if isinstance(side, Constant) else side for side in sides)))
 
     def _rows(self, side: Side, column: str, places: Places) -> Places:
-        """Return where the values of a column are in the rows of a side."""
+        """Return the places of a column's values in the rows of a side."""
         return self._source.rows_of[column][self._places[side][places]]
 
     def _of(self, term: Term, places: Places) -> pa.Array:
@@ -240,7 +240,7 @@ class Pairs:
                 raise TypeError("a ROW has the type of the column that it is stored in: see _made")
 
     def _sums(self, total: Summed, places: Places) -> FloatSums:
-        """Return sums. The last ones are kept: of the same rows, a question, a number and a rest need them."""
+        """Return sums. The last ones are cached: for the same rows a question, a number and a rest need them."""
         if self._last_sums is None or self._last_sums[0] != total or self._last_sums[1] is not places:
             self._last_sums = (total, places, self._added(total, places))
         return self._last_sums[2]
@@ -279,7 +279,7 @@ class Pairs:
                     yield name, older, values.add(self._made(value, places, values.type))
 
     def _one_by_one(self, step: Step, places: Places, left: Truths) -> Iterator[Replaced]:
-        """As ``_replaced``, of rows that are taken as Python's objects; those that go are not ``left``."""
+        """Do as ``_replaced``, for rows as Python objects; rows that are dropped are not in ``left``."""
         for some in np.split(places, range(ROWS_AT_ONCE, len(places), ROWS_AT_ONCE)):
             sides = [self._source.objects(self._places[side][some]) for side in step.sides]
             states = [step.of(*of_row) for of_row in zip(*sides, strict=True)]
@@ -291,7 +291,8 @@ class Pairs:
 def added(target: States, rows: Places, states: Sequence[Mapping[str, Any] | None]) -> Iterator[Replaced]:
     """Append the values of ``states`` to the columns of ``target``, one state for each of ``rows``.
 
-    Yield each column with its changed rows and the places of their new values. A row whose state is None stays.
+    Yield each column with its changed rows and the places of their new values. A row whose state is None does not
+    change.
     """
     for name in {name: None for state in states for name in state or ()}:
         has = np.array([state is not None and name in state for state in states])
@@ -301,7 +302,7 @@ def added(target: States, rows: Places, states: Sequence[Mapping[str, Any] | Non
 
 
 class _Objects(dict[str, list[Any]]):
-    """Columns as Python's objects, each decoded at its first use."""
+    """Columns as Python objects, each decoded at its first use."""
 
     def __init__(self, made: Callable[[str], list[Any]]) -> None:
         super().__init__()
@@ -313,7 +314,7 @@ class _Objects(dict[str, list[Any]]):
 
 
 class _Row(Mapping[str, Any]):
-    """A row of them. Its rules know which columns there are."""
+    """One row of ``_Objects``. Rules read only columns that exist."""
 
     __slots__ = ("_columns", "_number")
 
@@ -332,7 +333,7 @@ class _Row(Mapping[str, Any]):
 
 
 def _stored(field: pa.Field, values: pa.Array) -> pa.Array:
-    """Return values in the type that is stored. Raise ``UnfoldableValue`` of totals that it cannot hold."""
+    """Return values in the stored type. Raise ``UnfoldableValue`` for totals that it cannot hold."""
     if values.type == field.type:
         return values
     try:
@@ -350,7 +351,7 @@ def _numbers(words: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _ranks(values: pa.Array) -> pa.Array:
-    """As ``float_rank`` says it, in 64 bits: no other value has the rank of the largest number."""
+    """Return the ranks of ``float_rank`` in 64 bits; no other value has the rank of the largest number."""
     numbers = np.asarray(values.cast(pa.float64()).to_numpy(zero_copy_only=False))
     bits = numbers.view(np.int64)
     ranks = np.where(bits >= 0, bits, -(bits & np.int64(2**63 - 1)) - 1)
@@ -358,7 +359,7 @@ def _ranks(values: pa.Array) -> pa.Array:
 
 
 def _wide(values: pa.Array) -> pa.Array:
-    """Return numbers in a type that holds the sum of any two of them."""
+    """Return numbers in a type that can hold the sum of any two of them."""
     data_type = values.type
     if pa.types.is_floating(data_type):
         return values

@@ -1,4 +1,4 @@
-"""Exact sums of FLOAT and DOUBLE by whole columns: what ``app.core.rules.float_sums`` says of sums that are short.
+"""Exact sums of FLOAT and DOUBLE by whole columns: equal to ``app.core.rules.float_sums`` for short sums.
 
 A short sum is a finite number with a rest of one number at most. Most sums are: together they hold 106 bits.
 """
@@ -22,7 +22,7 @@ Part = tuple[pa.Array, pa.Array | None]
 
 @dataclass(frozen=True)
 class FloatSums:
-    """Sums of many rows. The numbers and rests of those that are not ``short`` mean nothing."""
+    """Sums of many rows. The numbers and rests of sums that are not ``short`` are meaningless."""
 
     short: Truths
     _numbers: npt.NDArray[Any]
@@ -35,7 +35,7 @@ class FloatSums:
 
     @property
     def rests(self) -> pa.Array:
-        """What rounding took away, as lists of one number; null if it took nothing."""
+        """The rounding errors, as lists of one number; null if there is none."""
         some = self._rests != 0
         offsets = np.concatenate([[0], np.cumsum(some)]).astype(np.int32)
         return pa.ListArray.from_arrays(pa.array(offsets), pa.array(self._rests[some]), mask=pa.array(~some))
@@ -48,7 +48,7 @@ def float_sums(parts: Sequence[Part], *, single: bool) -> FloatSums:
 
 
 def _added(parts: Sequence[Part]) -> tuple[Truths, Numbers, Numbers]:
-    """Return which sums are short, and these as a number and what is missing.
+    """Return which sums are short, and these as a number and its rest.
 
     A sum is short if no TwoSum on the way lost anything, and if the last one is finite: then all of them were.
     """
@@ -82,7 +82,7 @@ def _numbers_of(part: Part) -> tuple[Numbers, Numbers, Truths]:
 
 
 def _two_sum(a: Numbers, b: Numbers) -> tuple[Numbers, Numbers]:
-    """Return the rounded sum, and what rounding took away: exact (Knuth), or not finite where a step overflows."""
+    """Return the rounded sum, and its rounding error: exact (Knuth), or not finite if a step overflows."""
     total = a + b
     of_b = total - a
     return total, (a - (total - of_b)) + (b - of_b)

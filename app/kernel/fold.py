@@ -1,7 +1,7 @@
 """The fold of many keys: records to state rows, state rows of several runs to one (docs/kernel.md).
 
-Rules say what they mean once, in ``app.core.rules``. Those that can be asked with placeholders are run by columns,
-the others key by key, in the same pass.
+Rules define their meaning once, in ``app.core.rules``. Those that work with placeholders run by columns, the others
+key by key, in the same pass.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _TOTAL_DIGITS: Final = 60  # of intermediate totals: 10^22 values of 38 digits
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """A plan, with the steps that run it over columns. Steps remember what they came to: keep one for a schema."""
+    """A plan, with the steps that run it over columns. Steps cache their outcomes, so keep one fold for a schema."""
 
     plan: MergePlan
     by_columns: tuple[Rule, ...]
@@ -69,15 +69,15 @@ class Fold:
         return cls(plan, columnar, others, combine_steps(plan, columnar), settling, inner)
 
     def folded(self, groups: Groups, records: pa.Table) -> pa.Table:
-        """Return the state rows of records of which no row knows when they were merged."""
+        """Return the state rows of records, without a time of the merge."""
         return folded(self, groups, records, 0)
 
     def combined(self, groups: Groups, rows: pa.Table) -> pa.Table:
-        """Return the state rows that the function ``combined`` makes of ``rows``."""
+        """Return the state rows of the function ``combined`` for ``rows``."""
         return combined(self, groups, rows)
 
     def lifts(self, form: Named) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-        """Return what lifts records of a form: the steps of the rules by columns, and of those by rows."""
+        """Return the steps that lift records of a form: those of rules by columns, and those of rules by rows."""
         if form not in self._lifts:
             by_rows = [step for rule in self.by_rows for step in self._lift_steps(rule, form)]
             self._lifts[form] = (lift_steps(self.plan, self.by_columns, *form), tuple(by_rows))
@@ -90,7 +90,7 @@ class Fold:
 
 
 def fold_of(schema: TableSchema) -> Fold:
-    """Return the fold of a schema, made once and kept as long as the schema is."""
+    """Return the fold of a schema, which is created once and cached with the schema."""
     known: Fold | None = schema.worked_out.get("fold")
     return known or schema.worked_out.setdefault("fold", Fold.of(compile_plan(schema)))
 
@@ -139,9 +139,9 @@ def combined(fold: Fold, groups: Groups, rows: pa.Table) -> pa.Table:
 
 
 def compacted(fold: Fold, rows: pa.Table, now: int, *, oldest: bool) -> pa.Table:
-    """Return what a compaction at ``now`` (epoch seconds) keeps of state rows, one of each key.
+    """Return the state rows that a compaction at ``now`` (epoch seconds) stores, one for each key.
 
-    ``oldest``: nothing older lies below, so what can change no more is settled, and hidden rows may go.
+    ``oldest``: there is no older run, so state that can no longer change is settled, and hidden rows may be dropped.
     """
     schema = run_schema(fold.plan)
     places = np.arange(len(rows))
@@ -156,7 +156,7 @@ def compacted(fold: Fold, rows: pa.Table, now: int, *, oldest: bool) -> pa.Table
 
 
 def _replayed(fold: Fold, rule: Rule, states: States, groups: Groups) -> np.ndarray[Any, Any]:
-    """Replay logs of keys that have several rows, as far as columns can. Return which keys that were."""
+    """Replay the logs of keys with several rows, if columns can. Return which keys were replayed."""
     done = np.zeros(len(groups.starts), dtype=bool)
     if isinstance(rule, Replay) and rule.late is None:
         several = np.flatnonzero(groups.counts > 1)
@@ -167,9 +167,7 @@ def _replayed(fold: Fold, rule: Rule, states: States, groups: Groups) -> np.ndar
 
 
 def _working_types(plan: MergePlan) -> dict[str, pa.DataType]:
-    """Return the types of state columns while rows are folded: totals may leave the range of what is stored, and come
-    back.
-    """
+    """Return the types of state columns during the fold: totals may exceed the stored type in between."""
     carries = {bounds.carry for bounds in plan.totals}
     wide = {one.name: one.type for one in run_schema(plan) if one.name in carries and pa.types.is_decimal(one.type)}
     types = {one.name: one.type for one in run_schema(plan) if one.name != TOKEN_COLUMN}
@@ -187,8 +185,8 @@ def _combine_pairs(fold: Fold, states: States, groups: Groups) -> None:
 
 
 def _halves(starts: Places, counts: Places) -> Iterator[tuple[Places, Places]]:
-    """Return places of rows to be combined into the older of both, neighbours first: a key with a thousand rows takes
-    ten steps. The rows of a key are ``counts`` from ``starts`` on.
+    """Yield the places of rows to combine, each with its older neighbour: a key with a thousand rows takes ten steps.
+    The rows of a key are ``counts`` from ``starts`` on.
     """
     several = counts > 1
     starts, counts = starts[several], counts[several]
@@ -202,7 +200,7 @@ def _halves(starts: Places, counts: Places) -> Iterator[tuple[Places, Places]]:
 
 
 def _forms(schema: TableSchema, records: pa.Table, order: Places) -> Iterator[tuple[Named, Places]]:
-    """Return the kinds and names that records have together, each with the places in ``order`` of its records."""
+    """Return the distinct pairs of kind and named columns, each with the places of its records in ``order``."""
     words = named_words(schema)
     columns = [records.column(name).fill_null(0).to_numpy()[order] for name in (KIND_COLUMN, *words)]
     codes = np.zeros(len(order), np.int64)

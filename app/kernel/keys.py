@@ -1,4 +1,4 @@
-"""Which rows have one key: rows in the order of a run (token, then key, then age), and where each key begins."""
+"""Groups rows by key: in the order of a run (token, then key, then age), with the place where each key begins."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Groups:
 
 
 def grouped(schema: TableSchema, tokens: Tokens, rows: pa.Table) -> Groups:
-    """Return the keys of ``rows``, which stand in the order of their ages and have ``tokens``.
+    """Return the keys of ``rows``, which are in the order of age and have ``tokens``.
 
     Keys that share a token are distinguished by their values; NaN is one value, and 0.0 is -0.0.
     """
@@ -77,7 +77,7 @@ def _same(column: Column, ones: pa.Array, others: pa.Array) -> Truths:
 
 
 def _with_shared(schema: TableSchema, tokens: Tokens, rows: pa.Table, shared: Tokens) -> Groups:
-    """As ``grouped``, where several keys have one of the tokens ``shared``: their order is that of their values."""
+    """Do as ``grouped`` if several keys share one of the tokens ``shared``: these are ordered by their values."""
     places = np.flatnonzero(np.isin(tokens, shared))
     names = list(schema.primary_key)
     keys = [_rank(schema, tuple(row[name] for name in names)) for row in rows.select(names).take(places).to_pylist()]

@@ -1,4 +1,4 @@
-"""Plan the tasks of merges and compactions, and read from their results which runs and changes they wrote."""
+"""Plans the tasks of merges and compactions, and reads the written runs and changes from their results."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _TOKENS: Final = 2**64
 
 @dataclass(frozen=True)
 class Plan:
-    """What all tasks of one merge or compaction share.
+    """The values that all tasks of one merge or compaction share.
 
-    ``schemas`` are JSON texts by number, ``schema_id`` is the one to write under. ``now`` is in epoch seconds,
+    ``schemas`` are JSON texts by number, ``schema_id`` is that of written files. ``now`` is in epoch seconds,
     ``file_bytes`` the size that a data file shall have at most.
     """
 
@@ -41,12 +41,12 @@ class Plan:
     def compaction(self, runs: Sequence[Run], output: str, *, oldest: bool) -> list[Task]:
         """Return the tasks that combine neighbouring ``runs`` of one partition, oldest first, into a run.
 
-        ``oldest``: nothing older lies below them.
+        ``oldest``: there is no older run.
         """
         return self._of_runs(Work.COMPACT, runs, len(runs), output=output, oldest=oldest, partition=runs[0].partition)
 
     def changes(self, runs: Sequence[Run], newer: int, changelog: str, wanted: Mapping[str, Any]) -> list[Task]:
-        """Return the tasks that write what the last ``newer`` of ``runs``, all of one partition, change.
+        """Return the tasks that write the changes by the last ``newer`` of ``runs``, all of one partition.
 
         ``wanted``: ``row_deduplicate`` and ``ignored_fields`` of the tasks.
         """
@@ -84,7 +84,7 @@ class Plan:
     def _count(self, rows: int, size: int) -> int:
         """Return a power of two, so that the ranges of a table that grows are halves of those before.
 
-        It is less than twice ``rows``: a table whose files shall be tiny has no tasks without a row.
+        It is less than twice ``rows``, so that a table with tiny files has no tasks without rows.
         """
         count = 1
         while count < rows and (count * ROWS_PER_TASK < rows or count * self.file_bytes < size):

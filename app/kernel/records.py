@@ -91,7 +91,7 @@ def pieces_of(parts: Sequence[Records]) -> Iterator[Records]:
 
 
 def _cuts(ordered: Tokens, count: int, size: int) -> Iterator[slice]:
-    """Return parts of sorted tokens, of about ``PIECE_BYTES`` each; none ends inside a token."""
+    """Return the parts of sorted tokens, each of about ``PIECE_BYTES``; no part ends inside a token."""
     at_once = max(1, int(count * PIECE_BYTES / max(1, size)))
     start = 0
     while start < count:
@@ -112,10 +112,10 @@ class _File:
 
 
 class _Aside:
-    """Records in files of this machine by token, so that the memory of a task does not follow its batches."""
+    """Records in local files by token, so that the memory of a task does not grow with its batches."""
 
     def __init__(self, task: Task, files: int) -> None:
-        """``files``: into how many ranges of tokens, all of a length, those of the task are cut; two at least."""
+        """``files`` is the number of equal token ranges into which the task is cut, at least two."""
         self._first = task.first_token
         self._width = (task.last_token - task.first_token) // files + 1
         self._folder = tempfile.TemporaryDirectory(prefix="keyfold-task-")
@@ -193,7 +193,7 @@ def records_of(warehouse: Warehouse, task: Task, batch: Batch) -> Iterator[Recor
 
 @contextmanager
 def _opened(warehouse: Warehouse, file: NamedFile) -> Iterator[pq.ParquetFile]:
-    """The file, all of whose bytes were compared with its digest where it has one. Raise ``DamagedFile``."""
+    """Return the file, completely checked if it has a digest. Raise ``DamagedFile``."""
     if file.size_bytes <= _SMALL_FILE:
         content = read_whole(warehouse, file)
         with decoding(warehouse, file):
@@ -213,7 +213,7 @@ def _within(tokens: TokenRange, records: Records) -> Records:
 
 
 def records_under(schema: TableSchema, written: TableSchema, number: int, records: Records) -> Records:
-    """Return records of the batch ``number``, as its file has them, under ``schema``, with ``ARRIVAL_COLUMN``.
+    """Return records of the batch ``number``, from its file, under ``schema``, with ``ARRIVAL_COLUMN``.
 
     Raise ``UnfoldableValue``.
     """
@@ -226,7 +226,7 @@ def records_under(schema: TableSchema, written: TableSchema, number: int, record
 
 
 def _under(written: TableSchema, schema: TableSchema, rows: pa.Table) -> pa.Table:
-    """Return records of one schema under another: columns are found by id, those that are new are null."""
+    """Return records of one schema under another: columns are found by id, new ones are null."""
     before = {column.id: column for column in written.columns}
     columns = {column.name: _converted(rows, before.get(column.id), column) for column in schema.columns}
     columns[KIND_COLUMN] = rows.column(KIND_COLUMN)
@@ -245,7 +245,9 @@ def _converted(rows: pa.Table, before: Column | None, column: Column) -> pa.Chun
 
 
 def _word(rows: pa.Table, written: TableSchema, schema: TableSchema, word: str) -> pa.ChunkedArray | pa.Array:
-    """Return a word of the records. Those of a table without words named all columns that there were."""
+    """Return a bitmask of the records' named columns. Records without one count as naming all
+    columns of their schema.
+    """
     if word in rows.column_names:
         return rows.column(word)
     known = {column.id for column in written.columns}

@@ -1,7 +1,7 @@
 """Replayed rows by columns: the logs of many keys are one table of records, folded in merge order by the rules inside.
 
-A key goes row by row where what is left of its log is for a walk to say: records that may come too late, and -D records
-of which sequence groups decide whether they remove the row.
+A key is replayed row by row if columns cannot decide which entries of its log count: with records that may be too
+late, and with -D records for which sequence groups decide whether they remove the row.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NOTHING = -1
 
 
 class Inner(Protocol):
-    """The fold of the rules inside."""
+    """The fold of the inner rules."""
 
     @property
     def plan(self) -> MergePlan:
@@ -96,7 +96,7 @@ class Logs:
         return by_columns
 
     def replayed(self, fold: Inner) -> Replayed:
-        """Return what the logs come to, by the ``fold`` of the rules inside."""
+        """Return the result of the logs, replayed by the ``fold`` of the inner rules."""
         order = self._merge_order()
         removals = np.full(self.count, _NOTHING)
         deletes = np.flatnonzero(self.kinds[order] == RowKind.DELETE)
@@ -130,8 +130,8 @@ class Logs:
         return by_arrival[np.argsort(self.keys[by_arrival], kind="stable")]
 
     def _states(self, fold: Inner, left: Places, removed: Truths) -> tuple[pa.Table, Truths]:
-        """Return what the rules inside hold of each key that has a base or records that are ``left``; which bases are
-        live.
+        """Return the states of the inner rules for each key with a base or records ``left``, and
+        which bases are live.
         """
         states = [fold.folded(_groups(self.keys, left), self._records(fold.plan))]
         live = np.zeros(self.count, dtype=bool)
@@ -178,10 +178,10 @@ def _groups(keys: Places, order: Places) -> Groups:
 
 @dataclass(frozen=True, eq=False)
 class Replayed:
-    """What logs come to. ``rows``: what the rules inside hold of the keys of which they hold anything.
+    """The result of replayed logs. ``rows``: the states of the inner rules, for keys that have any.
 
     ``removed_at``: per key the arrival of the -D that last removed it, -1 for none. ``stays``: the entries that no -D
-    removes for good.
+    removes permanently.
     """
 
     logs: Logs
@@ -191,7 +191,7 @@ class Replayed:
     stays: Truths
 
     def column(self, name: str) -> pa.Array:
-        """Return a state column of the rules inside, of every key."""
+        """Return a state column of the inner rules, for every key."""
         at = np.full(self.logs.count, _NOTHING)
         keys = self.rows.column(TOKEN_COLUMN).to_numpy()
         at[keys] = np.arange(len(keys))
@@ -201,19 +201,19 @@ class Replayed:
 
     @cached_property
     def _of_nothing(self) -> Mapping[str, Any]:
-        """What the rules inside hold of no records: a word that names nothing is 0."""
+        """Return the state of the inner rules without records: a bitmask that names nothing is 0."""
         none = LogRecords((), Order(), self.logs.rule.members)
         return {name: value for rule in self.logs.rule.rules for name, value in rule.fold_log(none).items()}
 
     def log(self, data_type: pa.DataType) -> pa.Array:
-        """Return the log that each key keeps."""
+        """Return the log that is stored for each key."""
         counts = np.bincount(self.logs.keys[self.stays], minlength=self.logs.count)
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
         kept = self.logs.entries.filter(pa.array(self.stays))
         return pa.ListArray.from_arrays(pa.array(offsets), kept).cast(data_type)
 
     def base(self, data_type: pa.StructType) -> pa.StructArray:
-        """Return what stands for the log of each key, once nothing older can come."""
+        """Return the base that replaces the log of each key, once no older record can come."""
         names = {member: name for name, member in self.logs.rule.members.items()}
         own = {LIVE_COLUMN: pa.array(self.live), REMOVED_AT: self._removed_at()}
         inner = set(self.rows.column_names)
@@ -238,7 +238,7 @@ def lifts_by_columns(kind: RowKind) -> bool:
 
 
 def log_steps(plan: MergePlan, replay: Replay, kind: RowKind, named: frozenset[str] | None) -> tuple[Step, ...]:
-    """Return the steps that give what the log of one record comes to: one for each rule inside."""
+    """Return the steps for the log of a single record, one for each inner rule."""
     types = {column.name: column.type for column in plan.schema.columns} | {ARRIVAL_COLUMN: DataType(Kind.BIGINT)}
     stored = frozenset(replay.names)
     return tuple(
@@ -257,7 +257,7 @@ def _lifted(
 def lift_logs(
     replay: Replay, source: States, states: States, places: Places, kind: RowKind, named: frozenset[str] | None
 ) -> None:
-    """Give the rows at ``places``, each of a key that comes once, their logs: the record itself."""
+    """Set the logs of the rows at ``places``, each of a key with a single record: the record itself."""
     values = states.values[replay.log]
     logs = pa.ListArray.from_arrays(
         pa.array(np.arange(len(places) + 1, dtype=np.int32)),
@@ -288,7 +288,7 @@ def _entries(
 
 
 def with_logs(rule: Rule, states: States, places: Places) -> Places:
-    """Return those of ``places`` whose rows have a log, where only these may be settled; else all."""
+    """Return the ``places`` whose rows have a log, if only these may be settled; else all."""
     if not isinstance(rule, Replay | Stepwise) or rule.log not in states.values:
         return places
     of_rows = states.rows_of[rule.log][places]
@@ -297,7 +297,7 @@ def with_logs(rule: Rule, states: States, places: Places) -> Places:
 
 
 def combine_logs(fold: Inner, rule: Replay, states: States, starts: Places, counts: Places, rows: Places) -> Truths:
-    """Replay the logs of keys into their rows at ``starts``. Return the keys that were; the others are for a walk.
+    """Replay the logs of keys into their rows at ``starts``. Return the replayed keys; the others must go row by row.
 
     ``rows``: where the rows of the keys are, oldest first, ``counts`` of each.
     """
@@ -315,7 +315,7 @@ def combine_logs(fold: Inner, rule: Replay, states: States, starts: Places, coun
 
 
 def settle_logs(fold: Inner, rule: Replay, states: States, rows: Places) -> Truths:
-    """Let a base stand for the log of each of ``rows``. Return those that were done; the others are for a walk."""
+    """Replace the log of each of ``rows`` by a base. Return the settled ones; the others must go row by row."""
     logs = Logs.of(rule, states, rows, np.ones(len(rows), np.int64))
     by_columns = logs.by_columns()
     if not by_columns.all():

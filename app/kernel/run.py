@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 def run_tasks(warehouse: Warehouse, tasks: Sequence[Task]) -> list[Result]:
-    """Run tasks one after the other and make what they wrote durable. A task that fails is a result, too."""
+    """Run tasks one after the other and make their files durable. A failed task has a result, too."""
     results = [run_task(warehouse, task) for task in tasks]
     try:
         sync_files(warehouse, [path for task, done in zip(tasks, results, strict=True) for path in _paths(task, done)])
@@ -50,7 +50,7 @@ def _paths(task: Task, result: Result) -> list[tuple[str, ...]]:
 
 
 def run_task(warehouse: Warehouse, task: Task) -> Result:
-    """Run one task. What it wrote is durable after ``sync_files``; why it failed is in its result, never raised."""
+    """Run one task. Its files are durable after ``sync_files``; a failure is in its result, never raised."""
     try:
         with Output(warehouse, task, compile_plan(task.schema)) as output:
             return _WORK[task.work](warehouse, task, output)
@@ -98,8 +98,8 @@ def _compact(warehouse: Warehouse, task: Task, output: Output) -> Result:
 
 
 def _ahead(pieces: Iterator[T]) -> Generator[T]:
-    """Yield the same pieces, each made in a thread while the caller has the one before: Arrow does most without the
-    interpreter's lock.
+    """Yield the same pieces, each computed in a thread while the caller uses the previous one: Arrow mostly runs
+    without the interpreter's lock.
     """
     with ThreadPoolExecutor(1) as thread:
         following = thread.submit(next, pieces, None)
@@ -149,7 +149,9 @@ _WORK: Mapping[Work, Callable[[Warehouse, Task, Output], Result]] = {
 
 
 class LocalExecutor:
-    """Runs tasks in this process, for tests, simulations and benchmarks. Each travels as text, as with Spark."""
+    """Runs tasks in this process, for tests, simulations and benchmarks. Each is converted to text and back, as with
+    Spark.
+    """
 
     def run(self, tag: str, job: Job, report: Progress) -> list[Result]:  # noqa: ARG002  # of the protocol
         """Return a result for each task of the job, in order."""

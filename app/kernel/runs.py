@@ -40,7 +40,7 @@ _LEAST_SHARES: Final = 4
 
 @dataclass(frozen=True, eq=False)
 class WindowRun:
-    """What a run has in a window: the plan that it was written under, and its rows by token."""
+    """The part of a run in a window: the plan of its schema, and its rows by token."""
 
     plan: MergePlan
     rows: Rows
@@ -51,7 +51,7 @@ Window = Sequence[WindowRun | None]
 
 
 def windows_of(warehouse: Warehouse, task: Task, touched: Tokens | None = None) -> Iterator[Window]:
-    """Return windows of tokens over the task's runs, by token; with ``touched`` (ascending) of those tokens alone.
+    """Return windows of tokens over the task's runs, by token; with ``touched`` (ascending) only of these tokens.
 
     Raise ``DamagedFile``.
     """
@@ -79,7 +79,7 @@ def windows_of(warehouse: Warehouse, task: Task, touched: Tokens | None = None) 
 
 
 def tokens_in_runs(warehouse: Warehouse, task: Task, runs: Sequence[Run]) -> Tokens:
-    """Return the tokens that ``runs`` hold in the task's range, ascending, each once. Raise ``DamagedFile``."""
+    """Return the distinct tokens of ``runs`` in the task's range, ascending. Raise ``DamagedFile``."""
     tokens = TokenRange(task.first_token, task.last_token)
     of_runs = [
         batch.column(TOKEN_COLUMN).to_numpy()
@@ -96,7 +96,7 @@ def combined_window(plan: MergePlan, window: Window) -> pa.Table:
 
 
 class _WindowSteps(RunSteps[Rows, pa.Table]):
-    """How the rows of a window enter a plan, whole columns at a time where types stay."""
+    """Converts the rows of a window to a plan, by whole columns if types do not change."""
 
     def read(self, written: MergePlan, run: Rows, plan: MergePlan) -> pa.Table:
         rows = pa.Table.from_batches([run.batch])

@@ -30,7 +30,7 @@ Progress = Callable[[float, Mapping[str, int]], None]
 
 
 class Work(StrEnum):
-    """What a task does."""
+    """The kinds of tasks."""
 
     MERGE = "merge"  # folds staged records into files of a new run
     COMPACT = "compact"  # combines neighbouring runs into files of a new run
@@ -49,9 +49,9 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class Task:
-    """One part of a merge, compaction or forgetting: what is read, which tokens (both ends included), what is written.
+    """One part of a merge, compaction or forgetting: its inputs, its range of tokens (both ends included), its outputs.
 
-    ``schemas`` are JSON texts by number; ``schema_id`` is the one to write under. ``runs`` are oldest first; the last
+    ``schemas`` are JSON texts by number; ``schema_id`` is that of written files. ``runs`` are oldest first; the last
     ``newer`` of them are those that changes and overflow checks are about. ``output`` is the folder of new runs,
     ``changelog`` that of changes. ``now`` is the time of the work in epoch seconds. ``oldest``: nothing older lies
     below ``runs``. ``place`` is the number of the task among those that write to ``output``. ``rewrites`` are the files
@@ -89,7 +89,7 @@ class Task:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes of files it reads, at most."""
+        """The most bytes of files that it reads."""
         batches, runs = sum(one.size_bytes for one in self.batches), sum(one.size_bytes for one in self.runs)
         return batches + runs + sum(one.file.size_bytes for one in self.rewrites)
 
@@ -105,7 +105,9 @@ class Job:
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A file of state rows of one partition: ``live_rows`` are no deleted keys, ``totals`` the ranges of its totals."""
+    """A file of state rows of one partition: ``live_rows`` excludes deleted keys, ``totals`` the
+    ranges of its totals.
+    """
 
     file: DataFile
     live_rows: int
@@ -141,15 +143,15 @@ class Overflow:
 class FailureKind(StrEnum):
     """Why a task has no result."""
 
-    UNFOLDABLE = "unfoldable"  # the records cannot be folded, however often it is tried
-    DAMAGED = "damaged"  # an input is not what was written
-    FAILED = "failed"  # anything else: another try may succeed
+    UNFOLDABLE = "unfoldable"  # the records cannot be folded; a retry cannot help
+    DAMAGED = "damaged"  # an input file is damaged
+    FAILED = "failed"  # anything else: a retry may succeed
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a task has no result: the damaged file, or the column, key (by column, as JSON has it) and batch of what
-    cannot be folded, as far as they are known.
+    """Why a task has no result: the damaged file, or the column, key (by column, as JSON has it) and batch of the
+    unfoldable records, if known.
     """
 
     kind: FailureKind
@@ -164,8 +166,9 @@ class Failure:
 
 @dataclass(frozen=True)
 class Result:
-    """What a task wrote or found. ``rows`` are the records or state rows that it read. ``rewritten`` has a place for
-    each of the task's ``rewrites``, None if the file has none of the keys.
+    """The result of a task: written files, or a failure. ``rows`` are the records or state rows that it read.
+
+    ``rewritten`` has a place for each of the task's ``rewrites``, None if the file has none of the keys.
     """
 
     files: tuple[WrittenFile, ...] = ()
@@ -194,7 +197,7 @@ def to_text(value: object) -> str:
 
 
 def from_text(kind: type[T], text: str) -> T:
-    """Return the value of ``kind`` that ``to_text`` gave."""
+    """Return the value of ``kind`` from the text of ``to_text``."""
     made: T = _built(kind, json.loads(text))
     return made
 

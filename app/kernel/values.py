@@ -1,4 +1,4 @@
-"""Python values as Arrow arrays of a stored column, and the failure of values that no column can hold."""
+"""Python values as Arrow arrays of a stored column, and the error for values that no column can hold."""
 
 from __future__ import annotations
 

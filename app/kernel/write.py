@@ -46,7 +46,7 @@ def run_of(folder: str, partition: str | None) -> str:
 
 
 class FileWriter:
-    """One Parquet file, a row group at a time. Bytes are summed up before they reach the disk."""
+    """One Parquet file, a row group at a time. Checksums are computed before bytes reach the disk."""
 
     def __init__(self, warehouse: Warehouse, folder: tuple[str, ...], name: str) -> None:
         self.folder, self.name = folder, name
@@ -70,11 +70,11 @@ class FileWriter:
 
     @property
     def is_open(self) -> bool:
-        """Whether something was written."""
+        """Whether rows were written."""
         return self._writer is not None
 
     def flush(self) -> None:
-        """Write all that was added."""
+        """Write all added rows."""
         pending, self._pending, self.pending_bytes = self._pending, [], 0
         if pending:
             rows = pa.concat_tables(pending)
@@ -83,7 +83,7 @@ class FileWriter:
                 self._write(group, FEW_ROWS if few else MANY_ROWS)
 
     def close(self) -> SummedSink:
-        """Write what is left; return what summed the bytes up."""
+        """Write the remaining rows; return the sink with the checksums."""
         self.flush()
         assert self._summed is not None, "rows were added"
         self._open.close()
@@ -117,7 +117,7 @@ def _cut(rows: pa.Table) -> Iterator[pa.Table]:
 
 @dataclass
 class _Open:
-    """A file of one partition that rows are written to."""
+    """An open file of one partition."""
 
     file: FileWriter
     min_token: int
@@ -127,7 +127,7 @@ class _Open:
 
 
 class Output:
-    """What a task writes. A name carries the attempt, so that a task that runs twice harms nothing."""
+    """The files that a task writes. Names contain the attempt, so that a task may run twice."""
 
     def __init__(self, warehouse: Warehouse, task: Task, plan: MergePlan) -> None:
         self._warehouse = warehouse
@@ -175,7 +175,7 @@ class Output:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Close the files of a task that failed, as far as they can be closed."""
+        """Close the files of a task that failed, if possible."""
         if kind is None:
             return
         files = [opened.file for opened in self._runs.values()]
@@ -234,7 +234,7 @@ def _range_of_total(rows: pa.Table, bounds: TotalBounds) -> Sequence[str]:
 
 
 def sync_files(warehouse: Warehouse, paths: Sequence[tuple[str, ...]]) -> None:
-    """Make files durable that tasks wrote. Several are one sync of their file system where it has that."""
+    """Make the files of tasks durable. Several files share one sync of their file system, if it supports that."""
     if not warehouse.local or not paths:
         return
     if len(paths) > 1 and sync_file_system(warehouse.path()):

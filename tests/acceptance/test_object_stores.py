@@ -137,7 +137,7 @@ def test_batches_of_every_format_are_merged_looked_up_and_scanned(house: House) 
     assert house.total(1, consistency="merged") == 5
 
 
-def test_a_store_that_fails_is_told_in_time_and_the_service_comes_back_by_itself(
+def test_a_store_that_fails_is_reported_in_time_and_the_service_comes_back_by_itself(
     house: House, line: FaultyLine
 ) -> None:
     house.table.post_batch([{"id": 1, "n": 1}]).raise_for_status()

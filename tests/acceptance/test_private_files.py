@@ -110,7 +110,7 @@ def test_an_embedded_catalog_is_its_users_alone(tmp_path: Path) -> None:
     assert [path for path in found if stat.S_IMODE(path.stat().st_mode) & 0o077] == []
 
 
-def test_a_folder_that_was_open_before_is_told_with_the_fix(tmp_path: Path) -> None:
+def test_a_folder_that_was_open_before_is_reported_with_the_fix(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir(mode=0o755)
     service = Service(data, {"KEYFOLD_WORKERS": "0"})

@@ -152,7 +152,7 @@ def test_a_dropped_altered_or_replaced_table_is_seen_by_every_process_at_once(se
         assert {table.get_row("1").json()["errorCode"] for table in tables} == {"table_not_found"}
 
 
-def test_a_process_that_is_killed_is_started_anew_and_the_others_go_on(service: Several) -> None:
+def test_a_process_that_is_killed_is_started_again_and_the_others_go_on(service: Several) -> None:
     service.make_table().post_batch([{"id": 1, "n": 1}]).raise_for_status()
     killed, *others = service.children()
     os.kill(killed, signal.SIGKILL)

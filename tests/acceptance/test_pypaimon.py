@@ -61,7 +61,7 @@ def test_the_client_does_what_each_check_says(paimon_python: Path, client: Clien
     checked(paimon_python, *sorted({*CHECKS.glob("check_*.py")} - {OF_TOKENS}), KEYFOLD_URL=str(client.base_url))
 
 
-def test_the_client_is_told_what_its_token_is_not_for(paimon_python: Path, tmp_path: Path) -> None:
+def test_the_client_is_reported_what_its_token_is_not_for(paimon_python: Path, tmp_path: Path) -> None:
     database = CatalogDatabase(Settings(KEYFOLD_DATA=tmp_path).catalog_url)
     database.migrate()
     boss, reader = create_token(database, "boss"), create_token(database, "reader", Role.READ, ["shop.*"])

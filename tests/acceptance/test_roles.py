@@ -85,7 +85,7 @@ def test_nobody_calls_a_route_without_a_token_that_lives(walked: Walked, sent: s
 
 
 @pytest.mark.parametrize("role", [Role.READ, Role.WRITE])
-def test_a_role_that_is_not_enough_is_told_before_the_body_comes(walked: Walked, role: Role) -> None:
+def test_a_role_that_is_not_enough_is_reported_before_the_body_comes(walked: Walked, role: Role) -> None:
     weaker = 0
     for operation, method, path in closed_operations(walked.client):
         need = NEEDS[operation]

@@ -188,7 +188,7 @@ def test_sqlite_commits_are_on_disk_when_they_return(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
-def test_a_sqlite_file_that_is_gone_is_never_written_again_nor_made_anew(tmp_path: Path, replaced: bool) -> None:
+def test_a_sqlite_file_that_is_gone_is_never_written_again_nor_made_again(tmp_path: Path, replaced: bool) -> None:
     path = tmp_path / "catalog.sqlite"
     database = CatalogDatabase(f"sqlite:///{path}")
     database.migrate()

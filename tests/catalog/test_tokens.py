@@ -52,7 +52,9 @@ def test_a_token_keeps_what_it_may_do_and_until_when(database: CatalogDatabase) 
         assert (made.role, made.scope, made.expires_at, made.last_used_at) == (Role.WRITE, scope, expires_at, None)
 
 
-def test_a_token_is_used_at_the_latest_time_that_was_told_and_no_gate_looks_again(database: CatalogDatabase) -> None:
+def test_a_token_is_used_at_the_latest_time_that_was_reported_and_no_gate_looks_again(
+    database: CatalogDatabase,
+) -> None:
     early, late = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
     with database.transaction() as repository:
         repository.tokens.add("till", "d1")

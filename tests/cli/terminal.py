@@ -73,14 +73,14 @@ class Terminal:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen([*COMMAND, *words], cwd=self.folder, env=self.environment, **pipes)  # type: ignore[call-overload]
 
-    def told(self, *words: str) -> Any:
-        """What a command that succeeded says with ``--json``."""
+    def result(self, *words: str) -> Any:
+        """Return the JSON that a successful command prints with ``--json``."""
         done = self.run(*words, "--json")
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
     def http(self, method: str, path: str) -> httpx.Response:
-        """What no command does."""
+        """Call the API directly."""
         return httpx.request(method, self.environment["KEYFOLD_URL"] + path, trust_env=False).raise_for_status()
 
     def table(self, name: str, **options: str) -> str:

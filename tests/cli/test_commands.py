@@ -84,7 +84,7 @@ def test_a_record_that_is_no_object_is_not_sent(terminal: Terminal, record: str)
     assert terminal.run("put", "shop.nothing", record).returncode == Exit.USAGE
 
 
-def test_faults_are_told_with_their_place_and_fix(terminal: Terminal) -> None:
+def test_faults_are_reported_with_their_place_and_fix(terminal: Terminal) -> None:
     table = terminal.table("faulty")
     done = terminal.run("put", table, '{"id": "x", "what": 1}')
     assert done.returncode == Exit.REFUSED
@@ -102,7 +102,7 @@ def test_tables_are_made_of_sql_listed_shown_explained_and_written(terminal: Ter
     assert "table shop.ddl_a is made\n" in made.stderr
     listed = terminal.run("table", "list", DATABASE).stdout.split()
     assert {"shop.ddl_a", "shop.ddl_b"} <= {*listed}
-    assert {"database": DATABASE, "name": "ddl_a"} in terminal.told("table", "list")
+    assert {"database": DATABASE, "name": "ddl_a"} in terminal.result("table", "list")
     shown = terminal.run("table", "show", "shop.ddl_a").stdout
     assert re.search(r"^id +BIGINT NOT NULL +primary", shown, re.MULTILINE)
     assert "primary key" in terminal.run("table", "rules", "shop.ddl_a").stdout
@@ -147,8 +147,8 @@ def test_what_a_row_holds_gives_the_terminal_no_orders(terminal: Terminal) -> No
 
 def test_a_service_without_spark_workers_is_ready_and_a_table_is_counted(terminal: Terminal) -> None:
     assert terminal.run("status").returncode == 0
-    assert terminal.told("status")["status"] == "ok"
-    assert terminal.told("status", terminal.table("counted"))["staged"]["batches"] == 0
+    assert terminal.result("status")["status"] == "ok"
+    assert terminal.result("status", terminal.table("counted"))["staged"]["batches"] == 0
 
 
 @pytest.mark.parametrize("name", ["orders", "a.b.c", "shop.*", "*", "", ".orders", "shop.or ders"])
@@ -160,11 +160,11 @@ def test_a_name_that_is_none_is_a_fault_of_the_command(terminal: Terminal, name:
 
 def test_names_that_are_not_plain_stand_in_backticks(terminal: Terminal) -> None:
     assert terminal.run("database", "create", "a.b cé").returncode == 0
-    assert "a.b cé" in terminal.told("database", "list")
+    assert "a.b cé" in terminal.result("database", "list")
     assert terminal.run("get", "`a.b cé`.`x``y`", "1").stderr == "keyfold: table 'x`y' does not exist\n"
 
 
-def test_nobody_at_the_url_is_told_at_once(terminal: Terminal) -> None:
+def test_nobody_at_the_url_is_reported_at_once(terminal: Terminal) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
@@ -240,7 +240,7 @@ def test_who_wants_more_patience_than_there_is_is_not_waited_for(terminal: Termi
         (told("200 OK", "")[:-20], Exit.UNREACHABLE, "the answer broke off"),
     ],
 )
-def test_what_answers_in_its_place_is_told_apart(terminal: Terminal, answer: bytes, end: Exit, said: str) -> None:
+def test_what_answers_in_its_place_is_distinguished(terminal: Terminal, answer: bytes, end: Exit, said: str) -> None:
     with answering([answer]) as url:
         done = terminal.run("get", "shop.t", "1", "--url", url)
     assert done.returncode == end

@@ -36,14 +36,14 @@ def test_a_table_is_altered_all_or_nothing(terminal: Terminal) -> None:
     assert (done.returncode, done.stderr) == (0, f"table {table} has schema 1 now\n")
     shown = terminal.run("table", "show", table).stdout
     assert "ROW<`a` INT, `b` STRING>" in shown
-    schema = terminal.told("table", "show", table)["schema"]
+    schema = terminal.result("table", "show", table)["schema"]
     assert [one["name"] for one in schema["fields"]] == ["id", "the word", "n", "note", "late one"]
     assert (schema["options"]["merge.max-staleness"], schema["comment"]) == ("2 d", "of sums")
     done = terminal.run(
         *("table", "alter", table, "--type", "note.a BIGINT", "--drop", "note.b", "--unset", "merge.max-staleness")
     )
     assert done.returncode == 0, done.stderr
-    schema = terminal.told("table", "show", table)["schema"]
+    schema = terminal.result("table", "show", table)["schema"]
     [note] = [one["type"] for one in schema["fields"] if one["name"] == "note"]
     assert [(one["name"], one["type"]) for one in note["fields"]] == [("a", "BIGINT")]
     assert "merge.max-staleness" not in schema["options"]
@@ -65,7 +65,7 @@ def test_changes_that_cannot_be_understood_are_not_sent(words: tuple[str, ...]) 
     assert (asked.returncode, "no answer" in asked.stderr) == (Exit.USAGE, False)
 
 
-def test_a_copy_has_columns_options_and_if_asked_rows(terminal: Terminal) -> None:
+def test_a_copy_has_columns_options_and_if_requested_rows(terminal: Terminal) -> None:
     table = filled(terminal, "original")
     assert terminal.run("table", "copy", table, "shop.empty").returncode == 0
     assert (
@@ -73,7 +73,7 @@ def test_a_copy_has_columns_options_and_if_asked_rows(terminal: Terminal) -> Non
     )
     assert terminal.sums("shop.empty") == (0, 0)
     assert terminal.sums("shop.`full one`") == terminal.sums(table) == (20, 20)
-    first, second = (terminal.told("table", "show", one)["schema"] for one in (table, "shop.`full one`"))
+    first, second = (terminal.result("table", "show", one)["schema"] for one in (table, "shop.`full one`"))
     assert first == second
     assert terminal.run("table", "copy", table, "shop.empty", "--rows").returncode == Exit.REFUSED
     assert terminal.sums("shop.empty") == (0, 0)
@@ -98,7 +98,7 @@ def test_records_are_tried_on_rows_and_on_none(terminal: Terminal, tmp_path: Pat
     records = '{"id": 1, "word": "new", "n": 5}\n{"id": 12345678901234567, "n": 1}\n'
     shown = terminal.run("simulate", table, "-", stdin=records).stdout
     assert "after   " in shown
-    first, second = terminal.told("simulate", table, write(tmp_path / "records.ndjson", records))["rows"]
+    first, second = terminal.result("simulate", table, write(tmp_path / "records.ndjson", records))["rows"]
     assert (first["before"]["n"], first["after"]) == (1, {"id": 1, "word": "new", "n": 6})
     assert (second["before"], second["after"]["id"]) == (None, 12345678901234567)
     statement = SUMS.format("t", "'merge-engine' = 'aggregation', 'fields.n.aggregate-function' = 'max'")
@@ -258,7 +258,7 @@ def test_tokens_of_a_service_elsewhere(tmp_path: Path) -> None:
         ]
         told = json.loads(terminal.run("token", "list", *as_json, KEYFOLD_TOKEN=made).stdout)
         unused = [{**one, "lastUsedAt": None} for one in told]  # a use is noted some seconds later
-        assert [{**one, "lastUsedAt": None} for one in terminal.told("token", "list", *here)] == unused
+        assert [{**one, "lastUsedAt": None} for one in terminal.result("token", "list", *here)] == unused
         assert [(one["name"], one["expiresAt"] - one["createdAt"]) for one in told] == [("ada", 86_400_000)]
         assert terminal.run("token", "revoke", "bob", *there, KEYFOLD_TOKEN=made).returncode == Exit.NOT_FOUND
         assert terminal.run("token", "revoke", "ada", *there, KEYFOLD_TOKEN=made).stderr == "token ada is revoked\n"

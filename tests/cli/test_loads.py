@@ -68,10 +68,10 @@ FILES: dict[str, Callable[[Path], object]] = {
 def test_a_file_of_each_format_counts_once_however_often_it_is_loaded(terminal: Terminal, name: str) -> None:
     table = terminal.table(name.replace(".", "_"))
     FILES[name](terminal.folder / name)
-    [first] = terminal.told("load", table, name)
+    [first] = terminal.result("load", table, name)
     assert (first["records"], first["replayed"]) == (ROWS, 0)
     assert first["batches"] >= 3
-    [second] = terminal.told("load", table, name)
+    [second] = terminal.result("load", table, name)
     assert (second["records"], second["replayed"]) == (ROWS, first["batches"])
     assert terminal.sums(table) == (ROWS, ROWS)
 
@@ -85,9 +85,9 @@ def test_a_packed_file_is_the_same_load_as_its_text(terminal: Terminal, pack: Ca
     (terminal.folder / f"packed.csv.{ending}").write_bytes(packed)
     (terminal.folder / f"cut.csv.{ending}").write_bytes(packed[:-20])
     (terminal.folder / "packed.csv").write_bytes(text)
-    [first] = terminal.told("load", table, f"packed.csv.{ending}")
+    [first] = terminal.result("load", table, f"packed.csv.{ending}")
     assert first["records"] == ROWS
-    assert terminal.told("load", table, "packed.csv")[0]["replayed"] == first["batches"]
+    assert terminal.result("load", table, "packed.csv")[0]["replayed"] == first["batches"]
     assert terminal.sums(table) == (ROWS, ROWS)
     broken = terminal.run("load", table, f"cut.csv.{ending}")
     assert (broken.returncode, f"cut.csv.{ending} cannot be read" in broken.stderr) == (Exit.USAGE, True)
@@ -96,16 +96,16 @@ def test_a_packed_file_is_the_same_load_as_its_text(terminal: Terminal, pack: Ca
 def test_what_was_loaded_is_loaded_once_more_if_that_is_said(terminal: Terminal) -> None:
     table = terminal.table("twice")
     (terminal.folder / "twice.csv").write_text(numbered_csv(range(3)))
-    assert terminal.told("load", table, "twice.csv")[0]["replayed"] == 0
-    assert terminal.told("load", table, "twice.csv", "--again", "tuesday")[0]["replayed"] == 0
-    assert terminal.told("load", table, "twice.csv", "--again", "tuesday")[0]["replayed"] == 1
+    assert terminal.result("load", table, "twice.csv")[0]["replayed"] == 0
+    assert terminal.result("load", table, "twice.csv", "--again", "tuesday")[0]["replayed"] == 0
+    assert terminal.result("load", table, "twice.csv", "--again", "tuesday")[0]["replayed"] == 1
     assert terminal.sums(table) == (3, 6)
 
 
 def test_a_load_whose_batches_were_withdrawn_has_not_done_what_it_was_asked(terminal: Terminal) -> None:
     table = terminal.table("withdrawn")
     (terminal.folder / "withdrawn.csv").write_text(numbered_csv(range(3)))
-    terminal.told("load", table, "withdrawn.csv")
+    terminal.result("load", table, "withdrawn.csv")
     path = f"/v1/catalog/databases/{DATABASE}/tables/withdrawn/batches"
     [batch] = terminal.http("GET", path).json()["batches"]
     terminal.http("DELETE", f"{path}/{batch['id']}")
@@ -131,7 +131,7 @@ def test_a_load_that_is_killed_in_the_middle_goes_on_where_it_was(terminal: Term
         assert batches(terminal, table) == count
         (terminal.folder / "killed.csv").unlink()
     (terminal.folder / "killed.csv").write_bytes(text)
-    [whole] = terminal.told("load", table, "killed.csv")
+    [whole] = terminal.result("load", table, "killed.csv")
     assert whole["replayed"] == 3
     assert terminal.sums(table) == (5 * PIECE_RECORDS, 5 * PIECE_RECORDS)
 
@@ -145,10 +145,10 @@ def test_a_pipe_that_has_a_name_is_a_file_like_others(terminal: Terminal, name: 
     os.mkfifo(pipe)
     writer = threading.Thread(target=lambda: pipe.write_bytes((terminal.folder / name).read_bytes()))
     writer.start()
-    [loaded] = terminal.told("load", table, pipe.name)
+    [loaded] = terminal.result("load", table, pipe.name)
     writer.join()
     assert loaded["records"] == ROWS
-    assert terminal.told("load", table, name)[0]["replayed"] == loaded["batches"]
+    assert terminal.result("load", table, name)[0]["replayed"] == loaded["batches"]
 
 
 def test_what_came_by_standard_input_is_known_when_it_comes_as_a_file(terminal: Terminal) -> None:
@@ -162,7 +162,7 @@ def test_what_came_by_standard_input_is_known_when_it_comes_as_a_file(terminal: 
     broken.kill()
     broken.communicate()
     (terminal.folder / "whole.csv").write_text(text)
-    [whole] = terminal.told("load", table, "whole.csv")
+    [whole] = terminal.result("load", table, "whole.csv")
     assert whole["replayed"] >= 1
     assert terminal.sums(table) == (ROWS, ROWS)
 
@@ -179,7 +179,7 @@ def test_small_batches_of_an_arrow_file_are_gathered(terminal: Terminal) -> None
         for first, texts in ((0, words), (2, other), (4, words)):
             columns = [pa.array([first, first + 1]), texts, pa.array([1, 1])]
             stream.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
-    [loaded] = terminal.told("load", table, "small.arrows")
+    [loaded] = terminal.result("load", table, "small.arrows")
     assert (loaded["records"], loaded["batches"]) == (6, 1)
     assert {(row["id"], row["word"]) for row in terminal.rows(table)} == {*enumerate("abcdab")}
 

@@ -19,7 +19,7 @@ from app.cli.modes import how_to_close
         (0o701, 0o007, "o-rwx"),
     ],
 )
-def test_a_folder_that_is_open_is_closed_by_the_command_that_is_told(
+def test_a_folder_that_is_open_is_closed_by_the_command_that_is_reported(
     tmp_path: Path, mode: int, umask: int, change: str
 ) -> None:
     folder = tmp_path / "it's data"

@@ -101,6 +101,6 @@ def _here() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent.parent)}
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_reported() -> None:
     done = subprocess.run([*COMMAND, "--version"], capture_output=True, text=True, check=True)
     assert re.fullmatch(r"keyfold \d+\.\d+\.\d+\n", done.stdout)

@@ -30,7 +30,7 @@ def _run(*words: str) -> list[str]:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
 
 
-def test_every_command_is_told_as_it_tells_itself() -> None:
+def test_every_command_is_reported_as_it_tells_itself() -> None:
     group = typer.main.get_command(program_for([]))
     context = typer.Context(group)
     commands = {name: group.get_command(context, name) for name in group.list_commands(context)}  # type: ignore[attr-defined]

@@ -67,7 +67,7 @@ def test_the_statement_makes_a_table_for_the_events(terminal: Terminal, dsn: str
     assert "REPLICA IDENTITY" in written.stdout.splitlines()[0]
     made = terminal.run("table", "create", "-d", DATABASE, "-f", "-", stdin=written.stdout)
     assert made.returncode == 0, made.stderr
-    schema = terminal.told("table", "show", f"{DATABASE}.orders")["schema"]
+    schema = terminal.result("table", "show", f"{DATABASE}.orders")["schema"]
     shown = {one["name"]: one["type"] for one in schema["fields"]}
     assert {name: "ARRAY<STRING>" if isinstance(of, dict) else of for name, of in shown.items()} == TYPES
     assert schema["primaryKeys"] == ["line", "id"]
@@ -98,13 +98,15 @@ def test_whole_rows_need_nothing_that_stays_as_it_is(terminal: Terminal, dsn: st
         (("inventory.orders", "-d", "shop"), "--from-postgres DSN and SCHEMA.TABLE alone"),
     ],
 )
-def test_what_cannot_be_written_down_is_told(terminal: Terminal, dsn: str, words: tuple[str, ...], told: str) -> None:
+def test_what_cannot_be_written_down_is_reported(
+    terminal: Terminal, dsn: str, words: tuple[str, ...], told: str
+) -> None:
     failed = terminal.run("table", "create", "--from-postgres", dsn, *words)
     assert (failed.returncode, failed.stdout) == (2, "")
     assert told in failed.stderr
 
 
-def test_a_database_that_does_not_answer_is_told(terminal: Terminal) -> None:
+def test_a_database_that_does_not_answer_is_reported(terminal: Terminal) -> None:
     failed = terminal.run("table", "create", "--from-postgres", "postgresql://x:secret@127.0.0.1:1/x", "a.b")
     assert failed.returncode == 2
     assert "secret" not in failed.stderr

@@ -81,7 +81,7 @@ def test_keys_are_given_by_words_or_in_a_file_and_only_if_it_is_meant(terminal: 
     assert len(terminal.run("forgettings", "shop.people", "--json").stdout.splitlines()) == 2
 
 
-def test_what_is_no_key_is_told_with_what_to_do(terminal: Terminal) -> None:
+def test_what_is_no_key_is_reported_with_what_to_do(terminal: Terminal) -> None:
     terminal.run("table", "create", "-d", DATABASE, "-f", "-", stdin=PEOPLE)
     for words, text, end in (
         (("a",), "the primary key has 3 columns (mail, nr, flag), and here are 1 values", Exit.USAGE),

@@ -82,7 +82,7 @@ def test_the_console_is_found_where_people_look_for_it(browser: Browser, path: s
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS"])
-def test_a_page_says_how_it_is_asked_for(wide: object, client: TestClient, method: str) -> None:
+def test_a_page_says_how_it_is_requested(wide: object, client: TestClient, method: str) -> None:
     for path in ("/", "/console/tables/shop/wide"):
         answer = client.request(method, path)
         assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, POST")

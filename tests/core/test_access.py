@@ -99,7 +99,7 @@ def codes(refused: pytest.ExceptionInfo[Forbidden]) -> list[FaultCode]:
     return [fault.code for fault in refused.value.violations]
 
 
-def test_who_lacks_role_and_scope_is_told_both_and_what_to_do() -> None:
+def test_who_lacks_role_and_scope_is_reported_both_and_what_to_do() -> None:
     grant = Grant("till", Role.READ, ORDERS)
     with pytest.raises(Forbidden) as refused:
         grant.check_table(Role.WRITE, "shop", "o'brien")

@@ -25,6 +25,6 @@ def test_what_does_not_exist_has_a_code_a_name_and_a_text_of_its_own(resource: R
 
 
 @pytest.mark.parametrize("resource", Resource)
-def test_nobody_else_says_that_it_does_not_exist(resource: Resource) -> None:
+def test_no_other_says_that_it_does_not_exist(resource: Resource) -> None:
     said = re.compile(rf"\bErrorCode\.{resource}_NOT_FOUND\b")
     assert [path.name for path in APP.rglob("*.py") if said.search(path.read_text())] == ["errors.py"]

@@ -18,7 +18,7 @@ def test_long_words_and_all_but_the_first_of_many_names_are_not_compared() -> No
     assert nearest("color", [*many, "color"]) is None
 
 
-def test_of_many_names_the_first_are_told_and_how_many_more_there_are() -> None:
+def test_of_many_names_the_first_are_reported_and_how_many_more_there_are() -> None:
     assert some_of(["a", "b"]) == "a, b"
     assert some_of([]) == ""
     names = [f"c{number}" for number in range(MOST_NAMED + 5)]

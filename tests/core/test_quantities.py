@@ -27,5 +27,5 @@ def test_sizes_have_units(size: int, told: str) -> None:
 @pytest.mark.parametrize(
     ("seconds", "told"), [(-5, "0 s"), (59.9, "59 s"), (60, "1 min"), (3_700, "1 h 1 min"), (90_000, "1 d")]
 )
-def test_spans_are_told_in_their_unit(seconds: float, told: str) -> None:
+def test_spans_are_reported_in_their_unit(seconds: float, told: str) -> None:
     assert spanned(seconds) == told

@@ -40,7 +40,7 @@ def test_a_column_has_one_where_its_values_come_again(values: pa.Array, given: b
     assert (columns_with_dictionaries(pa.table({"a": values})) == ["a"]) is given
 
 
-def test_columns_are_told_by_their_paths_and_the_file_is_smaller() -> None:
+def test_columns_are_reported_by_their_paths_and_the_file_is_smaller() -> None:
     unique = pa.array([number * 2**40 for number in range(ROWS)], pa.int64())
     rows = pa.table(
         {

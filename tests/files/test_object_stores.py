@@ -49,7 +49,7 @@ def test_the_page_of_object_stores_says_every_parameter() -> None:
     assert set(re.findall(r"`(\w+)`", rows)) >= PARAMETERS.keys()
 
 
-def test_clients_are_told_s3_and_spark_s3a_and_nobody_the_parameters() -> None:
+def test_clients_are_reported_s3_and_spark_s3a_and_nobody_the_parameters() -> None:
     warehouse = Warehouse("s3://bucket/house/of/cards/?region=eu-west-1&endpoint_override=minio:9000&scheme=http")
     assert not warehouse.local
     assert warehouse.path("t1", "f") == "bucket/house/of/cards/t1/f"
@@ -96,7 +96,7 @@ def test_a_uri_that_cannot_be_used_is_refused_at_the_start_and_never_repeated(ur
         ("AWS Error MALFORMED during PutObject operation: host-1", "the object store answered MALFORMED"),
     ],
 )
-def test_what_a_store_says_is_told_in_words(said: str, told: str) -> None:
+def test_what_a_store_says_is_reported_in_words(said: str, told: str) -> None:
     error = OSError(f"When uploading object with key 'k' in bucket 'b': {said}")
     assert reason_of_store(error) == reason_of(error) == told
 
@@ -159,7 +159,7 @@ def test_a_flipped_bit_is_noticed_at_the_next_reading_whatever_was_read_before(
         assert found.value.reason is DamageReason.WRONG_CONTENT
 
 
-def test_an_object_of_another_size_and_one_that_is_gone_are_told(warehouse: Warehouse, file: NamedFile) -> None:
+def test_an_object_of_another_size_and_one_that_is_gone_are_reported(warehouse: Warehouse, file: NamedFile) -> None:
     with pytest.raises(DamagedFile) as found, opened_parquet(warehouse, replace(file, size_bytes=5)):
         pass
     assert found.value.reason is DamageReason.WRONG_SIZE
@@ -168,7 +168,7 @@ def test_an_object_of_another_size_and_one_that_is_gone_are_told(warehouse: Ware
     assert found.value.reason is DamageReason.MISSING
 
 
-def test_an_answer_that_ends_in_its_middle_is_asked_for_again(
+def test_an_answer_that_ends_in_its_middle_is_requested_again(
     warehouse: Warehouse, file: NamedFile, line: FaultyLine
 ) -> None:
     line.fail(Fault.CUT, "GET", times=1)
@@ -188,7 +188,7 @@ def test_the_time_is_that_of_who_dates_the_objects(warehouse: Warehouse, line: F
     assert now <= mark.changed_at
 
 
-def test_a_store_that_does_not_know_us_is_told_without_our_credentials(
+def test_a_store_that_does_not_know_us_is_reported_without_our_credentials(
     warehouse: Warehouse, file: NamedFile, line: FaultyLine, caplog: pytest.LogCaptureFixture
 ) -> None:
     line.fail(Fault.REFUSAL)

@@ -103,7 +103,7 @@ def test_a_call_with_a_key_counts_once_and_many_records_are_cut(table: MakeTable
     assert refused.value.status == 422
 
 
-def test_every_fault_is_told(table: MakeTable) -> None:
+def test_every_fault_is_reported(table: MakeTable) -> None:
     one = table()
     with pytest.raises(Refused) as refused:
         one.upsert([{"id": 1, "n": "x"}, {"id": 2, "nope": 1}])

@@ -227,7 +227,7 @@ def test_who_waits_longest_without_a_request_makes_room(tmp_path: Path) -> None:
         assert answer(first).startswith(b"HTTP/1.1 200")
 
 
-def test_where_all_are_busy_health_is_told_and_others_may_come_again(tmp_path: Path) -> None:
+def test_where_all_are_busy_health_is_reported_and_others_may_come_again(tmp_path: Path) -> None:
     with serving(tmp_path, ConnectionBounds(connections=3)) as served:
         served.busy(3)
         told = rest(served.connect(GET))

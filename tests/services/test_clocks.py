@@ -165,7 +165,7 @@ def test_failures_are_counted_since_the_last_success_whatever_the_clock_says(sit
     assert backlog.failures.in_a_row == 1
 
 
-def test_a_merge_that_was_asked_for_in_the_future_is_not_overtaken_for_ever(site: MergeSite, clock: SetClock) -> None:
+def test_a_merge_that_was_requested_in_the_future_is_not_overtaken_for_ever(site: MergeSite, clock: SetClock) -> None:
     first, other = create_table(site.database, name="wide"), create_table(site.database, name="other")
     request_merge(site.database, first.id)
     clock.move(hours=-1)

@@ -73,7 +73,7 @@ def test_the_ports_of_sparks_own_processes_run_nothing_for_whom_does_not_know_th
             assert b"Expected SaslMessage" in connection.recv(4096)
 
 
-def test_the_jvm_itself_is_known_for_what_it_takes_is_told(server: EmbeddedServer) -> None:
+def test_the_jvm_itself_is_known_for_what_it_takes_is_reported(server: EmbeddedServer) -> None:
     assert server.jvm_pid == _java_of(server)
 
 

@@ -32,7 +32,7 @@ def test_what_one_process_samples_another_reads_also_when_it_is_gone(hour: Hour)
     assert step.a_second(Counted.ACCEPTED_RECORDS) == 60 / STEP_SECONDS
 
 
-def test_operations_are_told_together_and_what_is_none_apart(hour: Hour) -> None:
+def test_operations_are_reported_together_and_what_is_none_apart(hour: Hour) -> None:
     hour.note(BEGIN, ())
     for operation in ("getRow", "putRow", "putRow", NO_OPERATION):
         hour.metrics.answered(operation, 2, 0.004)

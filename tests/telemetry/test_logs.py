@@ -65,7 +65,7 @@ def test_what_an_operator_can_mend_is_one_line_and_no_traceback(log_format: str,
     assert "exc_info" not in line
 
 
-def test_json_has_ids_and_what_is_told_as_members_and_an_error_in_one_of_them() -> None:
+def test_json_has_ids_and_what_is_reported_as_members_and_an_error_in_one_of_them() -> None:
     code = """
     with about(merge="m1"), about(table="t1"):
         try:

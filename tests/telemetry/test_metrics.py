@@ -72,7 +72,7 @@ def test_what_a_dead_process_measured_of_the_moment_is_forgotten_by_the_one_in_i
     assert metrics.spark is SparkState.STARTING
 
 
-def test_a_histogram_is_told_by_buckets_that_add_up() -> None:
+def test_a_histogram_is_reported_by_buckets_that_add_up() -> None:
     metrics = Metrics()
     for seconds in (0.0002, 0.004, 0.004, 100.0):
         metrics.observe(Counted.CATALOG_WAIT, seconds, Access.WRITE)
@@ -84,7 +84,7 @@ def test_a_histogram_is_told_by_buckets_that_add_up() -> None:
     assert named(found, "keyfold_catalog_wait_seconds_sum", access="write") == pytest.approx(100.0082)
 
 
-def test_requests_are_told_by_operation_and_class_of_status_and_unknown_operations_together() -> None:
+def test_requests_are_reported_by_operation_and_class_of_status_and_unknown_operations_together() -> None:
     metrics = Metrics(["getRow", "postBatch"])
     for operation, status in (("getRow", 2), ("getRow", 2), ("getRow", 4), ("getRow", 6), ("surprise", 5)):
         metrics.answered(operation, status, 0.1)

@@ -58,6 +58,6 @@ def test_a_client_that_says_nothing_keeps_nobody_waiting(port: int) -> None:
         assert get(port).status_code == 200
 
 
-def test_a_port_that_is_taken_is_told(port: int) -> None:
+def test_a_port_that_is_taken_is_reported(port: int) -> None:
     with pytest.raises(OSError, match="in use"), metrics_port(port, lambda _: (b"", "")):
         raise AssertionError("it is taken")

@@ -1,4 +1,4 @@
-"""The first page: how the service is, and its tables."""
+"""The first page: the state of the service, and its tables."""
 
 from __future__ import annotations
 

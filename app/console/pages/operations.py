@@ -1,4 +1,4 @@
-"""How the service has done in the last hour: its plots, its processes, what its workers hold."""
+"""Operations in the last hour: plots, processes, and the tasks of workers."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Course(Plot):
 
     @property
     def summary(self) -> str:
-        """What the plot shows, in words."""
+        """The plot in words."""
         lines = (f"{line.name}: now {self.said(line.last)}, at most {self.said(_most(line))}" for line in self.lines)
         return f"{self.title}, {self.meaning}, of {len(self.snapshots)} snapshots. {'; '.join(lines)}"
 

@@ -1,4 +1,4 @@
-"""What the console did or would do, as a command for a terminal."""
+"""An action of the console as a command for a terminal."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from app.core.plan.explaining.story_lanes import StoryLane
 
 
 class Mark(StrEnum):
-    """How a record went in one lane; each has its shape and its word, not only its colour."""
+    """The effect of a record in one lane; each has a shape and a word, not only a colour."""
 
     CHANGED = "changed"
     LATE_COUNTED = "late, but counted"
@@ -22,7 +22,7 @@ class Mark(StrEnum):
 
 @dataclass(frozen=True)
 class Said:
-    """Columns of which the same is said: those that ``changed``, and the names of those that ``stay``."""
+    """Columns with the same effect: those that ``changed``, and the names of those that ``stay``."""
 
     reason: str
     changed: Sequence[ColumnStep]
@@ -31,7 +31,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Cell:
-    """What a record did to the columns of one lane."""
+    """The effect of a record on the columns of one lane."""
 
     lane: StoryLane
     mark: Mark
@@ -39,7 +39,7 @@ class Cell:
 
 
 def cells(lanes: Iterable[StoryLane], columns: Sequence[ColumnStep]) -> list[Cell]:
-    """Return a cell for each lane, of what a record did to each column."""
+    """Return a cell for each lane with the effect of a record on its columns."""
     by_name = {one.column: one for one in columns}
     return [_cell(lane, [by_name[name] for name in lane.columns if name in by_name]) for lane in lanes]
 

@@ -25,7 +25,7 @@ Says = Callable[[float], str]
 
 @dataclass(frozen=True)
 class Scale:
-    """Where a plot begins and ends, and what is in its middle; ``share`` says how high up a number is."""
+    """The lowest, middle and highest number of a plot; ``share`` returns the height of a number."""
 
     bottom: float
     middle: float
@@ -64,12 +64,12 @@ class Line:
 
     @property
     def known(self) -> list[float]:
-        """What it is made of, where it is."""
+        """The points with known values."""
         return [value for _, value in self.points if value is not None]
 
     @property
     def last(self) -> float | None:
-        """What it is now; None if it is unknown."""
+        """The present value; None if it is unknown."""
         return self.points[-1][1] if self.points else None
 
 
@@ -103,13 +103,13 @@ class Plot:
 
     @cached_property
     def span(self) -> float:
-        """How much of the hour is drawn, in seconds: a service that is young has not much to show."""
+        """The drawn part of the hour, in seconds: less if the service is younger."""
         began = min((line.points[0][0] for line in self.lines if line.points), default=self.now)
         return next((span for span in SPANS if self.now - began <= span), HOUR_SECONDS)
 
     @property
     def times(self) -> list[str]:
-        """What stands below, from the left."""
+        """The labels below, from the left."""
         quarters = [f"{self.span / 60 * share:.0f} min" for share in (1, 0.75, 0.5, 0.25)]
         return [f"{quarters[0]} ago", *quarters[1:], "now"]
 
@@ -119,11 +119,11 @@ class Plot:
 
     @property
     def scale(self) -> list[str]:
-        """What the scale says, from above."""
+        """The labels of the scale, from above."""
         return [self.says(one) for one in (self._scale.top, self._scale.middle, self._scale.bottom)]
 
     def path(self, line: Line) -> str:
-        """Return the ``d`` of the line's path, with gaps where nothing is known."""
+        """Return the ``d`` of the line's path, with gaps for unknown values."""
         return "".join(f"M{'L'.join(piece)}" for piece in self._pieces(line) if len(piece) > 1)
 
     def dots(self, line: Line) -> str:
@@ -141,7 +141,9 @@ class Plot:
 
     @property
     def moments(self) -> list[Moment]:
-        """The parts of the drawing from the left, each with the most of each line in it; none of what is unknown."""
+        """The parts of the drawing from the left, each with the largest value of each line in it, without unknown
+        ones.
+        """
         wide = max(_MOMENT_SECONDS, self.span / MOST_MOMENTS)
         begins = (self.now - self.span + wide * number for number in range(round(self.span / wide)))
         return [moment for begin in begins if (moment := self._moment(begin, begin + wide)) is not None]
@@ -160,7 +162,7 @@ class Plot:
 
     @property
     def summary(self) -> str:
-        """What the plot shows, in words."""
+        """The plot in words."""
         lines = (
             f"{line.name}: now {self.said(line.last)}, at most {self.said(max(line.known, default=None))}"
             for line in self.lines
@@ -169,14 +171,14 @@ class Plot:
 
     @property
     def rows(self) -> list[Row]:
-        """The plot as a table, the newest first: of each line the most in five minutes."""
+        """The plot as a table, the newest first: the largest value of each line in five minutes."""
         span = HOUR_SECONDS / ROWS
         ends = [self.now - span * number for number in range(ROWS)]
         return [Row(end, [self.said(_most(line, end - span, end)) for line in self.lines]) for end in ends]
 
 
 def nice(number: float) -> float:
-    """Return the smallest of 1, 2, 5 times a power of ten that is not below ``number``; 1 of nothing."""
+    """Return the smallest of 1, 2, 5 times a power of ten that is not below ``number``; 1 for 0."""
     if number <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(number))

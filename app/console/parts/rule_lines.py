@@ -39,5 +39,5 @@ def rule_lines(table: DraftTable) -> Sequence[RuleLine]:
 
 
 def _said(rule: ColumnRule) -> tuple[str, str | None, bool]:
-    """Return all that is said of a column."""
+    """Return the words about a column."""
     return rule.rule, rule.default, rule.depends_on_arrival

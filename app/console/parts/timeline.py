@@ -55,8 +55,8 @@ def _placed(times: Sequence[datetime]) -> list[float]:
 
 
 def _apart(places: Sequence[float]) -> list[float]:
-    """Return the places, moved to the right where they are too near to each other, and back to the left where the line
-    ends; their order stays.
+    """Return the places, moved to the right if they are too close together, and back to the left at the end of the
+    line, in the same order.
     """
     apart = min(APART, (LAST - FIRST) / max(1, len(places) - 1))
     moved: list[float] = []

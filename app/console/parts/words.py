@@ -15,12 +15,12 @@ LONGEST_TEXT: Final = 200
 
 
 def aged(moment: datetime | None) -> str:
-    """Return how long ago; a dash for never."""
+    """Return the time since then; a dash for never."""
     return "–" if moment is None else spanned((datetime.now(UTC) - moment).total_seconds())
 
 
 def left(moment: datetime | None) -> str:
-    """Return how long it is until then."""
+    """Return the time until then."""
     seconds = 0.0 if moment is None else (moment - datetime.now(UTC)).total_seconds()
     return f"for {spanned(seconds)} more" if seconds > 0 else "over: any worker may take it"
 
@@ -62,12 +62,12 @@ def shown(value: Any) -> str:
 
 
 def nth(position: int) -> str:
-    """Return the number of what stands at ``position``: positions count from 0, people from 1."""
+    """Return the ordinal of ``position``: positions count from 0, people from 1."""
     return counted(position + 1)
 
 
 def placed(record: RecordPlace) -> str:
-    """Return which record it is: its batch, and its number in it."""
+    """Return a record in words: its batch, and its number in it."""
     return f"batch {record.number}, record {nth(record.position)}"
 
 

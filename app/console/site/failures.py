@@ -44,7 +44,7 @@ def failure_page(visit: Visit, error: KeyfoldError, near: Step | None = None) ->
 
 
 def show_failure(visit: Visit, status: int, title: str, error: KeyfoldError, near: Step | None = None) -> Response:
-    """Return a page that says what is wrong, and where to go on."""
+    """Return a page with the error and a link to continue."""
     names = [visit.names[noun] for noun in NOUNS if noun in visit.names]
     missing = error.resource_type if isinstance(error, NotFound) else None
     named = [] if isinstance(error, Forbidden) else names[: _NAMED.get(missing or "", len(names))]
@@ -60,7 +60,9 @@ def failed(visit: Visit, error: Exception) -> Response:
 
 
 def unforeseen_page(visit: Visit, error: Exception) -> Response:
-    """Nothing of the error is shown, as in the API: the log has it under the number that is."""
+    """Return a page for an unexpected error, which shows only the id under which the log has the
+    error, as in the API.
+    """
     number = uuid.uuid4()
     log.error("%s %s failed, id %s", visit.request.method, visit.request.url.path, number, exc_info=error)
     if isinstance(error, OSError):

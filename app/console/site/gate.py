@@ -1,4 +1,4 @@
-"""The gate of the pages, in front of the API's: who visits, and which page, before a byte of the body is read."""
+"""The gate of the pages, in front of the API's: it finds the visitor and the page before the body is read."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def is_page(path: str) -> bool:
 
 
 class ConsoleGate:
-    """Lets people in who signed in, or everybody on this machine while no token was ever made.
+    """Admits people who signed in, or everybody on this machine until the first token is made.
 
     A page of another origin can make a browser send nothing here but a visit to a page that it links to, without the
     cookie: pages only change something by a POST, which must come from a page of this service.

@@ -1,4 +1,4 @@
-"""The page that an address may have meant, where there is no such page, or it names what is not there."""
+"""The nearest existing page for an address that is unknown, or names something that does not exist."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _filled(address: Sequence[str], pattern: Sequence[str]) -> tuple[str, float]
 
 
 def _likeness(word: str, known: str) -> float:
-    """Return how like two words are, from 0 to 1."""
+    """Return how similar two words are, from 0 to 1."""
     return SequenceMatcher(None, word, known).ratio() if len(word) <= LONGEST_COMPARED else 0.0
 
 

@@ -1,4 +1,4 @@
-"""A visit: one request of a person, what it may do, and the page that answers it."""
+"""A visit: one request of a person, the grant, and the page that answers it."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Visit:
         return HTMLResponse(self._rendered(template, values), status, headers=HEADERS)
 
     def fragment(self, template: str, **values: Any) -> Response:
-        """Return a part of a page, whose ``digest`` says what it shows; 204 where that is what the page has already."""
+        """Return a part of a page, with the ``digest`` of its content; 204 if the page has that already."""
         digest = self.digest(template, **values)
         if self.param(SEEN) == digest:
             return self.nothing_new()

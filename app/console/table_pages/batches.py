@@ -1,4 +1,4 @@
-"""A table's batches: what was posted and by whom, what became of it; withdrawn, and tried again."""
+"""A table's batches: contents, senders and states; withdrawn and retried."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def sent_batch(visit: Visit, table_id: str, batch_id: str) -> Batch | None:
 
 
 def _change(visit: Visit, operation: str, changed: Callable[[str], Batch]) -> Response:
-    """Change the batch that the form names, and show the list again; with the reason where that cannot be."""
+    """Change the batch that the form names, and show the list again; with the reason if that is not possible."""
     batch = visit.form.get("batch", "")
     try:
         changed(batch)

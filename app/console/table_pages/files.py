@@ -28,7 +28,7 @@ _PAGE: Final = f"{TABLE_PAGE}/files"
 
 @dataclass(frozen=True)
 class Piece:
-    """One run in the bar of its partition: where it begins and how wide it is, in percent, and what is said of it."""
+    """One run in the bar of its partition: where it begins and how wide it is, in percent, and its description."""
 
     begin: float
     width: float

@@ -1,4 +1,4 @@
-"""A row: its value, how it came to that step by step, as it was before, and what records would do to it."""
+"""A row: its value, its history step by step, its earlier states, and the effect of trial records."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _address(visit: Visit) -> _RowAddress:
 
 
 def _no_row(visit: Visit, table: Table, address: _RowAddress, error: KeyfoldError) -> Response:
-    """Nothing is known of the key; what records would do to it can be tried all the same."""
+    """Return the page of a key without records, on which trial records are possible."""
     tried = [_record(text) for text in address.tried]
     view = view_no_row(visit.parts.database, visit.parts.images, table, address.keys, tried)
     return _ask_for_key(
@@ -231,7 +231,7 @@ def _sent(visit: Visit, table: Table, address: _RowAddress) -> dict[str, Any]:
 
 
 def show_sent(visit: Visit) -> Response:
-    """Show the same, which is polled."""
+    """Show the batch that a form sent; this part is polled."""
     with visit.parts.database.reading() as repository:
         table = repository.tables.get(visit.names["database"], visit.names["table"])
     return visit.fragment(_SENT, **{**_sent(visit, table, _address(visit)), "digest": ""})

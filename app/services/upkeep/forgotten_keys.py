@@ -257,8 +257,60 @@ def _instead(run: Run, replaced: Mapping[str, Run | None]) -> Run | None:
 
 def _log(named: _Named, made: Snapshot | None) -> None:
     keys = sum(one.keys for one in named.pending)
-    where = f"from snapshot {made.id} on" if made else "there was nothing of them"
+    where = f"from snapshot {made.id} on" if made else "no file held them"
     logger.info("%d keys of %s are forgotten, %s", keys, named.table.full_name, where)
+
+
+@dataclass(frozen=True)
+class _Older:
+    """Older snapshots with forgotten keys: the numbers that a published version keeps, and the ``free`` snapshots.
+
+    ``changelogs`` are files of free snapshots by number, ``changed_under`` the numbers of their schemas, ``schemas``
+    all schemas by number.
+    """
+
+    table: Table
+    published: Sequence[int]
+    free: Sequence[Snapshot]
+    changelogs: Mapping[int, Sequence[ChangelogFile]]
+    changed_under: Mapping[int, int]
+    schemas: Mapping[int, TableSchema]
+
+    def without(
+        self, site: MergeSite, sought: Sought
+    ) -> tuple[Mapping[str, Run | None], Mapping[int, Sequence[ChangelogFile]]]:
+        """Return the rewritten runs by the ids of the old ones, None if no row is left, and the rewritten changelogs by
+        the number of their snapshot. Raise ``DamagedFile``.
+        """
+        runs = {run.id: run for snapshot in self.free for run in snapshot.runs}
+        rewriting = Rewriting(site, self.table, self.schemas)
+        for run in runs.values():
+            rewriting.add_run(run, sought)
+        for number, files in self.changelogs.items():
+            rewriting.add_changes(number, files, self.changed_under[number], sought)
+        rewriting.run()
+        new_runs = {run_id: rewriting.run_without(run) for run_id, run in runs.items()}
+        new_changes = {number: rewriting.changes_without(number, files) for number, files in self.changelogs.items()}
+        return (
+            {run_id: new.run for run_id, new in new_runs.items() if new is not None},
+            {number: files for number, files in new_changes.items() if files is not None},
+        )
+
+
+def _older(repository: Repository, forgetting: Forgetting) -> _Older:
+    """Return the older snapshots that the forgetting still lists. Raise ``NotFound`` if the table was dropped."""
+    table_id, published = forgetting.table_id, repository.published.keeps(forgetting.table_id)
+    held = {one.snapshot_id: one for one in repository.commits.every(table_id) if one.snapshot_id in forgetting.held}
+    free = [repository.snapshots.get(table_id, number) for number in sorted(held.keys() - published)]
+    numbers = {run.schema_id for one in free for run in one.runs} | {held[one.id].schema_id for one in free}
+    return _Older(
+        repository.tables.existing(table_id),
+        sorted(held.keys() & published),
+        free,
+        {one.id: repository.changelogs.of(table_id, one.id) for one in free},
+        {one.id: held[one.id].schema_id for one in free},
+        {number: repository.tables.schema_at(table_id, number) for number in numbers},
+    )
 
 
 def release(site: MergeSite, forgetting: Forgetting, mark: Callable[[str, str], None]) -> Sequence[int]:
@@ -268,35 +320,18 @@ def release(site: MergeSite, forgetting: Forgetting, mark: Callable[[str, str], 
     """
     table_id, sought = forgetting.table_id, Sought.of([forgetting])
     with site.database.reading() as repository:
-        table = repository.tables.existing(table_id)
-        published = repository.published.keeps(table_id)
-        held_commits = {
-            one.snapshot_id: one for one in repository.commits.every(table_id) if one.snapshot_id in forgetting.held
-        }
-        free = [repository.snapshots.get(table_id, number) for number in sorted(held_commits.keys() - published)]
-        runs = {run.id: run for snapshot in free for run in snapshot.runs}
-        written = {run.schema_id for run in runs.values()} | {held_commits[one.id].schema_id for one in free}
-        schemas = {number: repository.tables.schema_at(table_id, number) for number in written}
-        changelogs = {one.id: repository.changelogs.of(table_id, one.id) for one in free}
-    rewriting = Rewriting(site, table, schemas)
-    for run in runs.values():
-        rewriting.add_run(run, sought)
-    for number, files in changelogs.items():
-        rewriting.add_changes(number, files, held_commits[number].schema_id, sought)
-    rewriting.run()
-    rewritten = {run.id: new.run for run in runs.values() if (new := rewriting.run_without(run)) is not None}
-    lefts = {number: rewriting.changes_without(number, files) for number, files in changelogs.items()}
-    for run_id in rewritten:
+        older = _older(repository, forgetting)
+    runs, changelogs = older.without(site, sought)
+    for run_id in runs:
         mark(table_id, run_id)
-    held = sorted(held_commits.keys() & published)
-    if held == list(forgetting.held) and not free:
-        return held
+    if older.published == list(forgetting.held) and not older.free:
+        return older.published
     with site.database.transaction() as repository:
         repository.tables.lock(table_id)
-        let_go = {one.id for one in free} - repository.published.keeps(table_id)
-        if rewritten:
-            repository.forgettings.replace_runs(table_id, rewritten, let_go)
-        by_number = {number: left for number, left in lefts.items() if left is not None and number in let_go}
+        let_go = {one.id for one in older.free} - repository.published.keeps(table_id)
+        if runs:
+            repository.forgettings.replace_runs(table_id, runs, let_go)
+        by_number = {number: files for number, files in changelogs.items() if number in let_go}
         repository.forgettings.replace_files(table_id, Replacements({}, by_number, {}, []))
-        repository.forgettings.note_held(forgetting, held)
-    return held
+        repository.forgettings.note_held(forgetting, older.published)
+    return older.published

@@ -79,7 +79,7 @@ def test_options_and_the_comment_are_set_and_removed(catalog: RESTCatalog, table
     ],
     ids=lambda change: type(change).__name__,
 )
-def test_a_missing_column_is_told_whatever_the_flag_for_missing_tables_says(
+def test_a_missing_column_is_reported_whatever_the_flag_for_missing_tables_says(
     catalog: RESTCatalog, table: Orders, change: Any
 ) -> None:
     for ignore in (False, True):
@@ -94,7 +94,7 @@ def test_the_flag_is_for_missing_tables(catalog: RESTCatalog, database: str) -> 
     catalog.alter_table(f"{database}.nope", [SchemaChange.drop_column("x")], ignore_if_not_exists=True)
 
 
-def test_a_column_that_exists_is_told(catalog: RESTCatalog, table: Orders) -> None:
+def test_a_column_that_exists_is_reported(catalog: RESTCatalog, table: Orders) -> None:
     for change in (SchemaChange.add_column("name", INT), SchemaChange.rename_column("amount", "name")):
         with pytest.raises(AlreadyExistsException, match="'name'"):
             catalog.alter_table(table.name, [change])

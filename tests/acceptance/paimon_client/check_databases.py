@@ -22,13 +22,13 @@ def test_a_database_is_created_and_shown_with_its_options(catalog: RESTCatalog) 
     assert name not in catalog.list_databases()
 
 
-def test_a_database_that_exists_is_told_or_passed_over(catalog: RESTCatalog, database: str) -> None:
+def test_a_database_that_exists_is_reported_or_passed_over(catalog: RESTCatalog, database: str) -> None:
     with pytest.raises(DatabaseAlreadyExistException):
         catalog.create_database(database, ignore_if_exists=False)
     catalog.create_database(database, ignore_if_exists=True)
 
 
-def test_a_database_that_does_not_exist_is_told_or_passed_over(catalog: RESTCatalog) -> None:
+def test_a_database_that_does_not_exist_is_reported_or_passed_over(catalog: RESTCatalog) -> None:
     for asked in (catalog.get_database, catalog.list_tables, catalog.list_tables_paged, catalog.drop_database):
         with pytest.raises(DatabaseNotExistException):
             asked("nowhere")

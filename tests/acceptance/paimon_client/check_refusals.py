@@ -54,7 +54,7 @@ REFUSED: dict[str, Callable[[RESTCatalog, Identifier], Any]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_done_is_told_as_such(catalog: RESTCatalog, table: Orders, name: str) -> None:
+def test_what_is_not_done_is_reported_as_such(catalog: RESTCatalog, table: Orders, name: str) -> None:
     asked = Identifier.create(table.database, "orders")
     with pytest.raises(NotImplementedException, match="/batches") as refused:
         REFUSED[name](catalog, asked)

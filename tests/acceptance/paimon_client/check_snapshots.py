@@ -58,7 +58,7 @@ def test_tags_are_created_shown_listed_and_deleted(catalog: RESTCatalog, written
     assert catalog.list_tags_paged(written.name).elements == ["v2", "w"]
 
 
-def test_what_is_wrong_with_a_tag_is_told(catalog: RESTCatalog, written: Orders) -> None:
+def test_what_is_wrong_with_a_tag_is_reported(catalog: RESTCatalog, written: Orders) -> None:
     catalog.create_tag(written.name, "v1")
     with pytest.raises(TagAlreadyExistException):
         catalog.create_tag(written.name, "v1")
@@ -94,7 +94,7 @@ def test_a_table_goes_back_to_a_snapshot_and_to_a_tag(catalog: RESTCatalog, writ
     catalog.get_table(written.name).rollback_to("now")
 
 
-def test_what_is_wrong_with_a_rollback_is_told(catalog: RESTCatalog, written: Orders) -> None:
+def test_what_is_wrong_with_a_rollback_is_reported(catalog: RESTCatalog, written: Orders) -> None:
     with pytest.raises(ValueError, match="snapshot '999' doesn't exist"):
         catalog.rollback_to(written.name, Instant.snapshot(999))
     with pytest.raises(ValueError, match="tag 'nope' doesn't exist"):

@@ -61,13 +61,13 @@ def test_a_table_is_made_of_the_options_that_another_one_shows(catalog: RESTCata
     assert catalog.get_table(f"{table.database}.copy").table_schema.options["bucket"] == "1"
 
 
-def test_tables_that_exist_are_told_or_passed_over(catalog: RESTCatalog, table: Orders) -> None:
+def test_tables_that_exist_are_reported_or_passed_over(catalog: RESTCatalog, table: Orders) -> None:
     with pytest.raises(TableAlreadyExistException):
         catalog.create_table(table.name, orders(), ignore_if_exists=False)
     catalog.create_table(table.name, orders(), ignore_if_exists=True)
 
 
-def test_tables_that_do_not_exist_are_told_or_passed_over(catalog: RESTCatalog, database: str) -> None:
+def test_tables_that_do_not_exist_are_reported_or_passed_over(catalog: RESTCatalog, database: str) -> None:
     missing = f"{database}.nope"
     for asked in (catalog.get_table, catalog.drop_table, catalog.load_snapshot, catalog.list_partitions_paged):
         with pytest.raises(TableNotExistException):

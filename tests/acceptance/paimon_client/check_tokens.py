@@ -24,7 +24,7 @@ def test_a_wrong_token_opens_no_catalog() -> None:
         opened(token="wrong")  # noqa: S106  # it is none
 
 
-def test_what_a_token_may_not_do_is_told_as_such(catalog: RESTCatalog) -> None:
+def test_what_a_token_may_not_do_is_reported_as_such(catalog: RESTCatalog) -> None:
     for asked in (
         lambda: catalog.create_database("other", False),
         lambda: catalog.drop_database("shop", cascade=True),

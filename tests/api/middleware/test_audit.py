@@ -62,7 +62,7 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
         yield watched
 
 
-def test_changes_of_databases_tables_and_options_are_told(watched: Watched) -> None:
+def test_changes_of_databases_tables_and_options_are_reported(watched: Watched) -> None:
     option = {"action": "setOption", "key": "merge.max-staleness", "value": "5 s"}
     added = {"action": "addColumn", "fieldNames": ["more"], "dataType": "INT", "comment": VALUE}
     renamed = {"source": {"database": "shop", "object": "wide"}, "destination": {"database": "shop", "object": "new"}}
@@ -90,7 +90,7 @@ def test_changes_of_databases_tables_and_options_are_told(watched: Watched) -> N
     ]
 
 
-def test_rollbacks_tags_and_withdrawn_batches_are_told(watched: Watched) -> None:
+def test_rollbacks_tags_and_withdrawn_batches_are_reported(watched: Watched) -> None:
     parts = watched.app.state.parts
     posted = {"records": [{"id": 1, "note": VALUE}]}
     table = watched.call("boss", "GET", f"{TABLES}/wide").json()["id"]
@@ -119,7 +119,7 @@ def test_a_batch_says_who_sent_it(watched: Watched) -> None:
     assert [one["acceptedBy"] for one in listed] == ["boss", "boss", "writer"]
 
 
-def test_tokens_made_and_revoked_are_told_without_their_text(watched: Watched) -> None:
+def test_tokens_made_and_revoked_are_reported_without_their_text(watched: Watched) -> None:
     wish = {"name": "till", "role": "write", "on": ["shop.*"], "expires": "2999-01-31"}
     made = watched.call("boss", "POST", "/v1/tokens", json=wish).json()
     watched.call("boss", "DELETE", "/v1/tokens/till")
@@ -131,7 +131,7 @@ def test_tokens_made_and_revoked_are_told_without_their_text(watched: Watched) -
     ]
 
 
-def test_who_was_refused_is_told_with_what_was_missing_and_never_with_a_key(watched: Watched) -> None:
+def test_who_was_refused_is_reported_with_what_was_missing_and_never_with_a_key(watched: Watched) -> None:
     watched.tokens["old"] = create_token(watched.app.state.parts.database, "old", expires="1 ms")
     rows = f"{TABLES}/wide/rows"
     watched.call(None, "GET", f"{rows}/{VALUE}")

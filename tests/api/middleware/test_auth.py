@@ -64,7 +64,7 @@ def test_with_a_token_its_bearer_may_call(client: TestClient, token: str, scheme
 @pytest.mark.parametrize(
     "header", [None, "", "Bearer", "Bearer ", "Bearer kf_wrong", "Basic {token}", "{token}", "Bearer {token}x", "\xff"]
 )
-def test_nobody_else_may_call(client: TestClient, token: str, header: str | None) -> None:
+def test_no_other_may_call(client: TestClient, token: str, header: str | None) -> None:
     headers = {} if header is None else {"Authorization": header.format(token=token).encode("latin-1")}
     answer = client.get(DATABASES, headers=headers)  # type: ignore[arg-type]  # httpx sends bytes as they are
     assert (answer.status_code, answer.json()["errorCode"]) == (401, "unauthorized")
@@ -254,7 +254,7 @@ def test_a_token_is_made_by_the_program_with_role_scope_and_expiry(tmp_path: Pat
 
 @pytest.mark.slow(reason="starts processes")
 @pytest.mark.parametrize("port", ["70000", "-1"])
-def test_a_setting_that_cannot_be_is_told_in_a_line(tmp_path: Path, port: str) -> None:
+def test_a_setting_that_cannot_be_is_reported_in_a_line(tmp_path: Path, port: str) -> None:
     environment = os.environ | {"KEYFOLD_PORT": port}
     command = [sys.executable, "-m", "app.cli", "serve", "--data", str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)

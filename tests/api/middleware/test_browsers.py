@@ -141,7 +141,7 @@ def test_what_another_site_asks_for_is_refused(site: str) -> None:
     assert [fault.code for fault in refused.value.violations] == ["cross_site"]
 
 
-def test_all_that_is_foreign_is_told_at_once() -> None:
+def test_all_that_is_foreign_is_reported_at_once() -> None:
     with pytest.raises(Forbidden) as refused:
         check_page(Headers({"Host": "localhost", "Sec-Fetch-Site": "cross-site"} | EVIL), "http")
     assert [fault.code for fault in refused.value.violations] == ["foreign_origin", "cross_site"]

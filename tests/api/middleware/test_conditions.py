@@ -79,7 +79,9 @@ def test_an_alter_of_what_was_not_seen_changes_nothing(shop: TestClient, wide: o
     assert shop.post(WIDE, json=SET_COMMENT, headers={"If-Match": "*"}, params=params).status_code == 200
 
 
-def test_a_table_made_anew_under_the_same_name_is_not_dropped_for_the_old_one(shop: TestClient, create: Create) -> None:
+def test_a_table_made_again_under_the_same_name_is_not_dropped_for_the_old_one(
+    shop: TestClient, create: Create
+) -> None:
     create()
     seen = shop.get(WIDE).headers["etag"]
     shop.delete(WIDE).raise_for_status()

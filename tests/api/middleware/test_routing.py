@@ -72,7 +72,7 @@ def test_a_path_of_several_modules_goes_to_the_one_with_its_method(client: TestC
     }
 
 
-def test_what_no_route_takes_is_told_as_before(client: TestClient) -> None:
+def test_what_no_route_takes_is_reported_as_before(client: TestClient) -> None:
     assert client.get("/none").status_code == 404
     assert client.post("/r1/x/1").status_code == 405
     assert client.get("/r1/x/1/").json()["name"] == "1/1"

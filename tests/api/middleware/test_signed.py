@@ -124,7 +124,7 @@ def test_without_tokens_nobody_looks_at_signatures(wide: TestClient) -> None:
     assert wide.get("/healthz", headers=headers).status_code == 200
 
 
-def test_the_secret_is_told_once(wide: TestClient, app: FastAPI) -> None:
+def test_the_secret_is_reported_once(wide: TestClient, app: FastAPI) -> None:
     boss = {"Authorization": f"Bearer {made(app, 'boss', Role.ADMIN, '*')}"}
     wish = {"name": "sink", "role": "write", "on": ["shop.*"], "webhook": True}
     answer = wide.post("/v1/tokens", json=wish, headers=boss)

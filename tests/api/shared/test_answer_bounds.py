@@ -81,7 +81,7 @@ def test_the_fixes_work(parts: tuple[TestClient, Parts], table: str) -> None:
     assert arrow.column("id").to_pylist() == [1] * MANY + [3, 2]
 
 
-def test_a_key_is_looked_up_once_however_often_it_is_asked_for(parts: tuple[TestClient, Parts]) -> None:
+def test_a_key_is_looked_up_once_however_often_it_is_requested(parts: tuple[TestClient, Parts]) -> None:
     client, opened = parts
     metrics = opened.database.metrics
 

@@ -32,7 +32,7 @@ def operation_ids() -> dict[str, tuple[str, str]]:
     return {DOCUMENT[path][method]["operationId"]: (path, method) for path, method in OPERATIONS}
 
 
-def test_every_route_says_what_it_needs_and_nobody_else(built_app: tuple[FastAPI, Any]) -> None:
+def test_every_route_says_what_it_needs_and_no_other(built_app: tuple[FastAPI, Any]) -> None:
     assert built_app[0].state.operations.ids == NEEDS.keys()
     of_others = {"getMetrics", "signIn", "renewSignIn", "getAccessToken"}
     of_iceberg = {operation for operation in NEEDS if "Iceberg" in operation and operation != "getTableIceberg"}
@@ -137,7 +137,7 @@ def test_pages_of_lists_are_of_what_is_shown(bearer: Callable[..., Calling]) -> 
     assert (second["databases"], second["nextPageToken"]) == (["shop"], None)
 
 
-def test_a_table_found_by_its_id_is_asked_for_by_its_name(admin: TestClient, bearer: Callable[..., Calling]) -> None:
+def test_a_table_found_by_its_id_is_requested_by_its_name(admin: TestClient, bearer: Callable[..., Calling]) -> None:
     ids = {name: admin.get(f"{TABLES}/{name}").json()["id"] for name in ("orders", "wide")}
     call = bearer(Role.READ, "shop.orders")
     assert call("GET", f"/v1/catalog/tables/id/{ids['orders']}").json()["name"] == "orders"
@@ -199,7 +199,7 @@ def test_an_admin_of_one_database_is_none_of_tokens(bearer: Callable[..., Callin
         assert codes(answer) == ["missing_scope"]
 
 
-def test_a_missing_role_is_told_before_the_body_is_looked_at(bearer: Callable[..., Calling]) -> None:
+def test_a_missing_role_is_reported_before_the_body_is_looked_at(bearer: Callable[..., Calling]) -> None:
     call = bearer(Role.READ, "shop.*")
     assert codes(call("POST", f"{TABLES}/wide/batches", content=b"{")) == ["missing_role"]
     assert codes(call("POST", DATABASES, content=b"{")) == ["missing_role"]

@@ -79,7 +79,7 @@ def test_a_kind_of_error_has_a_status(app: FastAPI, client: TestClient, kind: ty
     }
 
 
-def test_every_fault_is_told_and_faults_left_out_are_counted(app: FastAPI, client: TestClient) -> None:
+def test_every_fault_is_reported_and_faults_left_out_are_counted(app: FastAPI, client: TestClient) -> None:
     faults = [
         Violation("/records/3/a", FaultCode.OUT_OF_RANGE, "too big", "use BIGINT", 3, "a"),
         Violation("", FaultCode.MISSING, "m"),
@@ -193,7 +193,7 @@ def test_unknown_paths_and_methods_answer_problems(client: TestClient) -> None:
     assert "GET" in method.headers["allow"]
 
 
-def test_who_is_unauthorized_or_too_early_is_told_what_to_do_by_headers(app: FastAPI, client: TestClient) -> None:
+def test_who_is_unauthorized_or_too_early_is_reported_what_to_do_by_headers(app: FastAPI, client: TestClient) -> None:
     assert _answer_to(app, client, errors.Unauthorized("who?")).headers["www-authenticate"] == "Bearer"
     assert _answer_to(app, client, errors.Unavailable("later")).headers["retry-after"] == "1"
 

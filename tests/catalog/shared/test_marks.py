@@ -27,7 +27,7 @@ def test_marks_are_shared_through_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 4096, 40_000])
-def test_a_file_of_another_size_is_made_anew_and_nobody_dies_of_it(tmp_path: Path, size: int) -> None:
+def test_a_file_of_another_size_is_made_again_and_nobody_dies_of_it(tmp_path: Path, size: int) -> None:
     path = tmp_path / "marks"
     mine, other = Marks(path), Marks(path)
     before = mine.of("t1"), other.of("t1")

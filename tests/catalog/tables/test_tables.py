@@ -24,7 +24,7 @@ def test_a_created_table_is_read_back_by_name_and_by_id(database: CatalogDatabas
     assert (table.schema_id, table.snapshot_id, table.full_name) == (0, None, "shop.wide")
 
 
-def test_a_missing_table_is_told_from_a_missing_database(database: CatalogDatabase) -> None:
+def test_a_missing_table_is_distinguished_from_a_missing_database(database: CatalogDatabase) -> None:
     create_table(database)
     with pytest.raises(NotFound) as missing, database.reading() as repository:
         repository.tables.get("shop", "none")

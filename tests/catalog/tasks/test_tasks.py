@@ -10,7 +10,7 @@ from app.core.table.history import Failures, Table, TaskKind, TaskState, TaskTri
 from tests.catalog.builders import claim_next, commit, create_table, post, request_and_claim, run
 
 
-def test_a_table_has_one_pending_merge_however_often_it_is_asked_for(database: CatalogDatabase) -> None:
+def test_a_table_has_one_pending_merge_however_often_it_is_requested(database: CatalogDatabase) -> None:
     one, two = create_table(database, "one"), create_table(database, "two")
     with database.transaction() as repository:
         first = repository.tasks.request(one.id, TaskTrigger.REQUEST)

@@ -45,7 +45,7 @@ def test_tables_that_miss_their_max_staleness_are_marked(app: FastAPI, create: C
     assert told["byMillis"] >= 3_599_000
 
 
-def test_catalog_warehouse_and_spark_are_told(browser: Browser) -> None:
+def test_catalog_warehouse_and_spark_are_reported(browser: Browser) -> None:
     assert "Catalog ready Warehouse ready Spark ready" in browser.text("/")
 
 
@@ -77,7 +77,7 @@ def test_tables_are_found_and_paged(create: Create, browser: Browser) -> None:
     assert "No table has “%”" in browser.text("/?q=%25")
 
 
-def test_a_merge_that_fails_is_told_with_its_reason(app: FastAPI, create: Create, browser: Browser) -> None:
+def test_a_merge_that_fails_is_reported_with_its_reason(app: FastAPI, create: Create, browser: Browser) -> None:
     create("wide")
     create("fine")
     fail_merge(app, "wide", "<i>disk full</i>: make room")

@@ -40,7 +40,7 @@ def test_the_form_begins_with_something_that_can_be_made(browser: Browser, kind:
     assert browser.client.get(DATABASES).json()["databases"] == []
 
 
-def test_a_checked_table_is_told_in_words_and_not_made(browser: Browser) -> None:
+def test_a_checked_table_is_reported_in_words_and_not_made(browser: Browser) -> None:
     page = sent(browser, "check")
     assert "id BIGINT NOT NULL : primary key" in words(page)
     assert "tables:fromDdl" in page
@@ -101,7 +101,7 @@ def test_a_sample_becomes_sql_that_can_be_changed(browser: Browser) -> None:
     assert sent(browser, "make", text=text_in(page)) == "/console/tables/shop/orders"
 
 
-def test_what_is_no_sample_is_told_beside_it(browser: Browser) -> None:
+def test_what_is_no_sample_is_reported_beside_it(browser: Browser) -> None:
     page = sent(browser, "guess", "sample", "<script>alert(1)</script>")
     assert "<script>alert" not in page
     assert text_in(page) == "<script>alert(1)</script>"
@@ -123,7 +123,7 @@ def test_what_cannot_be_made_is_not_half_made(browser: Browser) -> None:
 
 
 @pytest.mark.parametrize("database", ["", "a/b", "$x", "\x00"])
-def test_a_name_that_is_none_is_told(browser: Browser, database: str) -> None:
+def test_a_name_that_is_none_is_reported(browser: Browser, database: str) -> None:
     browser.get("/console/new")
     answer = browser.send("/console/new", kind="json", database=database, name="t", text=JSON, action="make")
     assert answer.status_code == 400

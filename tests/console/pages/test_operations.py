@@ -75,7 +75,7 @@ def test_without_samples_the_page_says_so_by_dashes(browser: Browser) -> None:
     assert "service" in browser.text(OPERATIONS)
 
 
-def test_a_lease_is_told_with_its_table_and_what_waits(app: FastAPI, create: Create, browser: Browser) -> None:
+def test_a_lease_is_reported_with_its_table_and_what_waits(app: FastAPI, create: Create, browser: Browser) -> None:
     for name in (HOSTILE, "waits"):
         create(name)
     for number, name in enumerate((HOSTILE, "waits")):

@@ -48,7 +48,7 @@ def test_records_in_another_order_and_another_cut_come_to_the_same(browser: Brow
     assert "1 2 x 3 null" in shown
 
 
-def test_what_depends_on_arrival_is_told_with_its_rule(browser: Browser) -> None:
+def test_what_depends_on_arrival_is_reported_with_its_rule(browser: Browser) -> None:
     notes = [{"id": 1, "note": "first"}, {"id": 1, "note": "last"}]
     shown = played(browser, text(notes[::-1]), text(notes))
     assert "note : last as posted, first in this order" in shown
@@ -94,7 +94,7 @@ def test_several_keys_removals_and_ignored_records_are_folded(browser: Browser) 
         (f"{GROUPS};{GROUPS.replace('TABLE t', 'TABLE u')}", '{"id": 1}', "leave one"),
     ],
 )
-def test_what_cannot_be_folded_is_told(browser: Browser, schema: str, records: str, told: str) -> None:
+def test_what_cannot_be_folded_is_reported(browser: Browser, schema: str, records: str, told: str) -> None:
     assert told in played(browser, records, schema=schema, status=400)
 
 

@@ -150,7 +150,7 @@ def test_a_session_begins_no_other_and_is_in_no_list(app: FastAPI, browser: Brow
     assert other.sign_in(session).status_code == 401
 
 
-def test_a_wrong_token_is_told_and_too_many_are_stopped(tmp_path: Path, sqlite_template: Path) -> None:
+def test_a_wrong_token_is_reported_and_too_many_are_stopped(tmp_path: Path, sqlite_template: Path) -> None:
     (tmp_path / "catalog.sqlite").write_bytes(sqlite_template.read_bytes())
     app = create_app(Settings(KEYFOLD_DATA=tmp_path, workers=0, failures_per_minute=3))
     with TestClient(app, LOOPBACK) as client:
@@ -240,7 +240,7 @@ def test_who_has_not_signed_in_sends_a_token_and_no_more(browser: Browser, token
 
 
 @pytest.mark.parametrize("body", [b"\xff", b"&".join(b"a=1" for _ in range(10_001))])
-def test_a_form_that_is_none_is_told(browser: Browser, token: str, body: bytes) -> None:
+def test_a_form_that_is_none_is_reported(browser: Browser, token: str, body: bytes) -> None:
     browser.sign_in(token)
     assert browser.client.post("/console/playground", content=body, headers=OWN).status_code == 400
 

@@ -65,7 +65,7 @@ def test_a_token_is_made_and_its_text_shown_once(boss: Browser) -> None:
         ({"name": "boss"}, 409, "exists already"),
     ],
 )
-def test_a_wish_with_faults_is_told_and_kept_in_the_form(
+def test_a_wish_with_faults_is_reported_and_kept_in_the_form(
     boss: Browser, wrong: dict[str, str], status: int, told: str
 ) -> None:
     answer = boss.send(TOKENS, **{**WISH, **wrong})
@@ -135,7 +135,7 @@ def audited(tmp_path: Path, sqlite_template: Path) -> Iterator[Browser]:
         yield browser
 
 
-def test_a_refused_sign_in_is_told_with_its_reason(audited: Browser) -> None:
+def test_a_refused_sign_in_is_reported_with_its_reason(audited: Browser) -> None:
     Browser(TestClient(audited.client.app, LOOPBACK)).sign_in("kf_wrong")
     assert re.search(r'signIn – testclient refused 401 \{"errors": \["\w+_token"\]\}', audited.text(AUDIT))
 

@@ -75,7 +75,7 @@ def test_a_staged_batch_is_withdrawn(browser: Browser) -> None:
     assert "withdrawn" in words(browser.get(f"{BATCHES}?state=deleted").text)
 
 
-def test_a_batch_that_is_merged_meanwhile_is_told_and_stays(app: FastAPI, browser: Browser, table: str) -> None:
+def test_a_batch_that_is_merged_meanwhile_is_reported_and_stays(app: FastAPI, browser: Browser, table: str) -> None:
     batch = post(browser)
     browser.get(BATCHES)
     merge(app, table)
@@ -87,7 +87,9 @@ def test_a_batch_that_is_merged_meanwhile_is_told_and_stays(app: FastAPI, browse
     assert "<b>" not in browser.shown
 
 
-def test_what_was_set_aside_is_told_with_its_reason_and_tried_again(app: FastAPI, browser: Browser, table: str) -> None:
+def test_what_was_set_aside_is_reported_with_its_reason_and_tried_again(
+    app: FastAPI, browser: Browser, table: str
+) -> None:
     bad = poison(app, browser, table)
     page = words(browser.get(f"{BATCHES}?state=poisoned").text)
     assert "Try again" in page

@@ -32,7 +32,7 @@ def changes_in(page: str) -> list[str]:
     return [words(row) for row in re.findall(r'<tr><td class="log-kind.*?</tr>', page, re.DOTALL)]
 
 
-def test_changes_are_told_newest_first_and_updates_in_one_line(table: MergedTable, browser: Browser) -> None:
+def test_changes_are_reported_newest_first_and_updates_in_one_line(table: MergedTable, browser: Browser) -> None:
     page = browser.get(PAGE).text
     assert re.findall(r">Snapshot (\d)<", page) == ["3", "2", "1"]
     told = changes_in(page)
@@ -60,7 +60,7 @@ def test_a_page_that_is_paused_stands_still(table: MergedTable, browser: Browser
 
 
 @pytest.mark.parametrize(("until", "status"), [("9", 404), ("0", 400), ("x", 400), ("-1", 400), ("9" * 20, 400)])
-def test_a_pause_at_no_snapshot_is_told(table: MergedTable, browser: Browser, until: str, status: int) -> None:
+def test_a_pause_at_no_snapshot_is_reported(table: MergedTable, browser: Browser, until: str, status: int) -> None:
     assert browser.get(f"{PAGE}?until={until}").status_code == status
 
 

@@ -89,7 +89,7 @@ def test_what_stats_answer_is_shown(merged: Merged, browser: Browser) -> None:
     assert re.search(r'aria-label="Read amplification, [^"]*: now 1, at most 3"', browser.shown)
 
 
-def test_runs_are_told_by_partition(app: FastAPI, create: Create, browser: Browser) -> None:
+def test_runs_are_reported_by_partition(app: FastAPI, create: Create, browser: Browser) -> None:
     fields = fields_of(id="BIGINT NOT NULL", day="STRING NOT NULL")
     made = create("wide", fields=fields, primaryKeys=["id", "day"], partitionKeys=["day"], options=MANUAL)
     parts: Parts = app.state.parts

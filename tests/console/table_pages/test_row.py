@@ -69,7 +69,7 @@ def rows_of(page: str, css: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("story")
-def test_a_value_is_told_beside_the_merged_one_with_the_record_that_it_came_from(browser: Browser) -> None:
+def test_a_value_is_reported_beside_the_merged_one_with_the_record_that_it_came_from(browser: Browser) -> None:
     browser.text(f"{PAGE}?key=1")
     told = rows_of(browser.shown, "values")
     assert told[1:] == [
@@ -176,7 +176,7 @@ def test_every_moment_has_a_link_and_one_of_them_is_current(browser: Browser) ->
 
 @pytest.mark.usefixtures("story")
 @pytest.mark.parametrize("asked", ["step=9.9", "step=<b>", "asOf=77", "asOf=nosuch", "before=9.9"])
-def test_a_moment_that_there_is_not_is_told(browser: Browser, asked: str) -> None:
+def test_a_moment_that_there_is_not_is_reported(browser: Browser, asked: str) -> None:
     answer = browser.get(f"{PAGE}?key=1&{asked}")
     assert answer.status_code in (400, 404)
     assert "<b>" not in answer.text.replace("<b>boss", "")
@@ -198,7 +198,7 @@ def test_records_are_tried_and_nothing_is_stored(browser: Browser) -> None:
 
 
 @pytest.mark.usefixtures("story")
-def test_a_record_that_no_batch_could_hold_is_told_with_its_fix(browser: Browser) -> None:
+def test_a_record_that_no_batch_could_hold_is_reported_with_its_fix(browser: Browser) -> None:
     went = browser.get(f"{PAGE}?key=1&value.scanned=soon&add=1")
     assert "&#39;soon&#39;" in browser.get(went.headers["location"]).text
     assert browser.get(f"{PAGE}?key=1&try=%7B").status_code == 400
@@ -233,7 +233,7 @@ def test_no_more_records_are_tried_than_have_room_in_each_address(browser: Brows
 
 
 @pytest.mark.usefixtures("story")
-def test_a_key_that_was_never_seen_is_told_and_another_is_asked_for(browser: Browser) -> None:
+def test_a_key_that_was_never_seen_is_reported_and_another_is_requested(browser: Browser) -> None:
     missing = browser.get(f"{PAGE}?key={quote(HOSTILE)}")
     assert missing.status_code == 404
     assert "Nothing is known of this key" in missing.text
@@ -244,7 +244,7 @@ def test_a_key_that_was_never_seen_is_told_and_another_is_asked_for(browser: Bro
     assert browser.get("/console/tables/shop/nosuch/row?key=1").status_code == 404
 
 
-def test_a_row_that_was_deleted_is_told(wide: object, browser: Browser) -> None:
+def test_a_row_that_was_deleted_is_reported(wide: object, browser: Browser) -> None:
     for record in ({"id": 1, "note": "x"}, {"id": 1, "_kind": "-D"}):
         browser.client.post(f"{TABLES}/wide/batches", json={"records": [record]})
     text = browser.text("/console/tables/shop/wide/row?key=1")
@@ -266,7 +266,7 @@ def test_a_large_value_is_cut_and_says_how_large_it_is(post: Post, browser: Brow
     assert len(browser.shown) < 50_000
 
 
-def test_a_row_of_two_hundred_columns_is_told_shortly(create: Create, browser: Browser) -> None:
+def test_a_row_of_two_hundred_columns_is_reported_shortly(create: Create, browser: Browser) -> None:
     fields = [{"id": 0, "name": "id", "type": "BIGINT NOT NULL"}]
     fields += [{"id": number, "name": f"c{number}", "type": "STRING"} for number in range(1, 200)]
     create("broad", fields=fields, options={"merge-engine": "partial-update"})

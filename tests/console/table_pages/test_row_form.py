@@ -197,7 +197,7 @@ def test_what_somebody_else_wrote_meanwhile_is_not_overwritten(create: Create, b
     assert row(browser, 1) == {"id": 1, "n": 6, "note": "new", "done": None, "tags": None}
 
 
-def test_faults_are_told_at_their_fields_and_nothing_typed_is_lost(create: Create, browser: Browser) -> None:
+def test_faults_are_reported_at_their_fields_and_nothing_typed_is_lost(create: Create, browser: Browser) -> None:
     create("wide", fields=PLAIN)
     browser.get(f"{ROW}/new")
     fields = {"value.id": "x", "value.n": "<b>", "value.tags": "[1, ", "value.note": HOSTILE}
@@ -329,7 +329,9 @@ def test_staged_is_shown_beside_merged(app: FastAPI, create: Create, browser: Br
     assert "n 6 5" in text
 
 
-def test_what_became_of_a_record_is_told_while_the_page_is_open(app: FastAPI, create: Create, browser: Browser) -> None:
+def test_what_became_of_a_record_is_reported_while_the_page_is_open(
+    app: FastAPI, create: Create, browser: Browser
+) -> None:
     table = create("wide", fields=PLAIN)
     browser.get(f"{ROW}/new")
     page = browser.get(browser.send(f"{ROW}/new", **{"value.id": "1"}).headers["location"]).text
@@ -357,7 +359,7 @@ JUNK = [
 
 
 @pytest.mark.parametrize("junk", JUNK, ids=lambda text: repr(text[:9]))
-def test_junk_in_every_field_is_told_and_never_breaks_a_page(create: Create, browser: Browser, junk: str) -> None:
+def test_junk_in_every_field_is_reported_and_never_breaks_a_page(create: Create, browser: Browser, junk: str) -> None:
     schema = EVERY_TYPE.to_json()
     create("wide", fields=schema["fields"], primaryKeys=schema["primaryKeys"])
     fields = {f"value.{column.name}": junk for column in EVERY_TYPE.columns}

@@ -39,7 +39,7 @@ def test_rows_are_shown_with_what_is_staged_and_paged(wide: object, browser: Bro
     assert sorted(map(int, seen)) == list(range(60))
 
 
-def test_rows_are_filtered_and_a_wrong_filter_is_told(wide: object, browser: Browser) -> None:
+def test_rows_are_filtered_and_a_wrong_filter_is_reported(wide: object, browser: Browser) -> None:
     post(browser, {"id": 1, "note": "a"}, {"id": 9007199254740993, "note": None})
     assert "9007199254740993 null" in browser.text(f"{WIDE}/rows?filter=id.gt.1")
     for wrong in ("filter=nope.eq.1", "filter=<b>", "after=x"):

@@ -109,7 +109,7 @@ def test_columns_are_counted_by_the_rows_in_which_they_differ(table: MergedTable
 
 
 @pytest.mark.parametrize("wrong", ["version=9", "since=nope", "since=%3Cb%3E&version=1"])
-def test_a_snapshot_that_is_not_there_is_told(table: MergedTable, browser: Browser, wrong: str) -> None:
+def test_a_snapshot_that_is_not_there_is_reported(table: MergedTable, browser: Browser, wrong: str) -> None:
     told = browser.get(f"{PAGE}/changes?{wrong}")
     assert (told.status_code, 'role="alert"' in told.text, "<b>" in told.text) == (404, True, False)
 

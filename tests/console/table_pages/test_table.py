@@ -62,7 +62,7 @@ def test_every_part_tells_what_it_does_as_a_command(wide: object, browser: Brows
 
 
 @pytest.mark.parametrize("tab", TABS)
-def test_a_table_that_is_not_there_is_told(browser: Browser, tab: str) -> None:
+def test_a_table_that_is_not_there_is_reported(browser: Browser, tab: str) -> None:
     page = browser.get(f"/console/tables/shop/none{tab}")
     assert (page.status_code, "Not found" in page.text) == (404, True)
 
@@ -119,7 +119,7 @@ def test_each_row_leads_to_its_own_page(create: Create, browser: Browser) -> Non
     assert str(2**53 + 1) in told.text
 
 
-def test_merges_that_wait_for_a_compaction_are_told(merged: Merged, browser: Browser) -> None:
+def test_merges_that_wait_for_a_compaction_are_reported(merged: Merged, browser: Browser) -> None:
     table = merged(**{"num-sorted-run.compaction-trigger": "2", "num-sorted-run.stop-trigger": "2"})
     table.merge({"id": 1})
     assert "Merges wait" not in browser.text(f"{WIDE}/merges")

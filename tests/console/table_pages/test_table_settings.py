@@ -93,7 +93,9 @@ def test_options_are_set_changed_and_removed_together(table: MergedTable, browse
     assert after["fields.n.default-value"] == "0"
 
 
-def test_all_faults_are_told_beside_their_fields_and_nothing_is_altered(table: MergedTable, browser: Browser) -> None:
+def test_all_faults_are_reported_beside_their_fields_and_nothing_is_altered(
+    table: MergedTable, browser: Browser
+) -> None:
     before = table.options()
     wished = {
         "set.snapshot.time-retained": "soon",
@@ -161,7 +163,7 @@ def test_what_was_turned_on_stays_on(merged: Merged, browser: Browser) -> None:
     assert "partial-update.ignore-delete" in words(page[page.index(">What cannot change<") :])
 
 
-def test_who_is_late_is_told_and_loses_nothing_that_he_wrote(table: MergedTable, browser: Browser) -> None:
+def test_who_is_late_is_reported_and_loses_nothing_that_he_wrote(table: MergedTable, browser: Browser) -> None:
     fields = fields_of(browser.get(PAGE).text)
     table.alter([{"action": "setOption", "key": "target-file-size", "value": "64 mb"}])
     late = browser.post(PAGE, **{**fields, "set.merge.max-staged-rows": "7"})
@@ -171,7 +173,7 @@ def test_who_is_late_is_told_and_loses_nothing_that_he_wrote(table: MergedTable,
     assert "merge.max-staged-rows" not in table.options()
 
 
-def test_batches_that_would_be_folded_differently_are_told(table: MergedTable, browser: Browser) -> None:
+def test_batches_that_would_be_folded_differently_are_reported(table: MergedTable, browser: Browser) -> None:
     table.stage({"id": 1, "note": "b"})
     refused = send(browser, {"set.sequence.field": "n"})
     assert refused.status_code == 409
@@ -225,7 +227,7 @@ def test_columns_are_added_renamed_widened_described_and_dropped(table: MergedTa
         ({"what": "burn", "column": "n"}, 400, "open the page again"),
     ],
 )
-def test_a_column_that_cannot_be_changed_so_is_told(
+def test_a_column_that_cannot_be_changed_so_is_reported(
     table: MergedTable, browser: Browser, form: dict[str, str], status: int, said: str
 ) -> None:
     page = browser.get(PAGE).text
@@ -271,7 +273,7 @@ def test_options_are_found_by_name_and_by_meaning(table: MergedTable, browser: B
     assert "merge-engine" in browser.text(f"{PAGE}?q=merge-engine")
 
 
-def test_only_what_is_set_is_shown_when_that_is_asked_for(table: MergedTable, browser: Browser) -> None:
+def test_only_what_is_set_is_shown_when_that_is_requested(table: MergedTable, browser: Browser) -> None:
     found = shown(browser.get(f"{PAGE}?changed=1").text)
     assert "set.merge.max-staleness" in found
     assert {name.removeprefix("set.") for name in found} <= set(table.options())

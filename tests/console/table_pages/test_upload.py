@@ -111,7 +111,7 @@ def test_the_same_file_of_the_same_form_counts_once(page: Browser) -> None:
         ("a.json", b'{"records": [{"id": 1}, {"id": "x", "n": "<b>"}]}', '{"id": "x", "n": "<b>"}'),
     ],
 )
-def test_faults_are_told_in_their_rows_with_the_text(page: Browser, name: str, content: bytes, told: str) -> None:
+def test_faults_are_reported_in_their_rows_with_the_text(page: Browser, name: str, content: bytes, told: str) -> None:
     refused = upload(page, name, content)
     assert (refused.status_code, rows(page)) == (400, [])
     text = words(refused.text)
@@ -124,7 +124,7 @@ def test_faults_are_told_in_their_rows_with_the_text(page: Browser, name: str, c
     assert not re.search(r"<b( onx|>[^ \d])", refused.text)
 
 
-def test_faults_of_columnar_files_are_told_without_texts(page: Browser) -> None:
+def test_faults_of_columnar_files_are_reported_without_texts(page: Browser) -> None:
     written = io.BytesIO()
     pq.write_table(pa.table({"id": [1, None]}), written)
     refused = upload(page, "a.parquet", written.getvalue())
@@ -164,7 +164,7 @@ def test_a_form_without_a_file_or_of_another_shape_is_refused(page: Browser) -> 
     assert (csrf.status_code, rows(page)) == (403, [])
 
 
-def test_a_file_that_is_too_large_is_told_by_a_page_before_it_is_read(page: Browser) -> None:
+def test_a_file_that_is_too_large_is_reported_by_a_page_before_it_is_read(page: Browser) -> None:
     headers = {"Origin": LOOPBACK, "Content-Length": str(2**50)}
     answer = page.client.post(PAGE, content=b"", headers=headers)
     assert (answer.status_code, "split it" in words(answer.text)) == (413, True)

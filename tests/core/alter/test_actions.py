@@ -100,6 +100,6 @@ def test_only_the_length_of_a_key_column_grows() -> None:
     assert faults(dated, retype("k", "TIMESTAMP(6)")) == [("/changes/0/newDataType", "illegal_type_change")]
 
 
-def test_a_type_that_is_spelled_anew_keeps_the_ids_of_its_fields() -> None:
+def test_a_type_that_is_spelled_again_keeps_the_ids_of_its_fields() -> None:
     schema = table(columns={"k": "INT", "r": "ROW<x INT, y INT>"})
     assert alter(schema, retype("r", "ROW<x INT, y INT>")) == schema

@@ -96,7 +96,7 @@ def test_no_change_gives_the_same_schema() -> None:
     assert alter(small(), set_option("bucket", "1"), remove_option("bucket"), rename("a", "a")) == small()
 
 
-def test_an_unreadable_option_is_told_at_the_change_that_sets_it() -> None:
+def test_an_unreadable_option_is_reported_at_the_change_that_sets_it() -> None:
     assert faults(small(), add("n"), set_option("mege-engine", "x")) == [("/changes/1/value", "unknown_option")]
     assert faults(small(), set_option("path", "/mine")) == [("/changes/0/key", "path_not_allowed")]
     assert refused(small(), set_option("ignore-delete", "maybe")).code is ErrorCode.INVALID_OPTIONS
@@ -195,7 +195,7 @@ def test_a_new_column_is_nullable_new_and_not_too_deep() -> None:
     assert faults(small(), add("n", "INTT")) == [("/changes/0/dataType", "unknown_type")]
 
 
-def test_a_column_that_exists_is_told_apart_from_one_that_is_missing() -> None:
+def test_a_column_that_exists_is_distinguished_from_one_that_is_missing() -> None:
     exists, missing = refused(small(), add("a")), refused(small(), drop("zz"))
     assert (type(exists), exists.resource_type, exists.resource_name) == (AlreadyExists, "COLUMN", "a")
     assert (type(missing), missing.resource_type, missing.resource_name) == (Invalid, "COLUMN", "zz")
@@ -310,7 +310,7 @@ def test_options_of_a_dropped_column_do_not_pass_to_another_one_of_its_name() ->
     assert alter(schema, drop("a"), add("a"), set_option("sequence.field", "a")).by_name["a"].id == 4
 
 
-def test_a_function_of_the_wrong_column_is_told_at_the_change_that_brought_them_together() -> None:
+def test_a_function_of_the_wrong_column_is_reported_at_the_change_that_brought_them_together() -> None:
     schema = table({**AGGREGATION, "fields.default-aggregate-function": "sum"}, {"k": "INT", "a": "INT"})
     later = set_option("bucket", "1")
     assert faults(schema, add("n", "STRING"), later) == [("/changes/0/fieldNames/0", "illegal_function_type")]
@@ -351,7 +351,7 @@ def test_too_many_changes_are_refused_at_once() -> None:
     assert faults(small(), *[add("n")] * (MOST_CHANGES + 1)) == [("/changes", "too_many_changes")]
 
 
-def test_all_faults_are_told_together_and_changes_go_on_after_a_fault() -> None:
+def test_all_faults_are_reported_together_and_changes_go_on_after_a_fault() -> None:
     found = faults(
         small({"sequence.field": "b"}),
         add("n", "INTT"),

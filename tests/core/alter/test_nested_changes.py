@@ -172,7 +172,7 @@ def test_a_path_or_change_that_cannot_be_is_refused_where_it_is_wrong(
     assert faults(nested(), change) == [(f"/changes/0{pointer}", code)]
 
 
-def test_paimons_clients_are_told_which_nested_column_is_missing_or_exists() -> None:
+def test_paimons_clients_are_reported_which_nested_column_is_missing_or_exists() -> None:
     missing, exists = refused(nested(), drop("r.zz")), refused(nested(), add("r.a"))
     assert (type(missing), missing.resource_name) == (Invalid, "r.zz")
     assert (type(exists), exists.resource_name) == (AlreadyExists, "r.a")

@@ -121,7 +121,7 @@ def test_a_statement_of_spark() -> None:
         ("CREATE TABLE t (id INT, at TIMESTAMP_NTZ)", Dialect.SPARK),
     ],
 )
-def test_the_dialect_is_told_by_the_words_that_only_spark_has(text: str, dialect: Dialect) -> None:
+def test_the_dialect_is_reported_by_the_words_that_only_spark_has(text: str, dialect: Dialect) -> None:
     assert only(text).source.dialect is dialect
 
 
@@ -264,7 +264,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_is_refused_is_told_with_its_place_and_a_caret(text: str) -> None:
+def test_what_is_refused_is_reported_with_its_place_and_a_caret(text: str) -> None:
     code, line, place, told = REFUSED[text]
     [fault] = faults(text)
     message, shown, caret = fault.message.rsplit("\n", 2)
@@ -282,7 +282,7 @@ def test_every_statement_tells_its_faults_at_once() -> None:
     assert codes == [FaultCode.UNKNOWN_TYPE] * 2 + [FaultCode.NOT_SQL, FaultCode.CLAUSE_NOT_TAKEN]
 
 
-def test_faults_of_the_schema_are_told_where_the_statement_has_them() -> None:
+def test_faults_of_the_schema_are_reported_where_the_statement_has_them() -> None:
     statement = only("CREATE TABLE t (\n  id INT,\n  n INT,\n  PRIMARY KEY (id, m) NOT ENFORCED\n) WITH ('a.b' = 'c')")
     pointers = [
         "/schema/fields/1/type",

@@ -105,7 +105,7 @@ TWO_GROUPS = {key: text for key, text in GROUPS.items() if not key.endswith("rec
 }
 
 
-def test_a_group_that_did_not_accept_a_removal_begins_anew_with_it() -> None:
+def test_a_group_that_did_not_accept_a_removal_begins_again_with_it() -> None:
     """The first -D is h's past and g's future: after it h has no sequence, so that it accepts the second one."""
     plan = plan_of(TWO_GROUPS)
     before = [record(0, g=2, h=9, n=1), record(1, "-D", g=3, h=1)]

@@ -67,6 +67,6 @@ def test_the_runs_at_which_merges_wait(options: dict[str, str], runs: int | None
     [(3, 0, True), (4, 299, True), (2, 0, False), (3, 300, False), (3, -1, False)],
     ids=["as many", "more", "fewer", "long enough", "the clock was set back"],
 )
-def test_merges_wait_for_a_compaction_that_was_asked_for_a_moment_ago(runs: int, seconds: int, holds: bool) -> None:
+def test_merges_wait_for_a_compaction_that_was_requested_a_moment_ago(runs: int, seconds: int, holds: bool) -> None:
     asked = datetime(2026, 1, 1, tzinfo=UTC)
     assert Stop("c", runs, 3, asked).holds(asked + timedelta(seconds=seconds)) is holds

@@ -103,7 +103,7 @@ def test_every_scalar_is_a_legal_key(kind: str) -> None:
     assert schema.by_name["k"].type.sql == f"{schema.by_name['k'].type.base_sql} NOT NULL"
 
 
-def test_all_faults_are_told_together_in_the_order_of_the_body() -> None:
+def test_all_faults_are_reported_together_in_the_order_of_the_body() -> None:
     raw = {
         "fields": [
             {"name": "k", "type": "MAP<INT, INT>"},

@@ -40,7 +40,7 @@ def test_fields_inside_arrays_maps_and_multisets_are_counted() -> None:
     assert with_unique_ids([(0, pair)]) == [(0, fresh)]
 
 
-def test_columns_of_one_id_are_told_apart() -> None:
+def test_columns_of_one_id_are_distinguished() -> None:
     assert [number for number, _ in with_unique_ids([(4, INT), (4, INT), (0, INT)])] == [4, 5, 0]
 
 

@@ -173,7 +173,7 @@ def test_a_forged_token_lets_nobody_in(provider: Provider, identities: Identitie
         assert identities.recall(token) is None, what
 
 
-def test_a_key_that_is_new_is_asked_for_once_and_what_nobody_has_not_again_and_again(
+def test_a_key_that_is_new_is_requested_once_and_what_nobody_has_not_again_and_again(
     provider: Provider, identities: Identities, seconds: Seconds
 ) -> None:
     identities.check(provider.token(groups=["owners"]))

@@ -146,7 +146,7 @@ def test_a_token_grants_what_it_was_made_for(database: CatalogDatabase) -> None:
     assert grant == Grant("till", Role.WRITE, TokenScope.parse(["shop.*"]))
 
 
-def test_an_expired_token_is_told_from_an_unknown_one(database: CatalogDatabase) -> None:
+def test_an_expired_token_is_distinguished_from_an_unknown_one(database: CatalogDatabase) -> None:
     bearer = f"Bearer {create_token(database, 'till', expires='1h')}"
     create_token(database, "other")
     now = Seconds()

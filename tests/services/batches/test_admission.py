@@ -203,7 +203,7 @@ def replaced(root: Path) -> None:
 
 
 @pytest.mark.parametrize("lose", [lost, unmounted, replaced])
-def test_a_warehouse_that_is_not_there_takes_nothing_and_is_not_made_anew(
+def test_a_warehouse_that_is_not_there_takes_nothing_and_is_not_made_again(
     database: CatalogDatabase, warehouse: Warehouse, opened: Opened, lose: Callable[[Path], None]
 ) -> None:
     create_table(database, QUIET)

@@ -220,7 +220,7 @@ def test_a_row_is_explained_as_of_a_snapshot_a_tag_or_a_time(site: MergeSite, im
             explain(site, images, as_of=wrong)
 
 
-def test_the_newest_records_are_told_and_before_asks_for_the_others(site: MergeSite, images: Images) -> None:
+def test_the_newest_records_are_reported_and_before_asks_for_the_others(site: MergeSite, images: Images) -> None:
     table = create_table(site.database, QUIET | SUM)
     post(site.database, site.warehouse, *({"id": 1, "n": n} for n in range(7)))
     merge_staged(site.database, site.warehouse, table.id)
@@ -258,7 +258,7 @@ def test_a_total_that_is_outside_its_type_for_a_while_is_told_so(site: MergeSite
     assert explained.exact
 
 
-def test_a_damaged_file_is_told_as_everywhere(site: MergeSite, images: Images) -> None:
+def test_a_damaged_file_is_reported_as_everywhere(site: MergeSite, images: Images) -> None:
     table = create_table(site.database, QUIET | SUM)
     merge(site, table, {"id": 1, "n": 1})
     [batch] = batches_of(site.database, table)
@@ -285,7 +285,7 @@ def test_late_records_are_told_so(site: MergeSite, images: Images) -> None:
     assert sources(explained) == {"at": [1], "n": [1], "s": [1, 2]}
 
 
-def test_what_comes_late_to_a_row_that_was_removed_is_told_by_its_place(site: MergeSite, images: Images) -> None:
+def test_what_comes_late_to_a_row_that_was_removed_is_reported_by_its_place(site: MergeSite, images: Images) -> None:
     removes = {"merge-engine": "aggregation", "aggregation.remove-record-on-delete": "true", "sequence.field": "n"}
     table = create_table(site.database, QUIET | removes)
     for n, kind in ((3, "+I"), (5, "-D"), (4, "+I"), (8, "+I"), (7, "-D"), (2, "-D")):

@@ -300,7 +300,7 @@ def test_damaged_history_is_named_and_never_told(site: MergeSite) -> None:
     assert told(site, table, 1) == [(1, 1, 1)]
 
 
-def test_history_begins_anew_after_a_staging_file_that_is_damaged(site: MergeSite) -> None:
+def test_history_begins_again_after_a_staging_file_that_is_damaged(site: MergeSite) -> None:
     table = create_table(site.database, CALM)
     merge(site, table, {"id": 1, "n": 1})
     merge(site, table, {"id": 1, "n": 2})
@@ -315,7 +315,7 @@ def test_history_begins_anew_after_a_staging_file_that_is_damaged(site: MergeSit
     assert begins(site, table) == 2
 
 
-def test_a_damaged_history_file_is_told_and_keeps_no_other_record_from_being_filed(site: MergeSite) -> None:
+def test_a_damaged_history_file_is_reported_and_keeps_no_other_record_from_being_filed(site: MergeSite) -> None:
     table = create_table(site.database, CALM)
     merge(site, table, {"id": 1, "n": 1})
     file(site, table)

@@ -310,7 +310,7 @@ def test_files_that_are_gone_are_not_counted(database: CatalogDatabase, site: Me
 
 
 @pytest.mark.parametrize("catalog_kind", CATALOGS)
-def test_what_was_counted_is_told_since_a_time_and_forgotten_with_its_merge(site: MergeSite) -> None:
+def test_what_was_counted_is_reported_since_a_time_and_forgotten_with_its_merge(site: MergeSite) -> None:
     table = create(site.database, {"sequence.field": "s", "history.time-retained": "0"})
     for number in (2, 1):
         send(site.database, site, "", {"id": 1, "s": number})
@@ -369,7 +369,7 @@ def test_the_first_batches_are_counted_and_none_behind_one_that_is_left_out(site
     assert Summed.sums <= 500
 
 
-def test_of_many_senders_those_are_told_apart_that_sent_the_most(database: CatalogDatabase, site: MergeSite) -> None:
+def test_of_many_senders_those_are_distinguished_that_sent_the_most(database: CatalogDatabase, site: MergeSite) -> None:
     table = create(database, {"sequence.field": "s"})
     for number in range(MOST_SENDERS + 5):
         records = [{"id": number, "s": 9 - one} for one in range(3 if number % 5 == 0 else 2)]

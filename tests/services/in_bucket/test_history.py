@@ -69,7 +69,7 @@ def holding(warehouse: Warehouse, table: Table) -> list[str]:
     return found
 
 
-def test_objects_are_written_anew_copied_and_removed(site: MergeSite, images: Images) -> None:
+def test_objects_are_written_again_copied_and_removed(site: MergeSite, images: Images) -> None:
     take_warehouse(site.database, site.warehouse)
     table = people(site, {**ENGINES["deduplicate"], "changelog-producer": "lookup"})
     merged(site, table, person(ADA, 1, STREET), person(BOB, 1))

@@ -310,7 +310,7 @@ def test_readiness_says_what_the_store_does_and_nothing_else(
     assert warehouse_fault(site.database, site.warehouse) is None
 
 
-def test_a_store_that_is_gone_is_told_by_readiness_and_to_who_posts(
+def test_a_store_that_is_gone_is_reported_by_readiness_and_to_who_posts(
     site: MergeSite, table: Table, line: FaultyLine
 ) -> None:
     line.close()

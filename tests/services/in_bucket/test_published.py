@@ -57,7 +57,7 @@ def test_what_is_published_in_a_bucket_is_written_kept_and_removed(site: MergeSi
     assert not [name for name in objects_in(site.warehouse) if "_delta_log" in name or "iceberg" in name]
 
 
-def test_files_are_asked_for_before_one_is_answered(site: MergeSite, line: FaultyLine) -> None:
+def test_files_are_requested_before_one_is_answered(site: MergeSite, line: FaultyLine) -> None:
     table = create_table(site.database, {**BOTH, "sequence.field": "n"}, partitions=("id",))
     merge(site, table, *({"id": number, "n": 1} for number in range(5)))
     asked = len(line.requests)

@@ -94,7 +94,7 @@ def test_small_new_runs_are_combined_and_the_large_old_one_is_left_alone(site: M
     assert totals(site.database, images, table, [0, 1]) == [1, 3]
 
 
-def test_a_compaction_that_is_asked_for_takes_all_runs_and_a_compacted_table_is_left_alone(
+def test_a_compaction_that_is_requested_takes_all_runs_and_a_compacted_table_is_left_alone(
     site: MergeSite, executor: PythonExecutor
 ) -> None:
     table = create_table(site.database)

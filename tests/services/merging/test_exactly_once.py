@@ -169,7 +169,7 @@ def test_a_table_dropped_under_posters_and_workers_refuses_batches_and_harms_nob
         post(site.database, site.warehouse, {"id": 1, "n": 1})
 
 
-def test_due_merges_are_asked_for_by_many_workers_but_only_once(site: MergeSite) -> None:
+def test_due_merges_are_requested_by_many_workers_but_only_once(site: MergeSite) -> None:
     table = create_table(site.database, SUM | {"merge.max-staleness": "0 ms"})
     post(site.database, site.warehouse, {"id": 1, "n": 1})
     with ThreadPoolExecutor(6) as pool:

@@ -174,7 +174,7 @@ def test_a_failed_merge_keeps_the_batches_staged_and_says_why(site: MergeSite, i
     assert totals(site.database, images, table, [1]) == [4]
 
 
-def test_an_error_without_words_is_told_by_its_name(site: MergeSite) -> None:
+def test_an_error_without_words_is_reported_by_its_name(site: MergeSite) -> None:
     table = create_table(site.database)
     failed = merge(replace(site, executor=BrokenExecutor(TimeoutError())), table, {"id": 1, "n": 4})
     assert failed.error.startswith("TimeoutError (")

@@ -96,7 +96,7 @@ def test_the_table_that_has_waited_longest_is_merged_first(site: MergeSite) -> N
     assert executor.begun == [table.id for table in tables]
 
 
-def test_due_merges_of_all_tables_are_asked_for_in_one_step(site: MergeSite) -> None:
+def test_due_merges_of_all_tables_are_requested_in_one_step(site: MergeSite) -> None:
     staged_tables(site, 10)
     before, _ = site.database.commits
     assert request_due_merges(site.database).tables == 10

@@ -40,7 +40,7 @@ def late(database: CatalogDatabase) -> list[tuple[str, OverdueReason]]:
         return [(one.table.name, one.reason) for one in overdue_tables(repository, spark_answers=True)]
 
 
-def test_tables_are_told_with_why_they_are_overdue(site: MergeSite, clock: SetClock) -> None:
+def test_tables_are_reported_with_why_they_are_overdue(site: MergeSite, clock: SetClock) -> None:
     for name in ("waits", "merging", "fails", "patient"):
         table = create_table(site.database, SUM | {"merge.max-staleness": "1 h" if name == "patient" else "1 s"}, name)
         post(site.database, site.warehouse, {"id": 1, "n": 1}, name=name)

@@ -92,7 +92,7 @@ def test_what_folds_as_python_does_is_well_and_leaves_nothing_behind(tmp_path: P
     ids=["order", "ids", "sequence", "sum", "sketch", "rows"],
 )
 @pytest.mark.parametrize("kind", [Work.MERGE, Work.COMPACT])
-def test_what_a_server_does_otherwise_is_told(tmp_path: Path, kind: Work, spoil: Spoil, told: str) -> None:
+def test_what_a_server_does_otherwise_is_reported(tmp_path: Path, kind: Work, spoil: Spoil, told: str) -> None:
     faults = try_spark(Warehouse(str(tmp_path)), OtherServer(spoil, kind))
     begins = "merge 1" if kind is Work.MERGE else "a compaction"
     assert faults[0].startswith(f"{begins} folds otherwise there than here: ")
@@ -113,7 +113,7 @@ def test_what_workers_lack_is_said_before_anything_runs(tmp_path: Path) -> None:
     assert executor.merges == 0
 
 
-def test_a_server_that_lacks_something_is_told_by_its_own_words(tmp_path: Path) -> None:
+def test_a_server_that_lacks_something_is_reported_by_its_own_words(tmp_path: Path) -> None:
     broken = BrokenExecutor(ValueError("no such function: max_by\nat line 7"))
     assert try_spark(Warehouse(str(tmp_path)), broken) == ("a job failed: no such function: max_by",)
 

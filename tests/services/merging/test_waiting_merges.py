@@ -107,7 +107,9 @@ def test_they_go_on_after_five_minutes_though_it_has_not_ended(site: MergeSite, 
     assert merges(site, table), "and are not stopped again by what they ask for"
 
 
-def test_they_go_on_when_it_has_failed_and_its_failure_is_told(site: MergeSite, table: Table, clock: SetClock) -> None:
+def test_they_go_on_when_it_has_failed_and_its_failure_is_reported(
+    site: MergeSite, table: Table, clock: SetClock
+) -> None:
     assert stats(site, table).compaction_failure is None
     assert run_next_compaction(replace(site, executor=BrokenCompaction()), "compactor")
     told = stats(site, table)
@@ -155,7 +157,7 @@ def test_a_merge_that_was_begun_before_goes_on(site: MergeSite) -> None:
     assert claim(site, "worker", TaskKind.MERGE).claimed.task.id == lease.claimed.task.id
 
 
-def test_why_they_wait_is_told(site: MergeSite, table: Table, images: Images, clock: SetClock) -> None:
+def test_why_they_wait_is_reported(site: MergeSite, table: Table, images: Images, clock: SetClock) -> None:
     asked = clock.time
     clock.move(seconds=10)
     waits = stats(site, table).merges_wait

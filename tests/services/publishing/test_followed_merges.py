@@ -138,7 +138,7 @@ def test_a_compaction_of_some_runs_changes_nothing(site: MergeSite, database: Ca
     assert [row["n"] for row in read(site, table) if row["n"] > 1] == [3, 2, 2]
 
 
-def test_a_compaction_begins_anew(site: MergeSite, table: Table) -> None:
+def test_a_compaction_begins_again(site: MergeSite, table: Table) -> None:
     for n in range(3):
         publish_merge(site, table, {"id": n, "n": n})
     compact(site, table)
@@ -208,7 +208,7 @@ def without_lookups(site: MergeSite, table: Table) -> None:
 
 
 @pytest.mark.parametrize("broken", [rolled_back, renamed, without_lookups])
-def test_what_changelogs_do_not_say_waits_for_a_compaction_that_is_asked_for(
+def test_what_changelogs_do_not_say_waits_for_a_compaction_that_is_requested(
     broken: Any, site: MergeSite, table: Table
 ) -> None:
     for n in range(3):
@@ -241,7 +241,7 @@ def test_a_new_column_is_shown_over_the_same_files(site: MergeSite, table: Table
 
 @pytest.mark.parametrize("catalog_kind", CATALOGS)
 @pytest.mark.parametrize("bound", ["MOST_MERGES", "MOST_CHANGES"])
-def test_after_many_changes_a_compaction_is_asked_for(
+def test_after_many_changes_a_compaction_is_requested(
     bound: str, site: MergeSite, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, bound, 2)

@@ -80,7 +80,7 @@ def table(writer: CatalogDatabase) -> Table:
 Look = Callable[[View], Any]
 
 
-def test_a_table_that_nobody_changes_is_asked_for_once(
+def test_a_table_that_nobody_changes_is_requested_once(
     views: Views, counted: Counted, writer: CatalogDatabase, warehouse: Warehouse, table: Table, look: Look
 ) -> None:
     post(writer, warehouse, {"id": 1, "n": 5})
@@ -97,7 +97,7 @@ def test_a_table_that_nobody_changes_is_asked_for_once(
     assert counted.readings == asked + 1
 
 
-def test_what_another_process_was_told_is_seen_at_once(
+def test_what_another_process_was_reported_is_seen_at_once(
     views: Views, writer: CatalogDatabase, warehouse: Warehouse, table: Table, look: Look
 ) -> None:
     seen = []

@@ -25,7 +25,7 @@ def running(repeated: Repeated) -> Iterator[Repeated]:
 
 
 @pytest.mark.parametrize("error", [Unavailable("the catalog does not answer"), ZeroDivisionError("a mistake of ours")])
-def test_a_step_that_fails_is_told_and_is_no_end(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_step_that_fails_is_reported_and_is_no_end(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     done: queue.Queue[int] = queue.Queue()
     outcomes = iter([error])
 

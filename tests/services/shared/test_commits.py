@@ -37,7 +37,7 @@ class Writer:
         return commit_on_current(self.database, self.table.id, self.prepare)
 
 
-def test_a_commit_that_another_overtook_is_prepared_anew(database: CatalogDatabase) -> None:
+def test_a_commit_that_another_overtook_is_prepared_again(database: CatalogDatabase) -> None:
     writer = Writer(database, slower=2)
     made = writer.run()
     assert (made.id, writer.bases) == (3, [None, 1, 2])

@@ -166,7 +166,7 @@ def test_a_scan_and_a_changelog_never_answer_from_a_damaged_file(site: MergeSite
         assert read() == 3
 
 
-def test_a_damaged_batch_is_told_to_who_wants_the_latest_and_to_nobody_else(site: MergeSite, images: Images) -> None:
+def test_a_damaged_batch_is_told_to_who_wants_the_latest_and_to_no_other(site: MergeSite, images: Images) -> None:
     table = create_table(site.database, CALM)
     merged_rows(site, table, 1)
     post(site.database, site.warehouse, {"id": 1, "n": 5})
@@ -209,7 +209,7 @@ def test_files_from_before_digests_go_on_to_be_read_and_are_checked_by_their_siz
     assert totals(database, images, table, [1, 2]) == [1, 4]
 
 
-def test_damaged_batches_are_not_read_anew_for_every_lookup(site: MergeSite) -> None:
+def test_damaged_batches_are_not_read_again_for_every_lookup(site: MergeSite) -> None:
     table = create_table(site.database, CALM)
     post(site.database, site.warehouse, {"id": 1, "n": 5})
     views, name = Views(site.database, site.warehouse, clock=lambda: 0.0), ("shop", "wide")

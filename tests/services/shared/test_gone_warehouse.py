@@ -105,7 +105,7 @@ def test_a_file_that_is_gone_from_a_warehouse_that_is_there_is_damage(site: Merg
         read_batch(site.warehouse, batch, table.schema)
 
 
-def test_a_catalog_is_not_made_anew_beside_a_warehouse_that_holds_tables(tmp_path: Path, warehouse: Warehouse) -> None:
+def test_a_catalog_is_not_made_again_beside_a_warehouse_that_holds_tables(tmp_path: Path, warehouse: Warehouse) -> None:
     database = CatalogDatabase(f"sqlite:///{tmp_path}/lost.sqlite")
     Path(warehouse.root, "lost+found").mkdir()
     check_not_lost(database, warehouse)

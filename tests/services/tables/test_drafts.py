@@ -48,7 +48,7 @@ def test_a_draft_without_faults_tells_its_rules_and_warnings() -> None:
         ("note,total", "noet,total", 7),
     ],
 )
-def test_a_word_that_is_misspelt_is_told_at_its_line_and_put_right(right: str, wrong: str, line: int) -> None:
+def test_a_word_that_is_misspelled_is_reported_at_its_line_and_put_right(right: str, wrong: str, line: int) -> None:
     fault = next(one for one in of_sql(WHOLE.replace(right, wrong)).faults if one.repair)
     assert fault.line == line
     assert "^" not in fault.said
@@ -100,7 +100,7 @@ def test_what_nothing_mends_has_no_repair(text: str) -> None:
     assert [fault.repair for fault in of_sql(text).faults][:1] == [None]
 
 
-def test_faults_of_json_are_told_at_their_lines() -> None:
+def test_faults_of_json_are_reported_at_their_lines() -> None:
     schema = {
         "fields": [{"name": "id", "type": "BIGINT NOT NULL"}, {"name": "n", "type": "INTT"}],
         "primaryKeys": ["id"],
@@ -137,7 +137,7 @@ def test_places_are_found_by_pointers_with_escapes() -> None:
 
 
 @pytest.mark.parametrize("hostile", ["[", "[0,", '{"a":', '{"' + "k" * 1000 + '": [0, '])
-def test_of_a_hostile_text_no_more_is_kept_than_was_asked_for(hostile: str) -> None:
+def test_of_a_hostile_text_no_more_is_kept_than_was_requested(hostile: str) -> None:
     text = '{"fields": [' + hostile * 5_000
     tracemalloc.start()
     places = places_in(text, ["/schema/fields/1/type"])

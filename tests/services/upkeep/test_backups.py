@@ -155,7 +155,7 @@ def test_a_backup_begins_again_where_its_files_are_swept_meanwhile(
     assert rows(empty[0]) == rows(site.database)
 
 
-def test_what_is_damaged_is_told_and_all_else_is_put_back(
+def test_what_is_damaged_is_reported_and_all_else_is_put_back(
     site: MergeSite, target: BackupFolder, empty: tuple[CatalogDatabase, Warehouse]
 ) -> None:
     table = create_table(site.database, SUM | QUIET | NO_HISTORY)
@@ -207,7 +207,7 @@ def test_only_the_owner_may_look_into_backups(site: MergeSite, target: BackupFol
     assert os.stat(target.path).st_mode & 0o777 == 0o700
 
 
-def test_delta_logs_are_written_anew_where_a_backup_is_put_back(
+def test_delta_logs_are_written_again_where_a_backup_is_put_back(
     site: MergeSite, target: BackupFolder, empty: tuple[CatalogDatabase, Warehouse]
 ) -> None:
     """Also of a table whose first versions are forgotten: the log begins with a checkpoint."""

@@ -16,7 +16,7 @@ from tests.storage.images.imaged import PLAN, made
 DAY = 86_400.0
 
 
-def test_an_image_that_is_refused_again_and_again_is_asked_for_ever_less_often(
+def test_an_image_that_is_refused_again_and_again_is_requested_ever_less_often(
     warehouse: Warehouse, tmp_path: Path
 ) -> None:
     now = [0.0]

@@ -89,7 +89,7 @@ def test_a_state_row_is_the_same_with_an_image_and_without(images: Images, wareh
 
 @pytest.mark.slow(reason="looks up every key of hundreds")
 @pytest.mark.parametrize("with_image", [False, True])
-def test_keys_with_equal_tokens_are_told_apart(images: Images, warehouse: Warehouse, with_image: bool) -> None:
+def test_keys_with_equal_tokens_are_distinguished(images: Images, warehouse: Warehouse, with_image: bool) -> None:
     run = made(warehouse, 400, token=lambda key: key[0] // 20, rows_per_group=30)
     if with_image:
         assert built(images, run)
@@ -131,7 +131,7 @@ def test_the_smallest_and_the_largest_token_are_found(images: Images, warehouse:
     assert state(images, run, 9, token=5) is None  # between the row groups
 
 
-def test_a_deleted_row_is_told_from_one_never_written(images: Images, warehouse: Warehouse) -> None:
+def test_a_deleted_row_is_distinguished_from_one_never_written(images: Images, warehouse: Warehouse) -> None:
     kinds = [RowKind.INSERT, RowKind.DELETE, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER]
     run = run_of(warehouse, [Record(kind, {"id": n, "n": str(n)}) for n, kind in enumerate(kinds)])
     built(images, run)
@@ -275,7 +275,7 @@ def test_lookups_go_on_where_no_image_can_be_asked_for(warehouse: Warehouse, tmp
     images.close()
 
 
-def test_without_room_no_image_is_asked_for(warehouse: Warehouse, tmp_path: Path) -> None:
+def test_without_room_no_image_is_requested(warehouse: Warehouse, tmp_path: Path) -> None:
     run = made(warehouse, 3)
     images = Images(tmp_path / "images", warehouse, 0)
     assert [answered(images, run, 1), state(images, run, 1)] == [None, "1"]

@@ -109,7 +109,7 @@ def refusal(media_type: str, body: Any, cut: Bounds = CUT) -> Invalid:
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_faults_of_all_pieces_are_told_by_their_place_in_the_body(name: str, tmp_path: Path) -> None:
+def test_faults_of_all_pieces_are_reported_by_their_place_in_the_body(name: str, tmp_path: Path) -> None:
     media_type, of = BODIES[name]
     body = of(BAD)
     whole, cut = refusal(media_type, body, WHOLE), refusal(media_type, spooled(body, tmp_path))

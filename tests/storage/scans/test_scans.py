@@ -60,7 +60,7 @@ def test_short_values_are_read_many_at_a_time(tmp_path: Path) -> None:
     assert fitting_rows(group, None, 2**20, lambda columns: 3 * len(columns)) > 50_000
 
 
-def test_a_long_value_of_a_dictionary_is_told_by_what_the_dictionary_holds(tmp_path: Path) -> None:
+def test_a_long_value_of_a_dictionary_is_reported_by_what_the_dictionary_holds(tmp_path: Path) -> None:
     path = tmp_path / "long.parquet"
     repeated = pa.DictionaryArray.from_arrays(np.zeros(50_000, dtype=np.int32), [LONG])  # 12 GiB, were it spelt out
     pq.write_table(pa.table({"a": repeated}), path)
@@ -163,7 +163,7 @@ def pairs(batches: list[pa.RecordBatch]) -> dict[int, str]:
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 3, 2**40])
-def test_keys_that_share_a_token_are_told_apart(warehouse: Warehouse, tokens: int) -> None:
+def test_keys_that_share_a_token_are_distinguished(warehouse: Warehouse, tokens: int) -> None:
     first = run(warehouse, "r1", {1: "a", 2: "b", 3: "c", 4: "d", 5: "e"}, tokens=tokens)
     second = run(warehouse, "r2", {2: "B", 3: "c", 4: None, 6: "f", 7: None}, tokens=tokens)
     parts = found(warehouse, [first], [first, second])

@@ -78,7 +78,7 @@ def test_another_format_is_refused(wide: TestClient, media_type: str) -> None:
     assert listed(wide) == []
 
 
-def test_a_refused_format_is_told_what_else_to_send(wide: TestClient) -> None:
+def test_a_refused_format_is_reported_what_else_to_send(wide: TestClient) -> None:
     for headers in ({"Content-Type": "text/tsv"}, {"Content-Encoding": "br"}):
         answer = wide.post(BATCHES, content=b"{}", headers=headers)
         assert answer.status_code == 415

@@ -163,7 +163,7 @@ def test_other_media_types_are_for_one_table(two: None, shop: TestClient) -> Non
     assert shop.post(URL, content="{}", headers={"Content-Type": "application/x-ndjson"}).status_code == 415
 
 
-def test_tables_that_do_not_exist_are_skipped_if_asked(two: None, shop: TestClient) -> None:
+def test_tables_that_do_not_exist_are_skipped_if_requested(two: None, shop: TestClient) -> None:
     events = [event("a", {"id": 1}), *[event("gone", {"id": 1})] * 2, json.loads(capture("24"))]
     answer = post(shop, events, unknownTables="skip")
     assert answer.status_code == 202

@@ -98,7 +98,7 @@ def test_what_is_no_list_of_keys_is_refused_with_every_fault(
     assert shop.get(f"{T}/forgettings").json()["forgettings"] == []
 
 
-def test_a_table_that_is_not_there_is_told(shop: TestClient) -> None:
+def test_a_table_that_is_not_there_is_reported(shop: TestClient) -> None:
     assert faults(shop.post(f"{TABLES}/none/rows:forget", json={"keys": [{"id": 1}]}))[:2] == (404, "table_not_found")
 
 

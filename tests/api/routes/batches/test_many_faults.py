@@ -55,7 +55,7 @@ def faults_of(kind: Any, sent: object) -> int:
     return 0
 
 
-def test_of_many_wrong_elements_the_first_is_told_with_its_place(shop: TestClient) -> None:
+def test_of_many_wrong_elements_the_first_is_reported_with_its_place(shop: TestClient) -> None:
     removals = ["a", "b", *WRONG["numbers"]]
     told = shop.post(f"{DATABASES}/shop", json={"removals": removals, "updates": WRONG["an object of numbers"]}).json()
     assert [fault["pointer"] for fault in told["errors"]] == ["/removals/2", "/updates/0"]

@@ -86,7 +86,7 @@ def test_many_records_are_counted_as_few_are(table: Table, shop: TestClient) -> 
     assert post(shop, records(*rows), "ignore").json()["ignoredColumns"] == [{"name": "odd", "records": 50}]
 
 
-def test_other_faults_are_told_where_columns_are_ignored(table: Table, shop: TestClient) -> None:
+def test_other_faults_are_reported_where_columns_are_ignored(table: Table, shop: TestClient) -> None:
     table({"id": "BIGINT"}, "id")
     [fault] = post(shop, records({"id": "x", "nope": 1}), "ignore").json()["errors"]
     assert fault["pointer"] == "/records/0/id"

@@ -61,7 +61,7 @@ def test_what_a_default_shows_came_from_no_record(words: TestClient) -> None:
     assert [[one["column"] for one in step["columns"]] for step in told["steps"]] == [["note"], ["note"]]
 
 
-def test_whole_numbers_are_spelled_as_asked(words: TestClient) -> None:
+def test_whole_numbers_are_spelled_as_requested(words: TestClient) -> None:
     for asking in ({"params": {"key": "a", "integers": "text"}}, None):
         answer = words.get(EXPLAIN, **(asking or {"params": {"key": "a"}, "headers": {"Prefer": "integers=text"}}))
         told = answer.json()

@@ -26,7 +26,7 @@ def counted(app: FastAPI, create: Create, shop: TestClient, merge: Merge) -> Tes
     return shop
 
 
-def test_what_came_late_is_told_by_lane_and_sender(counted: TestClient) -> None:
+def test_what_came_late_is_reported_by_lane_and_sender(counted: TestClient) -> None:
     told = counted.get(f"{TABLE}/lateness").json()
     assert (told["merges"], told["counted"], told["records"], told["exact"]) == (1, 1, 2, True)
     [lane] = told["lanes"]

@@ -69,7 +69,7 @@ def table(create: Create, shop: TestClient, app: FastAPI) -> Shop:
     return Shop(shop, app, create(options=OPTIONS)["id"])
 
 
-def test_whoever_needs_a_damaged_file_is_told_which_and_what_to_do(table: Shop) -> None:
+def test_whoever_needs_a_damaged_file_is_reported_which_and_what_to_do(table: Shop) -> None:
     for folder, paths in (("runs", READS[:-1]), ("changelog", READS[-1:])):
         file = table.file(folder)
         for path in paths:
@@ -85,7 +85,7 @@ def test_whoever_needs_a_damaged_file_is_told_which_and_what_to_do(table: Shop) 
                 assert table.get(path).status_code == 200, path
 
 
-def test_a_damaged_batch_is_told_with_its_number_and_the_way_out(table: Shop) -> None:
+def test_a_damaged_batch_is_reported_with_its_number_and_the_way_out(table: Shop) -> None:
     batch = table.post({"id": 1, "note": "later"})
     flip(table.file("staging"))
     answer = table.get("/rows?key=1")

@@ -95,7 +95,7 @@ def test_only_the_tables_that_have_most_staged_have_series_of_their_own(opened: 
     assert named(found, "keyfold_staged_records", database="shop", table="t4") == 80
 
 
-def test_merges_are_told_by_outcome(opened: Opened) -> None:
+def test_merges_are_reported_by_outcome(opened: Opened) -> None:
     client = opened("127.0.0.1")
     table = client.post(TABLES, json=new_table()).json()
     client.post(f"{TABLE}/batches", json={"records": [{"id": 1}, {"id": 1}, {"id": 2}]})
@@ -115,7 +115,7 @@ def test_metrics_need_a_token_where_all_else_does(opened: Opened) -> None:
     assert client.get("/metrics", headers={"Authorization": f"Bearer {token}"}).status_code == 200
 
 
-def test_a_setting_opens_the_metrics_to_this_machine_and_to_nobody_else(opened: Opened) -> None:
+def test_a_setting_opens_the_metrics_to_this_machine_and_to_no_other(opened: Opened) -> None:
     client = opened("127.0.0.1", open_metrics=True)
     create_token(parts_of(client).database, "ci")
     assert client.get("/metrics").status_code == 200
@@ -126,7 +126,7 @@ def test_a_setting_opens_the_metrics_to_this_machine_and_to_nobody_else(opened: 
     assert far.get("/metrics").status_code == 401
 
 
-def test_metrics_are_told_while_the_catalog_is_gone(opened: Opened, tmp_path: Path) -> None:
+def test_metrics_are_reported_while_the_catalog_is_gone(opened: Opened, tmp_path: Path) -> None:
     client = opened("127.0.0.1")
     assert named(scraped(client), "keyfold_catalog_up") == 1
     parts_of(client).database.close()

@@ -110,7 +110,7 @@ def test_a_wrong_secret_or_name_is_refused(client: TestClient, token: str) -> No
     assert client.post(RENEWAL, json={"jwt_refresh_token": "kf_wrong"}).status_code == 401
 
 
-def test_what_is_no_request_for_a_token_is_told_what_to_send(client: TestClient, token: str) -> None:
+def test_what_is_no_request_for_a_token_is_reported_what_to_send(client: TestClient, token: str) -> None:
     assert client.post(OAUTH, data={"grant_type": "password"}).json()["error"] == "unsupported_grant_type"
     assert client.post(OAUTH, data={"grant_type": "client_credentials"}).json()["error"] == "invalid_request"
     broken = client.post(OAUTH, data={"grant_type": "client_credentials"}, headers={"Authorization": "Basic !"})

@@ -26,7 +26,7 @@ def faults(answer: Any) -> list[tuple[str, str]]:
     return [(fault["pointer"], fault["code"]) for fault in answer.json()["errors"]]
 
 
-def test_a_token_is_told_once_and_opens_what_it_is_for(admin: TestClient) -> None:
+def test_a_token_is_reported_once_and_opens_what_it_is_for(admin: TestClient) -> None:
     made = admin.post(TOKENS, json={**TILL, "expires": "1h"})
     assert made.headers["cache-control"] == "no-store"
     told = made.json()
@@ -63,7 +63,7 @@ def test_tokens_are_listed_by_pages(admin: TestClient) -> None:
     assert ([token["name"] for token in second["tokens"]], second["nextPageToken"]) == (["boss"], None)
 
 
-def test_every_fault_of_a_wish_is_told_and_nothing_made(admin: TestClient) -> None:
+def test_every_fault_of_a_wish_is_reported_and_nothing_made(admin: TestClient) -> None:
     wrong = {"name": "a/b", "role": "read", "on": ["shop", "*"], "expires": "soon"}
     assert faults(admin.post(TOKENS, json=wrong)) == [
         ("/name", "illegal_name"),

@@ -53,7 +53,7 @@ def test_nothing_is_published_before_the_first_merge(table: Published) -> None:
     assert told["waiting"] == "nothing was merged yet"
 
 
-def test_the_version_and_what_it_lacks_are_told(table: Published) -> None:
+def test_the_version_and_what_it_lacks_are_reported(table: Published) -> None:
     table.post({"id": 1, "note": "a"})
     assert "about to write version 0" in table.told()["waiting"]
     table.publish()

@@ -105,7 +105,7 @@ def test_metadata_has_the_snapshots_that_are_kept_and_an_etag_that_holds(catalog
     assert catalog.client.post(f"{ORDERS}/metrics", json={"report-type": "scan-report"}).status_code == 204
 
 
-def test_what_is_missing_is_told_as_clients_expect_it(catalog: Catalog) -> None:
+def test_what_is_missing_is_reported_as_clients_expect_it(catalog: Catalog) -> None:
     missing = "NoSuchTableException"
     assert catalog.refused("GET", f"{NAMESPACES}/nope")[:2] == (404, "NoSuchNamespaceException")
     assert catalog.refused("GET", f"{NAMESPACES}/shop%1Forders")[:2] == (404, "NoSuchNamespaceException")

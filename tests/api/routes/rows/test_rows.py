@@ -155,7 +155,7 @@ def test_an_etag_spares_the_body_until_the_row_changes(table: MakeTable) -> None
     assert changed.headers["keyfold-snapshot"] == "3"
 
 
-def test_a_row_never_written_is_told_from_a_deleted_one(table: MakeTable) -> None:
+def test_a_row_never_written_is_distinguished_from_a_deleted_one(table: MakeTable) -> None:
     rows = table(("id", "INT"), ("a", "INT"))
     assert "never written" in rows.get(1).json()["detail"]  # before the first merge
     rows.merge({"id": 1, "a": 2})

@@ -90,7 +90,7 @@ def test_a_table_without_a_merge_has_an_empty_changelog(create: Create, shop: Te
     assert lines(shop.get(CHANGELOG)) == []
 
 
-def test_every_fault_of_the_parameters_is_told_at_once(wide: TestClient) -> None:
+def test_every_fault_of_the_parameters_is_reported_at_once(wide: TestClient) -> None:
     query = "fromSnapshot=x&toSnapshot=0&maxResults=1e3&pageToken=5"
     answer = wide.get(f"{CHANGELOG}?{query}", headers={"Last-Event-ID": "1.1.1.1"})
     assert answer.status_code == 400

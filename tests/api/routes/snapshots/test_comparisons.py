@@ -78,7 +78,7 @@ def test_what_cannot_be_asked_for_is_refused_with_the_fix(
         assert [(one["pointer"], one["code"]) for one in answer.json()["errors"]] == [(pointer, code)]
 
 
-def test_a_damaged_run_is_told_by_its_name(app: FastAPI, shop: TestClient, merged: str) -> None:
+def test_a_damaged_run_is_reported_by_its_name(app: FastAPI, shop: TestClient, merged: str) -> None:
     parts: Parts = app.state.parts
     with parts.database.reading() as repository:
         table = repository.tables.get("shop", "wide")

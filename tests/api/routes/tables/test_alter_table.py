@@ -101,7 +101,7 @@ def test_changes_that_change_nothing_make_no_new_schema(wide: TestClient) -> Non
     assert alter(wide, QUICK, {"action": "removeOption", "key": QUICK["key"]}).json()["schemaId"] == 0
 
 
-def test_every_fault_is_told_with_its_fix(wide: TestClient) -> None:
+def test_every_fault_is_reported_with_its_fix(wide: TestClient) -> None:
     wrong = {"action": "setOption", "key": "sequence.feld", "value": "n"}
     unstorable = {"action": "updateComment", "comment": "a\0b"}
     before = table(wide)
@@ -130,7 +130,7 @@ def test_an_unstorable_column_is_refused(wide: TestClient, members: dict[str, An
     assert (answer.status_code, faults_of(answer)) == (400, [(f"/changes/0/{place}", code)])
 
 
-def test_paimons_clients_are_told_which_column_is_missing_or_exists(wide: TestClient) -> None:
+def test_paimons_clients_are_reported_which_column_is_missing_or_exists(wide: TestClient) -> None:
     missing = alter(wide, {"action": "dropColumn", "fieldNames": ["nope"]}).json()
     exists = alter(wide, {"action": "addColumn", "fieldNames": ["note"], "dataType": "INT"}).json()
     assert (missing["code"], missing["resourceType"], missing["resourceName"]) == (400, "COLUMN", "nope")

@@ -33,7 +33,7 @@ def test_every_family_has_an_option_that_is_carried_out_or_paimons() -> None:
 
 
 @pytest.mark.parametrize("way", CREATE_AND_ALTER)
-def test_a_misspelt_option_is_refused_with_the_nearest_name(shop: TestClient, way: str) -> None:
+def test_a_misspelled_option_is_refused_with_the_nearest_name(shop: TestClient, way: str) -> None:
     misspelt = {key: f"{key[:-2]}{key[-1]}{key[-2]}" for key in OWN}
     answer = set_options(shop, way, dict.fromkeys(misspelt.values(), "1"))
     assert answer.status_code == 400, answer.text
@@ -69,7 +69,7 @@ def test_a_table_without_surprises_has_no_warnings(shop: TestClient, way: str) -
     assert set_options(shop, way, {"snapshot.num-retained.min": "3"}).json()["warnings"] == []
 
 
-def test_a_table_that_has_a_misspelt_option_already_goes_on(shop: TestClient, create: Create) -> None:
+def test_a_table_that_has_a_misspelled_option_already_goes_on(shop: TestClient, create: Create) -> None:
     created = create()
     parts: Parts = shop.app.state.parts  # type: ignore[attr-defined]  # the application under the client
     with parts.database.transaction() as repository:  # as an older version accepted it

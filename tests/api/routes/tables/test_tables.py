@@ -141,7 +141,7 @@ def test_partition_keys_within_the_primary_key_are_kept(create: Create, shop: Te
     assert faults_of(refused) == [("/schema/partitionKeys/0", "partition_key_outside_primary_key")]
 
 
-def test_names_are_told_apart_whether_the_database_or_the_table_is_missing(shop: TestClient) -> None:
+def test_names_are_distinguished_whether_the_database_or_the_table_is_missing(shop: TestClient) -> None:
     table = shop.get(f"{TABLES}/nothing").json()
     database = shop.get(f"{DATABASES}/nowhere/tables/nothing").json()
     created = shop.post(

@@ -32,7 +32,7 @@ def test_every_check_finds_something_in_the_list_above_that_no_other_check_finds
     assert any(found(t, check) and not any(found(t, other) for other in CHECKS if other is not check) for t in tables)
 
 
-def test_all_broken_rules_are_told_together() -> None:
+def test_all_broken_rules_are_reported_together() -> None:
     options = AGGREGATION | {
         "sequence.field": "zzz",
         PADDING: "zzz",

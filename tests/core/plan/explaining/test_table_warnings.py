@@ -21,7 +21,7 @@ from tests.services.builders import schema
         ({"changelog-producer": "input"}, "changelog_not_repaired", "the posted records"),
     ],
 )
-def test_a_changelog_is_told_by_its_cost_or_delay(options: dict[str, str], code: str, words: str) -> None:
+def test_a_changelog_is_reported_by_its_cost_or_delay(options: dict[str, str], code: str, words: str) -> None:
     [warning] = table_warnings(schema(options=options))
     assert (warning.code, warning.pointer) == (code, "/options/changelog-producer")
     assert words in warning.message

@@ -38,14 +38,14 @@ def plan_of(function: str, data_type: str, options: dict[str, str]) -> MergePlan
         ("collect", "ARRAY<INT>", False),
     ],
 )
-def test_functions_that_keep_or_add_are_told_by_form(
+def test_functions_that_keep_or_add_are_reported_by_form(
     function: str, data_type: str, told: bool, options: dict[str, str]
 ) -> None:
     plan = plan_of(function, data_type, options)
     assert all(combines_by_columns(plan, rule) for rule in plan.rules) is told
 
 
-def test_what_was_named_of_many_columns_is_asked_for_each_by_itself() -> None:
+def test_what_was_named_of_many_columns_is_requested_each_by_itself() -> None:
     columns = (("k", "INT"), *((f"c{place}", "INT") for place in range(40)))
     plan = compile_plan(schema_of(TableCase(columns, ("k",), {"merge-engine": "partial-update", **UNCHANGED})))
     given = []

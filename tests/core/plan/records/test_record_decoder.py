@@ -93,7 +93,7 @@ def test_each_kind_of_fault_names_its_column_and_points_to_it(
     assert faults([raw]) == [(pointer, column, code)]
 
 
-def test_every_fault_of_every_record_is_told_with_its_row() -> None:
+def test_every_fault_of_every_record_is_reported_with_its_row() -> None:
     records = [GOOD, {"k": "x", "a": 300}, GOOD, 7, GOOD | {"_kind": "?", "zz": 1}]
     found = refused(records)
     assert [(v.row, v.column, v.code) for v in found.violations] == [
@@ -108,12 +108,12 @@ def test_every_fault_of_every_record_is_told_with_its_row() -> None:
     assert "6 fault(s)" in found.message
 
 
-def test_unknown_columns_are_told_in_the_order_in_which_they_were_sent() -> None:
+def test_unknown_columns_are_reported_in_the_order_in_which_they_were_sent() -> None:
     names = [f"z{i}" for i in range(20)]
     assert [v.column for v in refused([GOOD | dict.fromkeys(names)]).violations] == names
 
 
-def test_the_first_hundred_faults_are_told_and_all_are_counted() -> None:
+def test_the_first_hundred_faults_are_reported_and_all_are_counted() -> None:
     found = refused([{"k": i, "n": "x", "a": 1000} for i in range(75)])
     assert len(found.violations) == REPORTED_VIOLATIONS == 100
     assert found.total_violations == 150
@@ -155,7 +155,7 @@ def test_a_row_kind_field_that_says_no_row_kind_is_refused(raw: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("raw", [{"c": 5}, {"c": "+Iabc"}, {"c": None}, {}])
-def test_a_row_kind_field_with_a_fault_of_its_own_is_told_once(raw: dict[str, Any]) -> None:
+def test_a_row_kind_field_with_a_fault_of_its_own_is_reported_once(raw: dict[str, Any]) -> None:
     columns = COLUMNS | {"c": "VARCHAR(3) NOT NULL"}
     assert [column for _, column, _ in faults([GOOD | raw], ROW_KIND, columns)] == ["c"]
 

@@ -311,7 +311,7 @@ def test_a_schema_reads_its_options_once() -> None:
     assert schema.parsed.folding is schema.parsed.folding
 
 
-def test_options_are_parsed_by_their_schema_and_by_nobody_else() -> None:
+def test_options_are_parsed_by_their_schema_and_by_no_other() -> None:
     root = Path(__file__).parent.parent.parent.parent.parent
     places = [path for folder in ("app", "spark_jobs") for path in (root / folder).rglob("*.py")]
     callers = [path for path in places if re.search(r"(?<!def )parse_options\(", path.read_text())]
@@ -354,12 +354,12 @@ def test_options_of_paimons_own_files_are_accepted(key: str) -> None:
     assert any(not table({key: text}).parsed.faults for text in texts)
 
 
-def test_keys_are_told_with_pointers_that_are_escaped() -> None:
+def test_keys_are_reported_with_pointers_that_are_escaped() -> None:
     (found,) = violations(table({"a/b~c": "x"}))
     assert found.pointer == "/options/a~1b~0c"
 
 
-def test_every_fault_of_keys_and_values_is_told_together() -> None:
+def test_every_fault_of_keys_and_values_is_reported_together() -> None:
     options = {
         "merge-engine": "none",
         "bucket": "x",

@@ -34,5 +34,5 @@ def test_the_ways_out_name_the_batch_and_the_snapshot() -> None:
     assert "changes of snapshot 3 are refused" in told[FileKind.CHANGELOG]
 
 
-def test_a_file_without_digest_is_told_by_its_size() -> None:
+def test_a_file_without_digest_is_reported_by_its_size() -> None:
     assert NamedFile(FileKind.RUN, "t1", "f", 120).expected == "120 bytes"

@@ -40,7 +40,7 @@ def test_what_waits_longer_is_overdue_by_what_is_beyond_max_staleness() -> None:
         ({}, False, OverdueReason.SPARK),
     ],
 )
-def test_the_first_reason_is_told(known: dict[str, bool], spark: bool, reason: OverdueReason) -> None:
+def test_the_first_reason_is_reported(known: dict[str, bool], spark: bool, reason: OverdueReason) -> None:
     found = overdue(wait(12, **known), NOW, spark_answers=spark)
     assert found.reason is reason
 
