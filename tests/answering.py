@@ -14,10 +14,10 @@ def answering(answers: list[bytes]) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer() -> None:
-            for told in answers:
+            for reported in answers:
                 with listener.accept()[0] as connection:
                     connection.recv(65_536)
-                    connection.sendall(told)
+                    connection.sendall(reported)
 
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
@@ -25,6 +25,6 @@ def answering(answers: list[bytes]) -> Iterator[str]:
         thread.join(30)
 
 
-def told(status: str, body: str, *headers: str) -> bytes:
+def reported(status: str, body: str, *headers: str) -> bytes:
     head = "\r\n".join([f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", "Connection: close", *headers])
     return f"{head}\r\n\r\n{body}".encode()

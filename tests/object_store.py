@@ -160,8 +160,10 @@ class FaultyLine:
             if fault in _ANSWERS:
                 status, body = _ANSWERS[fault]
                 self._drain(client, head, rest)
-                told = f"\r\nConnection: close\r\nContent-Length: {0 if line.startswith('HEAD') else len(body)}\r\n\r\n"
-                client.sendall(b"HTTP/1.1 " + status + told.encode() + (b"" if line.startswith("HEAD") else body))
+                reported = (
+                    f"\r\nConnection: close\r\nContent-Length: {0 if line.startswith('HEAD') else len(body)}\r\n\r\n"
+                )
+                client.sendall(b"HTTP/1.1 " + status + reported.encode() + (b"" if line.startswith("HEAD") else body))
                 return
             self._hand_on(client, head, rest, fault)
 

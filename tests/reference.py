@@ -167,12 +167,12 @@ def of_operation(path: str, method: str, operation: Mapping[str, Any]) -> str:
     if "requestBody" in operation:
         parts.append(f"Body: {bodies(operation['requestBody']['content'])}.")
     answers = operation["responses"]
-    told = [
+    reported = [
         (status, line(one["description"]), bodies(one.get("content", {})))
         for status, one in answers.items()
         if status[0] in "23"
     ]
-    parts.append(table(("answer", "when", "body"), told))
+    parts.append(table(("answer", "when", "body"), reported))
     refused = [status for status in answers if status[0] in "45"]
     parts.append(f"Problems: {', '.join(refused)}." if refused else "")
     return "\n\n".join(part for part in parts if part)

@@ -201,8 +201,8 @@ def test_the_commands_of_a_page_answer_what_they_print(tmp_path: Path, name: str
 
 
 def test_every_page_with_commands_is_run() -> None:
-    told = {page.relative_to(ROOT).as_posix() for page in DOCUMENTS if console_steps(page.read_text())}
-    assert told == {*STORY, *ALONE}
+    reported = {page.relative_to(ROOT).as_posix() for page in DOCUMENTS if console_steps(page.read_text())}
+    assert reported == {*STORY, *ALONE}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -270,11 +270,11 @@ def test_the_page_of_settings_lists_every_one_and_no_other() -> None:
 _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "million": 10**6}
 
 
-def says(told: str, default: Any) -> bool:
+def says(reported: str, default: Any) -> bool:
     """Whether the page's words mean the default of a setting."""
     if isinstance(default, bool) or not isinstance(default, (int, float)):
-        return told.strip("`") in (str(default).lower(), str(default or "none"))
-    number, _, unit = told.strip("`").replace("a day", "86400").partition(" ")
+        return reported.strip("`") in (str(default).lower(), str(default or "none"))
+    number, _, unit = reported.strip("`").replace("a day", "86400").partition(" ")
     return float(number) == round(default / _UNITS[unit], 1 if unit == "" else None)
 
 
@@ -283,7 +283,7 @@ def test_the_page_of_settings_says_their_defaults() -> None:
     known = defaults()
     assert listed["KEYFOLD_UMASK"] == f"`{known.pop('KEYFOLD_UMASK'):03o}`"
     wrong = {name: (listed[name], one) for name, one in known.items() if one is not None}
-    assert {name: told for name, told in wrong.items() if not says(*told)} == {}
+    assert {name: reported for name, reported in wrong.items() if not says(*reported)} == {}
 
 
 def test_settings_that_the_documents_name_exist() -> None:

@@ -86,9 +86,9 @@ def test_an_expression_asks_for_series_and_labels_that_there_are(where: str) -> 
 
 
 def test_what_a_legend_and_a_summary_name_is_a_label_that_is_left() -> None:
-    told = {rule["alert"]: rule["annotations"]["summary"] for rule in RULES}
-    legends = {one: one for one in expressions() if one not in told}
-    for where, text in (told | legends).items():
+    reported = {rule["alert"]: rule["annotations"]["summary"] for rule in RULES}
+    legends = {one: one for one in expressions() if one not in reported}
+    for where, text in (reported | legends).items():
         named = set(re.findall(r"\$labels\.(\w+)|\{\{(\w+)\}\}", text))
         parsed = promql_parser.parse(expressions()[where])
         all_labels = {label for one in selectors(parsed) for label in _all_labels(one.name)}

@@ -60,11 +60,11 @@ def test_a_backup_of_a_busy_service_is_restored_and_served(tmp_path: Path, spark
         with Producer(table) as producer:
             for _ in range(2):
                 least = producer.acknowledged
-                told = keyfold("backup", str(kept), "--data", str(old))
+                reported = keyfold("backup", str(kept), "--data", str(old))
             most = producer.acknowledged + 1  # one may be stored and not answered yet
         after = [{"id": 1, "n": 1_000_000}]
         table.post_batch(after).raise_for_status()
-    assert told.startswith("backup ")
+    assert reported.startswith("backup ")
     assert "is restored" in keyfold("restore", str(kept), "--data", str(new))
     with serving(new, spark_remote=spark_remote) as (_, client):
         table = TableClient(client, "shop", "sums")

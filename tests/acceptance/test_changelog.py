@@ -106,11 +106,11 @@ def test_lookup_full_compaction_and_input_tell_changes_in_every_form(client: Cli
             merge(table, records)
             wait_for_changes(table, count)
         whole = follow(table, {"full-compaction": 7, "input": 4, "lookup": 4}[producer])
-        told = lines(client.get(f"{table.path}/changelog"))
-        assert told == changes(whole)
+        reported = lines(client.get(f"{table.path}/changelog"))
+        assert reported == changes(whole)
         streamed = client.get(f"{table.path}/changelog", headers={"Accept": "application/vnd.apache.arrow.stream"})
-        assert pa.ipc.open_stream(streamed.content).read_all().num_rows == len(told)
-        found[producer] = [(one["_kind"], one["id"], one["n"], one["tags"]) for one in told]
+        assert pa.ipc.open_stream(streamed.content).read_all().num_rows == len(reported)
+        found[producer] = [(one["_kind"], one["id"], one["n"], one["tags"]) for one in reported]
     expected = [("+I", 1, 1, {"a": 2}), ("+I", 2, 5, None), ("-U", 2, 5, None), ("+U", 2, 6, None)]
     assert found["lookup"] == found["full-compaction"] == expected
     posted = [("+I", 1, 1, {"a": 2}), ("+I", 1, 0, None), ("+I", 2, 5, None), ("+I", 2, 1, None)]
@@ -194,8 +194,8 @@ def test_records_of_an_input_changelog_say_what_they_named(client: Client) -> No
     option = {"action": "setOption", "key": "record.absent-columns", "value": "unchanged"}
     client.post(table.path, json={"changes": [option]}).raise_for_status()
     merge(table, [{"id": 1, "b": 7}, {"id": 1, "a": None}])
-    told = lines(table.client.get(f"{table.path}/changelog"))
-    assert [{name: row[name] for name in row if not name.startswith("_")} for row in told] == [
+    reported = lines(table.client.get(f"{table.path}/changelog"))
+    assert [{name: row[name] for name in row if not name.startswith("_")} for row in reported] == [
         {"id": 1, "a": 5, "b": None},
         {"id": 1, "b": 7},
         {"id": 1, "a": None},

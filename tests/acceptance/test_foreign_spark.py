@@ -56,7 +56,7 @@ def test_check_spark_says_what_another_engine_does_otherwise(sail: str, tmp_path
     done = check_spark(tmp_path, sail)
     assert (done.returncode, done.stdout) == (1, "")
     assert "answers otherwise than Spark does" in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("This server does not do what merges need")
+    assert done.stderr.splitlines()[-1].startswith("This Spark server is not compatible")
     assert "Traceback" not in done.stderr
 
 

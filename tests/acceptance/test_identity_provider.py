@@ -27,8 +27,8 @@ def issuer() -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     users = [{"sub": "ada", "groups": ["owners"]}, {"sub": "bob"}]
-    told = [word for user in users for word in ("--user-claims", json.dumps(user))]
-    command = [sys.executable, "-m", "oidc_provider_mock", "--port", str(port), *told]
+    reported = [word for user in users for word in ("--user-claims", json.dumps(user))]
+    command = [sys.executable, "-m", "oidc_provider_mock", "--port", str(port), *reported]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as provider:
         try:
             yield _answering(f"http://127.0.0.1:{port}")
@@ -60,15 +60,15 @@ def client(issuer: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cl
 def signed_in(issuer: str, subject: str) -> str:
     """The token that the provider gives to who signs in as ``subject``."""
     with httpx.Client(trust_env=False) as web:
-        told = web.get(f"{issuer}/.well-known/openid-configuration").raise_for_status().json()
+        reported = web.get(f"{issuer}/.well-known/openid-configuration").raise_for_status().json()
         verifier = secrets.token_urlsafe(48)
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
         asked = {"client_id": CLIENT_ID, "redirect_uri": BACK, "response_type": "code", "scope": "openid groups"}
         asked |= {"code_challenge": challenge, "code_challenge_method": "S256", "state": "x"}
-        answer = web.post(told["authorization_endpoint"], params=asked, data={"sub": subject})
+        answer = web.post(reported["authorization_endpoint"], params=asked, data={"sub": subject})
         [code] = parse_qs(urlsplit(answer.headers["location"]).query)["code"]
         body = {"grant_type": "authorization_code", "code": code, "redirect_uri": BACK, "code_verifier": verifier}
-        given = web.post(told["token_endpoint"], data=body, auth=(CLIENT_ID, "any"))
+        given = web.post(reported["token_endpoint"], data=body, auth=(CLIENT_ID, "any"))
         return str(given.raise_for_status().json()["id_token"])
 
 
@@ -83,9 +83,9 @@ def test_who_signed_in_at_the_provider_may_what_the_claims_say(issuer: str, clie
 
 def test_a_token_of_another_client_of_the_provider_is_refused(issuer: str, client: Client, tmp_path: Path) -> None:
     header, claims, signature = signed_in(issuer, "ada").split(".")
-    told = json.loads(base64.urlsafe_b64decode(claims + "=="))
-    assert told["aud"] in (CLIENT_ID, [CLIENT_ID])
-    forged = base64.urlsafe_b64encode(json.dumps({**told, "sub": "eve"}).encode()).decode().rstrip("=")
+    reported = json.loads(base64.urlsafe_b64decode(claims + "=="))
+    assert reported["aud"] in (CLIENT_ID, [CLIENT_ID])
+    forged = base64.urlsafe_b64encode(json.dumps({**reported, "sub": "eve"}).encode()).decode().rstrip("=")
     refused = client.get("/v1/catalog/databases", headers={"Authorization": f"Bearer {header}.{forged}.{signature}"})
     assert (refused.status_code, refused.json()["errors"][0]["code"]) == (401, "unknown_token")
 

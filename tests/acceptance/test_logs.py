@@ -156,6 +156,6 @@ def test_merges_have_a_line_each_and_requests_where_a_setting_says_so(tmp_path: 
         assert (line["table"], line["outcome"], line["records"], line["rows"]) == (details["id"], "succeeded", 2, 2)
         assert line["seconds"] > 0
         compaction = table.finished(client.post(f"{table.path}/compact").json())
-        told = wait_for(service, lambda one: one.get("compaction") == compaction["id"])
-        assert told["outcome"] == "succeeded"
+        reported = wait_for(service, lambda one: one.get("compaction") == compaction["id"])
+        assert reported["outcome"] == "succeeded"
         assert [one for one in lines_of(service) if one.get("merge") == merge["id"]] == [line]

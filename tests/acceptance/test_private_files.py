@@ -115,19 +115,19 @@ def test_a_folder_that_was_open_before_is_reported_with_the_fix(tmp_path: Path) 
     data.mkdir(mode=0o755)
     service = Service(data, {"KEYFOLD_WORKERS": "0"})
     service.stop()
-    told = [line for line in service.lines if "is open to other users" in line]
-    assert len(told) == 1
-    assert f"chmod -R g-rwx,o-rwx {data}" in told[0]
+    reported = [line for line in service.lines if "is open to other users" in line]
+    assert len(reported) == 1
+    assert f"chmod -R g-rwx,o-rwx {data}" in reported[0]
 
 
 def test_secrets_are_in_no_command_line_log_or_answer(worked: Worked) -> None:
     client = worked.client
     headers = {"Authorization": f"Bearer {worked.secrets['till']}x"}
-    told = [client.get("/readyz").text, client.get("/openapi.json").text, client.get("/v1/tokens").text]
-    told += [client.get("/v1/config", headers=headers).text, client.post("/v1/tokens", content=b"{").text]
-    told += ["".join(worked.service.lines)]
-    told += [path.read_text(errors="replace") for path in worked.service.data.rglob("*.log")]
-    told += [(worked.service.data / "audit.jsonl").read_text()]
-    told += [path.read_text(errors="replace") for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    reported = [client.get("/readyz").text, client.get("/openapi.json").text, client.get("/v1/tokens").text]
+    reported += [client.get("/v1/config", headers=headers).text, client.post("/v1/tokens", content=b"{").text]
+    reported += ["".join(worked.service.lines)]
+    reported += [path.read_text(errors="replace") for path in worked.service.data.rglob("*.log")]
+    reported += [(worked.service.data / "audit.jsonl").read_text()]
+    reported += [path.read_text(errors="replace") for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     for name, secret in worked.secrets.items():
-        assert [text[:200] for text in told if secret in text] == [], name
+        assert [text[:200] for text in reported if secret in text] == [], name

@@ -228,14 +228,14 @@ def test_a_process_that_serves_loads_no_pandas(service: Several) -> None:
 
 def test_lookups_go_on_while_the_working_process_merges(tmp_path: Path, spark_remote: str) -> None:
     ended = threading.Event()
-    told = [0]
+    reported = [0]
 
     def look(mine: TableClient) -> list[str]:
         wrong = []
         while not ended.is_set():
-            least = told[0]
+            least = reported[0]
             answer = mine.get_row("1")
-            if least and (answer.status_code != 200 or not least <= answer.json()["n"] <= told[0] + 1):
+            if least and (answer.status_code != 200 or not least <= answer.json()["n"] <= reported[0] + 1):
                 wrong.append(f"{least}: {answer.text}")
         return wrong
 
@@ -250,7 +250,7 @@ def test_lookups_go_on_while_the_working_process_merges(tmp_path: Path, spark_re
         try:
             for total in range(1, 13):
                 table.post_batch([{"id": 1, "n": 1}]).raise_for_status()
-                told[0] = total
+                reported[0] = total
                 if total % 4 == 0:
                     assert table.merge()["state"] == "succeeded"
         finally:

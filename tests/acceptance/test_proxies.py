@@ -150,5 +150,5 @@ def test_a_service_behind_a_proxy_knows_its_clients_and_its_own_name_and_its_ref
         foreign = client.get("/v1/config", headers=own | {"Origin": "https://elsewhere.example"})
         assert foreign.status_code == 403
         assert f"which the request calls '{proxied.url}'" in foreign.json()["detail"]
-    told = [json.loads(line)["address"] for line in proxied.audit.read_text().splitlines()]
-    assert told == [CLIENT] * len(told)
+    reported = [json.loads(line)["address"] for line in proxied.audit.read_text().splitlines()]
+    assert reported == [CLIENT] * len(reported)

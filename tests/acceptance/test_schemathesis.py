@@ -74,11 +74,11 @@ def found(document: str, token: str, seconds: int, folder: Path) -> str:
 @pytest.mark.slow(reason="half a minute of requests")
 def test_schemathesis_finds_nothing_in_any_operation(service: tuple[str, str], tmp_path: Path) -> None:
     url, token = service
-    told = found(f"{url}/openapi.json", token, SECONDS, tmp_path)
-    tested = re.search(r"Tested: (\d+)", told)
+    reported = found(f"{url}/openapi.json", token, SECONDS, tmp_path)
+    tested = re.search(r"Tested: (\d+)", reported)
     assert tested is not None
     assert int(tested[1]) > 60
-    assert "Stateful" in told
+    assert "Stateful" in reported
 
 
 @pytest.mark.slow(reason="a quarter of a minute of requests")

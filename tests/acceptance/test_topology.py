@@ -77,8 +77,8 @@ def test_what_one_service_takes_some_worker_merges_and_every_service_answers(top
     topology.workers[0].kill()
     topology.services[0].stop()
     merged(topology, 1, 12)
-    told = [json.loads(line) for line in (topology.folder / "audit-1").read_text().splitlines()]
-    assert [(one["operation"], one["address"], one["token"]) for one in told] == [("createTable", CALLER, "boss")]
+    reported = [json.loads(line) for line in (topology.folder / "audit-1").read_text().splitlines()]
+    assert [(one["operation"], one["address"], one["token"]) for one in reported] == [("createTable", CALLER, "boss")]
 
 
 def merged(topology: Topology, number: int, total: int) -> None:

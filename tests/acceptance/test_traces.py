@@ -58,8 +58,8 @@ class Collector:
         return found
 
 
-def attributes_of(told: Any) -> dict[str, Any]:
-    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in told.attributes}
+def attributes_of(reported: Any) -> dict[str, Any]:
+    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in reported.attributes}
 
 
 @contextmanager

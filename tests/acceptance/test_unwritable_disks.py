@@ -97,8 +97,8 @@ def ready(client: Client, wanted: Callable[[httpx.Response], bool]) -> dict[str,
     while not wanted(answer := client.get("/readyz")):
         assert time.monotonic() < deadline, answer.text
         time.sleep(0.1)
-    told: dict[str, Any] = answer.json()
-    return told
+    reported: dict[str, Any] = answer.json()
+    return reported
 
 
 def batches(table: TableClient) -> list[int]:
@@ -162,9 +162,9 @@ def test_a_full_warehouse_takes_no_batch_and_is_written_again_once_there_is_room
         assert len(staging_files(disk.path)) == 1  # nothing is left of what could not be written
         disk.fill()
         check_refusal(table.post_batch([{"id": 2, "n": 2}]), "its disk is full")
-        told = ready(client, lambda answer: answer.status_code == 503)
-        assert (told["catalog"], told["warehouse"], told["spark"]) == (True, False, True)
-        assert told["reasons"] == {"warehouse": "its disk is full"}
+        reported = ready(client, lambda answer: answer.status_code == 503)
+        assert (reported["catalog"], reported["warehouse"], reported["spark"]) == (True, False, True)
+        assert reported["reasons"] == {"warehouse": "its disk is full"}
         assert table.get_row("1").json() == {"id": 1, "n": 1}
         assert table.get_row("2").status_code == 404
         assert client.get("/healthz").status_code == 200

@@ -52,15 +52,15 @@ def check_lookups(table: TableClient, rows: list[dict[str, Any]]) -> None:
 def test_a_data_folder_of_an_earlier_version_is_taken_over(
     name: str, tmp_path: Path, postgres: str, spark_remote: str
 ) -> None:
-    told = json.loads((FOLDER / f"{name}.json").read_text())
-    tables: dict[str, Any] = told["tables"]
+    reported = json.loads((FOLDER / f"{name}.json").read_text())
+    tables: dict[str, Any] = reported["tables"]
     data, kept = tmp_path / "data", tmp_path / "backups"
     with tarfile.open(FOLDER / f"{name}.tar.xz") as archive:
         archive.extractall(data, filter="data")
     assert f"at revision {NEWEST}" in keyfold(data, "migrate")
     assert re.search(r"^[1-9]\d* files of \d+ bytes read, 0 damaged", keyfold(data, "verify"))
     with serving(data, spark_remote=spark_remote, idempotency_days="36500") as (_, client):
-        client.headers["Authorization"] = f"Bearer {told['token']}"
+        client.headers["Authorization"] = f"Bearer {reported['token']}"
         assert read(client, tables) == tables
         orders = TableClient(client, "shop", "orders")
         again = orders.post_batch(staged("orders", 3), **{"Idempotency-Key": KEY})
@@ -84,7 +84,7 @@ def test_a_data_folder_of_an_earlier_version_is_taken_over(
         keyfold(new, "restore", str(kept), KEYFOLD_DATABASE_URL=url)
         keyfold(new, "verify", KEYFOLD_DATABASE_URL=url)
         with serving(new, workers="0", database_url=url) as (_, client):
-            client.headers["Authorization"] = f"Bearer {told['token']}"
+            client.headers["Authorization"] = f"Bearer {reported['token']}"
             assert read(client, tables) == after
 
 

@@ -120,8 +120,8 @@ def test_the_wheel_has_every_file_of_the_packages_and_what_pages_are_made_of(ins
 
 
 def test_the_wheel_tells_its_version(installed: tuple[Path, Path], tmp_path: Path) -> None:
-    told = run([installed[0] / "keyfold", "--version"], tmp_path)
-    assert told.stdout == f"keyfold {installed[1].name.split('-')[1]}\n"
+    reported = run([installed[0] / "keyfold", "--version"], tmp_path)
+    assert reported.stdout == f"keyfold {installed[1].name.split('-')[1]}\n"
 
 
 def test_the_wheel_serves_merges_and_answers_in_an_empty_folder(installed: tuple[Path, Path], tmp_path: Path) -> None:

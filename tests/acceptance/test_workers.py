@@ -58,8 +58,8 @@ class WorkerProcess:
 
     def merged(self) -> float:
         """How many merges it says to have done."""
-        told = series(httpx.get(self.metrics_at, trust_env=False).raise_for_status().text)
-        return named(told, "keyfold_task_seconds_count", kind="merge", outcome="succeeded")
+        reported = series(httpx.get(self.metrics_at, trust_env=False).raise_for_status().text)
+        return named(reported, "keyfold_task_seconds_count", kind="merge", outcome="succeeded")
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)

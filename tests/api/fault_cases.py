@@ -42,9 +42,9 @@ from tests.api.faulty_requests import (
     new_table,
     options,
     posted,
+    reported,
     schema,
     set_option,
-    told,
     value,
 )
 from tests.builders import settings_with
@@ -104,7 +104,7 @@ def _too_often(bearer: str | None) -> Case:
         with TestClient(app, LOOPBACK) as client:
             token = create_token(app.state.parts.database, "ci")
             headers = {"Authorization": bearer.format(token)} if bearer else {}
-            return told([client.get(DATABASES, headers=headers) for _ in range(2)][1])
+            return reported([client.get(DATABASES, headers=headers) for _ in range(2)][1])
 
     return provoke
 
@@ -348,7 +348,7 @@ def kept_out(lose: Callable[[Path], None] = lambda _: None, text: str = "", **bo
             url = new_table(replace(service, client=client), described)
             client.post(f"{url}/batches", json={"records": [{"k": 1, "a": text}]})
             lose(folder / "warehouse")
-            return told(client.post(f"{url}/batches", json={"records": [{"k": 1}]}))
+            return reported(client.post(f"{url}/batches", json={"records": [{"k": 1}]}))
 
     return provoke
 

@@ -29,7 +29,7 @@ class Service:
 Case = Callable[[Service], Iterable[Mapping[str, Any]]]
 
 
-def told(response: Any) -> list[dict[str, Any]]:
+def reported(response: Any) -> list[dict[str, Any]]:
     body = response.json()
     return [*body.get("errors", ()), *body.get("warnings", ())]
 
@@ -44,7 +44,7 @@ def schema(columns: Mapping[str, Any] | None = None, **members: Any) -> dict[str
 def created(columns: Mapping[str, Any] | None = None, name: str = "t", **members: Any) -> Case:
     """Creating a table; nothing is stored."""
     body = {"identifier": {"database": "shop", "object": name}, "schema": schema(columns, **members)}
-    return lambda service: told(service.client.post(TABLES, json=body, params={"validateOnly": "true"}))
+    return lambda service: reported(service.client.post(TABLES, json=body, params={"validateOnly": "true"}))
 
 
 def options(more: Mapping[str, str], columns: Mapping[str, Any] | None = None, **members: Any) -> Case:
@@ -54,7 +54,9 @@ def options(more: Mapping[str, str], columns: Mapping[str, Any] | None = None, *
 def declared(statement: str) -> Case:
     """Creating a table with the key ``k`` by SQL; nothing is stored."""
     body = {"ddl": statement}
-    return lambda service: told(service.client.post(f"{TABLES}:fromDdl", json=body, params={"validateOnly": "true"}))
+    return lambda service: reported(
+        service.client.post(f"{TABLES}:fromDdl", json=body, params={"validateOnly": "true"})
+    )
 
 
 def new_table(service: Service, described: Mapping[str, Any]) -> str:
@@ -71,7 +73,7 @@ def posted(record: Any, columns: Mapping[str, Any] | None = None, **members: Any
 
     def provoke(service: Service) -> Iterable[Mapping[str, Any]]:
         url = new_table(service, schema(columns, **members))
-        return told(service.client.post(f"{url}/batches", json={"records": [record]}))
+        return reported(service.client.post(f"{url}/batches", json={"records": [record]}))
 
     return provoke
 
@@ -88,7 +90,7 @@ def altered(*changes: Any, columns: Mapping[str, Any] | None = None, has_rows: b
         url = new_table(service, schema(columns, **members))
         if has_rows:
             assert service.client.post(f"{url}/batches", json={"records": [{"k": 1}]}).status_code == 202
-        return told(service.client.post(url, json={"changes": changes}))
+        return reported(service.client.post(url, json={"changes": changes}))
 
     return provoke
 
@@ -98,7 +100,7 @@ def asked(method: str, path: str, table: Mapping[str, Any] | None = None, **sent
 
     def provoke(service: Service) -> Iterable[Mapping[str, Any]]:
         url = path.format(table=new_table(service, table or schema()) if "{table}" in path else "")
-        return told(service.client.request(method, url, **sent))
+        return reported(service.client.request(method, url, **sent))
 
     return provoke
 

@@ -47,7 +47,7 @@ class Step:
     request: Any = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     merged: bool = False
-    told: bool = True
+    reported: bool = True
 
 
 PAYMENTS = {"table": "payments"}
@@ -77,7 +77,7 @@ STORY: Sequence[Step] = (
     Step("simulateMerge", {"schema": ORDERS, "records": [*RECORDS[:1], *LATE]}),
     Step("postBatch", {"records": RECORDS}, {"Idempotency-Key": "till-31"}, merged=True),
     Step("simulateRows", {"records": LATE}),
-    Step("postBatch", {"records": LATE}, merged=True, told=False),
+    Step("postBatch", {"records": LATE}, merged=True, reported=False),
     Step("getMergeChanges", parameters={"sample": 1}),
     Step("getLateness"),
     Step("getRow", parameters={"key": ["7"]}),
@@ -111,7 +111,7 @@ STORY: Sequence[Step] = (
     Step("listForgettings"),
     Step("getForgetting"),
     Step("createTag", {"tagName": "v1", "snapshotId": 1, "timeRetained": "30 d"}),
-    Step("postBatch", FAULTY, ASIDE, told=False),
+    Step("postBatch", FAULTY, ASIDE, reported=False),
     Step("listSetAsideEvents"),
     Step("getSetAsideEvent"),
     Step("retrySetAsideEvents"),
@@ -124,7 +124,7 @@ STORY: Sequence[Step] = (
     Step("listDamage"),
     Step("getTableStats"),
     Step("postDatabaseBatches", {"tables": {"orders": {"records": LATE}, "payments": {"records": PAID}}}),
-    Step("postBatch", {"records": PAID}, PAYMENTS, True, told=False),
+    Step("postBatch", {"records": PAID}, PAYMENTS, True, reported=False),
     Step("listPartitions", parameters=PAYMENTS),
     Step("dropPartitions", {"specs": [{"booked": "2026-03-01"}]}, PAYMENTS),
     Step("validateChanges", ADD, PAYMENTS),
@@ -138,7 +138,7 @@ STORY: Sequence[Step] = (
             "destination": {"database": "shop", "object": "receipts"},
         },
     ),
-    Step("dropTable", parameters={"table": "receipts"}, told=False),
+    Step("dropTable", parameters={"table": "receipts"}, reported=False),
     Step("dropTable"),
     Step("dropDatabase"),
     Step("createToken", {"name": "till", "role": "write", "on": ["shop.*"], "expires": "2099-12-31"}),

@@ -32,8 +32,8 @@ def answers(folder: Path) -> dict[str, Any]:
             answer = client.request(method, fill(path), params=query(path), json=BODIES.get(operation))
             if operation == "getTableDocument":  # test_table_document.py; it would be most of the record
                 continue
-            told = answer.text if "ndjson" in answer.headers.get("content-type", "") else _json(answer.content)
-            found[operation] = {"status": answer.status_code, "body": told}
+            reported = answer.text if "ndjson" in answer.headers.get("content-type", "") else _json(answer.content)
+            found[operation] = {"status": answer.status_code, "body": reported}
     text = json.dumps(found, indent=1, ensure_ascii=False)
     for pattern, instead in _VARIES:
         text = pattern.sub(instead, text)

@@ -104,9 +104,9 @@ def check(answer: Any, what: str) -> None:
         assert re.fullmatch("[ -~]*", value), (what, name)
     if answer.status_code >= 400:
         assert answer.headers["content-type"] == "application/problem+json", what
-        told = answer.json()
-        assert told["status"] == told["code"] == answer.status_code, what
-        assert told["detail"], what
+        reported = answer.json()
+        assert reported["status"] == reported["code"] == answer.status_code, what
+        assert reported["detail"], what
         assert "root:" not in answer.text, what
 
 

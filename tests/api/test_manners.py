@@ -71,9 +71,9 @@ def test_an_unknown_parameter_is_refused_and_changes_nothing(shop: TestClient, f
 
 
 def test_a_misspelled_parameter_is_reported_the_nearest_name(shop: TestClient, fill: Fill) -> None:
-    told = problem(shop.get(f"{TABLE}/rows", params={"key": "1", "consistancy": "latest", "snapshots": "1"}))
-    assert [fault["fix"] for fault in told["errors"]] == ["did you mean consistency?", "did you mean snapshot?"]
-    assert told["errorCount"] == 2
+    reported = problem(shop.get(f"{TABLE}/rows", params={"key": "1", "consistancy": "latest", "snapshots": "1"}))
+    assert [fault["fix"] for fault in reported["errors"]] == ["did you mean consistency?", "did you mean snapshot?"]
+    assert reported["errorCount"] == 2
 
 
 def test_what_paimons_clients_send_is_declared(shop: TestClient) -> None:

@@ -37,8 +37,8 @@ def test_each_system_has_its_module(peer: Peer) -> None:
 def test_images_count_in_a_total_next_to_the_total_without_them() -> None:
     ours = answered(OURS_ONE, images=6.0)
     assert OURS_ONE.name == OURS
-    told, other = line(ours, ours), _times(answered(OTHER), ours, 2)
-    assert (told["total"], told["images, s"], told["total with images"]) == ("4.0", "6.0", "10.0")
+    reported, other = line(ours, ours), _times(answered(OTHER), ours, 2)
+    assert (reported["total"], reported["images, s"], reported["total with images"]) == ("4.0", "6.0", "10.0")
     assert other[HEAD.index("images, s")] == NO_IMAGES
     first = HEAD.index("ratio")
     assert (other[first], other[HEAD.index("ratio", first + 1)]) == ("1.00", "0.40")

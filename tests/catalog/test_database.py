@@ -224,8 +224,8 @@ def test_a_server_that_does_not_answer_is_unavailable_and_the_password_stays_sec
     database = CatalogDatabase(f"postgresql+psycopg://{place}")
     with pytest.raises(Unavailable) as failed:
         database.ping()
-    told = "".join(traceback.format_exception(failed.value))
-    assert "hunter2" not in told + repr(database)
+    reported = "".join(traceback.format_exception(failed.value))
+    assert "hunter2" not in reported + repr(database)
 
 
 @pytest.mark.parametrize(
@@ -242,8 +242,8 @@ def test_a_server_that_does_not_answer_is_unavailable_and_the_password_stays_sec
 def test_a_url_that_cannot_be_a_catalog_is_refused_without_showing_a_password(url: str) -> None:
     with pytest.raises(Invalid) as refused:
         CatalogDatabase(url)
-    told = "".join(traceback.format_exception(refused.value, chain=True))
-    assert "user:secret" not in told
+    reported = "".join(traceback.format_exception(refused.value, chain=True))
+    assert "user:secret" not in reported
     assert refused.value.__cause__ is None
 
 

@@ -20,7 +20,7 @@ import typer
 
 from app.cli.client.endings import Exit
 from app.cli.program import program_for
-from tests.answering import answering, told
+from tests.answering import answering, reported
 from tests.cli.terminal import COMMAND, DATABASE, SUMS, Terminal
 from tests.service import Service
 
@@ -53,9 +53,9 @@ def test_a_value_is_explained(terminal: Terminal) -> None:
     table = terminal.table("explained")
     for n in (2, 3):
         put(terminal, table, id=7, n=n)
-    told = terminal.run("explain", table, "7", "--column", "n")
-    assert told.stdout.startswith("from nothing before the first batch\nrecord ")
-    lines = [line.split() for line in told.stdout.splitlines()]
+    reported = terminal.run("explain", table, "7", "--column", "n")
+    assert reported.stdout.startswith("from nothing before the first batch\nrecord ")
+    lines = [line.split() for line in reported.stdout.splitlines()]
     assert [line[-2:] for line in lines if line[:2] in (["1.0", "+I"], ["2.0", "+I"])] == [
         ["2", "summed"],
         ["5", "summed"],
@@ -90,8 +90,8 @@ def test_faults_are_reported_with_their_place_and_fix(terminal: Terminal) -> Non
     assert done.returncode == Exit.REFUSED
     assert "/records/0/id: column 'id': 'x' is not a whole number" in done.stderr
     assert "  → columns: id, word, n" in done.stderr
-    told = json.loads(terminal.run("put", table, '{"id": "x"}', "--json").stderr)
-    assert [fault["column"] for fault in told["errors"]] == ["id"]
+    reported = json.loads(terminal.run("put", table, '{"id": "x"}', "--json").stderr)
+    assert [fault["column"] for fault in reported["errors"]] == ["id"]
 
 
 def test_tables_are_made_of_sql_listed_shown_explained_and_written(terminal: Terminal) -> None:
@@ -215,9 +215,9 @@ def test_no_option_takes_a_token_for_every_user_sees_the_arguments_of_a_process(
 
 
 def test_who_is_busy_is_asked_again_when_it_said(terminal: Terminal) -> None:
-    busy = told("503 Service Unavailable", '{"detail": "the catalog does not answer"}', "Retry-After: 0")
-    full = told("429 Too Many Requests", '{"detail": "too much is staged"}', "Retry-After: 0")
-    with answering([busy, busy, full, full, told("200 OK", '{"databases": ["a"], "nextPageToken": null}')]) as url:
+    busy = reported("503 Service Unavailable", '{"detail": "the catalog does not answer"}', "Retry-After: 0")
+    full = reported("429 Too Many Requests", '{"detail": "too much is staged"}', "Retry-After: 0")
+    with answering([busy, busy, full, full, reported("200 OK", '{"databases": ["a"], "nextPageToken": null}')]) as url:
         done = terminal.run("database", "list", "--url", url)
     assert (done.returncode, done.stdout) == (0, "a\n")
     assert done.stderr == (
@@ -226,7 +226,7 @@ def test_who_is_busy_is_asked_again_when_it_said(terminal: Terminal) -> None:
 
 
 def test_who_wants_more_patience_than_there_is_is_not_waited_for(terminal: Terminal) -> None:
-    with answering([told("503 Service Unavailable", '{"detail": "a file is damaged"}', "Retry-After: 60")]) as url:
+    with answering([reported("503 Service Unavailable", '{"detail": "a file is damaged"}', "Retry-After: 60")]) as url:
         done = terminal.run("get", "shop.t", "1", "--url", url)
     assert (done.returncode, done.stderr) == (Exit.BUSY, "keyfold: a file is damaged\n")
 
@@ -234,10 +234,10 @@ def test_who_wants_more_patience_than_there_is_is_not_waited_for(terminal: Termi
 @pytest.mark.parametrize(
     ("answer", "end", "said"),
     [
-        (told("200 OK", "<html>"), Exit.UNREACHABLE, "answers, but not as Keyfold does"),
-        (told("502 Bad Gateway", "<html>"), Exit.FAULT, "the answer is 502 Bad Gateway"),
-        (told("302 Found", "", "Location: /"), Exit.REFUSED, "the answer is 302 Found"),
-        (told("200 OK", "")[:-20], Exit.UNREACHABLE, "the answer broke off"),
+        (reported("200 OK", "<html>"), Exit.UNREACHABLE, "answers, but not as Keyfold does"),
+        (reported("502 Bad Gateway", "<html>"), Exit.FAULT, "the answer is 502 Bad Gateway"),
+        (reported("302 Found", "", "Location: /"), Exit.REFUSED, "the answer is 302 Found"),
+        (reported("200 OK", "")[:-20], Exit.UNREACHABLE, "the answer broke off"),
     ],
 )
 def test_what_answers_in_its_place_is_distinguished(terminal: Terminal, answer: bytes, end: Exit, said: str) -> None:
@@ -282,6 +282,6 @@ def test_a_shell_is_told_how_to_complete_and_completes() -> None:
 def test_garbage_is_looked_for_once_a_program_is_loaded_and_not_in_what_was_loaded() -> None:
     begun = "import gc, sys; sys.argv[1:] = ['verify', '--help']; from app.cli import main"
     code = f"{begun}\ntry: main()\nfinally: print(gc.isenabled(), gc.get_freeze_count())"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert told[-2] == "True"
-    assert int(told[-1]) > 100_000
+    reported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert reported[-2] == "True"
+    assert int(reported[-1]) > 100_000

@@ -71,8 +71,8 @@ def test_serve_at_a_terminal_says_where_the_docs_are_when_spark_is_ready_and_eac
     spark_remote: str, tmp_path: Path
 ) -> None:
     with shown(tmp_path / "data", KEYFOLD_SPARK_REMOTE=spark_remote) as screen:
-        told = screen.wait_for(r"^Keyfold \S+ listens on (\S+) \(console (\S+), API docs (\S+), data in (\S+)\)")
-        url, console, docs = told[1], told[2], told[3]
+        reported = screen.wait_for(r"^Keyfold \S+ listens on (\S+) \(console (\S+), API docs (\S+), data in (\S+)\)")
+        url, console, docs = reported[1], reported[2], reported[3]
         assert console == f"{url}/"
         screen.wait_for(rf"^{CLOCK}Spark is ready\r$")
         with Client(base_url=url, trust_env=False) as client:

@@ -39,12 +39,12 @@ def test_every_command_is_reported_as_it_tells_itself() -> None:
 
 
 def test_help_and_version_load_nothing_that_commands_need() -> None:
-    *told, loaded = _run("--help")
-    assert any("serve" in line for line in told)
+    *reported, loaded = _run("--help")
+    assert any("serve" in line for line in reported)
     assert NEEDED.isdisjoint(loaded.split())
-    *told, loaded = _run("--version")
+    *reported, loaded = _run("--version")
     assert NEEDED.isdisjoint(loaded.split())
-    assert told == CliRunner().invoke(program_for([]), ["--version"]).stdout.splitlines()
+    assert reported == CliRunner().invoke(program_for([]), ["--version"]).stdout.splitlines()
 
 
 @pytest.mark.parametrize("name", COMMANDS)

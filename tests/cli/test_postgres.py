@@ -88,7 +88,7 @@ def test_whole_rows_need_nothing_that_stays_as_it_is(terminal: Terminal, dsn: st
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (("inventory.keyless",), "no primary key"),
         (("inventory.none",), "SCHEMA.TABLE"),
@@ -99,11 +99,11 @@ def test_whole_rows_need_nothing_that_stays_as_it_is(terminal: Terminal, dsn: st
     ],
 )
 def test_what_cannot_be_written_down_is_reported(
-    terminal: Terminal, dsn: str, words: tuple[str, ...], told: str
+    terminal: Terminal, dsn: str, words: tuple[str, ...], reported: str
 ) -> None:
     failed = terminal.run("table", "create", "--from-postgres", dsn, *words)
     assert (failed.returncode, failed.stdout) == (2, "")
-    assert told in failed.stderr
+    assert reported in failed.stderr
 
 
 def test_a_database_that_does_not_answer_is_reported(terminal: Terminal) -> None:

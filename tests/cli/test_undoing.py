@@ -25,7 +25,7 @@ def test_a_rollback_shows_what_it_changes_asks_and_can_be_undone(merging: Termin
     listed = merging.run("snapshots", table).stdout.splitlines()
     assert listed[0].split() == ["snapshot", "made", "by", "committed", "rows", "bytes", "tags"]
     assert [(line.split()[0], line.split()[1]) for line in listed[1:]] == [("2", "merge"), ("1", "merge")]
-    assert [one["id"] for one in merging.told("snapshots", table, "--limit", "1")] == [2]
+    assert [one["id"] for one in merging.reported("snapshots", table, "--limit", "1")] == [2]
     assert "there are more: --limit" in merging.run("snapshots", table, "--limit", "1").stderr
     refused = merging.run("rollback", table, "1", stdin="n\n")
     assert refused.returncode == Exit.REFUSED
@@ -39,7 +39,7 @@ def test_a_rollback_shows_what_it_changes_asks_and_can_be_undone(merging: Termin
     assert merging.run("count", table).stdout == "2\n"
     assert merging.run("count", table, "--snapshot", "2", "--filter", "n.gt.2").stdout == "2\n"
     assert merging.run("rollback", table, "2", "--yes").returncode == 0
-    assert merging.told("count", table) == {"count": 3, "exact": True, "snapshotId": 4}
+    assert merging.reported("count", table) == {"count": 3, "exact": True, "snapshotId": 4}
     assert merging.run("rollback", table, "none", "--yes").returncode == Exit.NOT_FOUND
 
 
@@ -72,8 +72,8 @@ def test_keys_are_given_by_words_or_in_a_file_and_only_if_it_is_meant(terminal: 
     assert asked.returncode == Exit.OK, asked.stderr
     assert "(ticket 7): 1 keys pending" in asked.stderr
     lines = "".join(json.dumps({"mail": f"m{nr}", "nr": nr, "flag": False}) + "\n" for nr in range(3))
-    told = terminal.run("forget", "shop.people", "--keys", "-", "--yes", "--json", stdin=lines)
-    assert (json.loads(told.stdout)["keys"], json.loads(told.stdout)["state"]) == (3, "pending")
+    reported = terminal.run("forget", "shop.people", "--keys", "-", "--yes", "--json", stdin=lines)
+    assert (json.loads(reported.stdout)["keys"], json.loads(reported.stdout)["state"]) == (3, "pending")
     listed = terminal.run("forgettings", "shop.people").stdout.splitlines()
     assert [line.split(": ")[1] for line in listed] == ["3 keys pending", "1 keys pending"]
     refused = terminal.run("forget", "shop.people", "a", "1", "true", stdin="n\n")
@@ -89,8 +89,8 @@ def test_what_is_no_key_is_reported_with_what_to_do(terminal: Terminal) -> None:
         (("a", "b", "true"), "key column 'nr'", Exit.REFUSED),
         (("--keys", "nowhere.ndjson"), "nowhere.ndjson cannot be read", Exit.USAGE),
     ):
-        told = terminal.run("forget", "shop.people", *words, "--yes")
-        assert (told.returncode, text in told.stderr) == (end, True), told.stderr
-    told = terminal.run("forget", "shop.people", "--keys", "-", "--yes", stdin='{"mail"')
-    assert (told.returncode, "line 1 is no JSON" in told.stderr) == (Exit.USAGE, True)
+        reported = terminal.run("forget", "shop.people", *words, "--yes")
+        assert (reported.returncode, text in reported.stderr) == (end, True), reported.stderr
+    reported = terminal.run("forget", "shop.people", "--keys", "-", "--yes", stdin='{"mail"')
+    assert (reported.returncode, "line 1 is no JSON" in reported.stderr) == (Exit.USAGE, True)
     assert terminal.run("forget", "shop.none", "a", "--yes").returncode == Exit.NOT_FOUND

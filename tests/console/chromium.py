@@ -99,7 +99,9 @@ def person(browser: Browser, url: str, width: str = "desk", scheme: Scheme = "li
         **more,
     )
     opened = Person(context.new_page(), scheme)
-    opened.page.on("console", lambda told: opened.complaints.append(told.text) if told.type != "log" else None)
+    opened.page.on(
+        "console", lambda reported: opened.complaints.append(reported.text) if reported.type != "log" else None
+    )
     opened.page.on("pageerror", lambda error: opened.complaints.append(str(error)))
     opened.page.on("request", lambda asked: opened.hosts.add(urlsplit(asked.url).netloc))
     opened.page.on("response", lambda answer: _weigh(opened, answer))

@@ -51,13 +51,13 @@ class MergedTable:
 
     def options(self) -> dict[str, str]:
         """The options that it has now."""
-        told: dict[str, str] = self.client.get(self.path).json()["schema"]["options"]
-        return told
+        reported: dict[str, str] = self.client.get(self.path).json()["schema"]["options"]
+        return reported
 
     def snapshots(self) -> list[dict[str, Any]]:
         """Its snapshots, the newest first."""
-        told: list[dict[str, Any]] = self.client.get(f"{self.path}/snapshots").json()["snapshots"]
-        return told
+        reported: list[dict[str, Any]] = self.client.get(f"{self.path}/snapshots").json()["snapshots"]
+        return reported
 
 
 Merged = Callable[..., MergedTable]

@@ -183,9 +183,9 @@ def test_all_damaged_files_are_found_in_their_order(warehouse: Warehouse, file: 
 
 
 def test_who_reads_all_of_a_file_is_told_how_far_it_is_and_may_stop(warehouse: Warehouse, file: NamedFile) -> None:
-    told: list[int] = []
-    check_file(warehouse, file, told.append)
-    assert (sum(told), max(told)) == (file.size_bytes, BLOCK_BYTES)
+    reported: list[int] = []
+    check_file(warehouse, file, reported.append)
+    assert (sum(reported), max(reported)) == (file.size_bytes, BLOCK_BYTES)
 
     def stop(count: int) -> None:
         raise KeyboardInterrupt

@@ -59,7 +59,7 @@ def test_clients_are_reported_s3_and_spark_s3a_and_nobody_the_parameters() -> No
 
 
 @pytest.mark.parametrize(
-    ("uri", "told"),
+    ("uri", "reported"),
     [
         ("s3a://bucket/house", "write s3://"),
         ("s3://AKIA:hidden@bucket/house", "AWS_SECRET_ACCESS_KEY"),
@@ -75,16 +75,16 @@ def test_clients_are_reported_s3_and_spark_s3a_and_nobody_the_parameters() -> No
         ("s3://", "it is not s3://bucket/prefix"),
     ],
 )
-def test_a_uri_that_cannot_be_used_is_refused_at_the_start_and_never_repeated(uri: str, told: str) -> None:
-    with pytest.raises(ValueError, match=told) as found:
+def test_a_uri_that_cannot_be_used_is_refused_at_the_start_and_never_repeated(uri: str, reported: str) -> None:
+    with pytest.raises(ValueError, match=reported) as found:
         check_root(uri)
     assert "hidden" not in str(found.value)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=reported):
         Settings(warehouse=uri)
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "reported"),
     [
         ("AWS Error NETWORK_CONNECTION during PutObject operation: curlCode: 7", "the object store does not answer"),
         ("AWS Error NO_SUCH_BUCKET during PutObject operation: b", "its bucket is not there"),
@@ -96,9 +96,9 @@ def test_a_uri_that_cannot_be_used_is_refused_at_the_start_and_never_repeated(ur
         ("AWS Error MALFORMED during PutObject operation: host-1", "the object store answered MALFORMED"),
     ],
 )
-def test_what_a_store_says_is_reported_in_words(said: str, told: str) -> None:
+def test_what_a_store_says_is_reported_in_words(said: str, reported: str) -> None:
     error = OSError(f"When uploading object with key 'k' in bucket 'b': {said}")
-    assert reason_of_store(error) == reason_of(error) == told
+    assert reason_of_store(error) == reason_of(error) == reported
 
 
 def test_other_errors_are_no_stores() -> None:

@@ -232,5 +232,5 @@ def test_after_a_change_of_meaning_the_rows_of_the_old_plan_are_what_was_there(t
     site.plan = plan("max")
     site.merge([[Change("+I", {"k": 1, "v": 5}), Change("+I", {"k": 2, "v": 7})]])
     changes = site.changes(site.runs[:2], site.runs[2:], row_deduplicate=False)
-    told = sorted((row["k"], kind.text, row["v"]) for kind, row in changes)
-    assert told == [(1, "+U", 5), (1, "-U", 3), (2, "+I", 7)]
+    reported = sorted((row["k"], kind.text, row["v"]) for kind, row in changes)
+    assert reported == [(1, "+U", 5), (1, "-U", 3), (2, "+I", 7)]

@@ -85,9 +85,11 @@ def test_all_hard_values_alone_and_in_pairs_have_the_bits_of_the_rule(data_type:
     ]
     for tuples in [(one,) for one in ones], [(a, b) for a in ones for b in ones]:
         found = by_columns(tuples, data_type, single=data_type == "FLOAT")
-        told = [(of, one) for of, one in zip(tuples, found, strict=True) if one is not None]
-        assert [bits(one) for _, one in told] == [bits(added(of, single=data_type == "FLOAT")) for of, _ in told]
-        assert len(told) > len(tuples) / 10
+        reported = [(of, one) for of, one in zip(tuples, found, strict=True) if one is not None]
+        assert [bits(one) for _, one in reported] == [
+            bits(added(of, single=data_type == "FLOAT")) for of, _ in reported
+        ]
+        assert len(reported) > len(tuples) / 10
 
 
 @pytest.mark.parametrize("data_type", TYPES)

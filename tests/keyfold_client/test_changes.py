@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from keyfold_client import AsyncClient, Busy, Client, NotKeyfold, NotPermitted, Refused, Unreachable
-from tests.answering import answering, told
+from tests.answering import answering, reported
 from tests.keyfold_client.conftest import MakeTable
 from tests.service import Service
 
@@ -30,16 +30,16 @@ def test_changes_are_read_from_a_snapshot_a_place_or_from_now_on(table: MakeTabl
     ]
     assert list(one.changes(after=found[0].place, until=2)) == found[1:]
     later = one.changes()
-    told: list[str] = []
-    reading = threading.Thread(target=lambda: told.append(next(later).kind))
+    reported: list[str] = []
+    reading = threading.Thread(target=lambda: reported.append(next(later).kind))
     reading.start()
-    while not told:  # what is merged before the reader has looked where to begin is not told
+    while not reported:  # what is merged before the reader has looked where to begin is not told
         one.upsert([{"id": 2}, {"id": 1, "paid": "3.00"}])
         one.merge()
         one.delete(2)
         one.merge()
     reading.join()
-    assert told[0] in {"+I", "-U", "-D"}
+    assert reported[0] in {"+I", "-U", "-D"}
 
 
 def test_a_table_that_keeps_no_changes_says_so(table: MakeTable) -> None:
@@ -101,10 +101,10 @@ def test_asyncio_does_many_things_at_once(url: str, table: MakeTable) -> None:
 
 
 def test_what_may_pass_is_asked_again_and_told() -> None:
-    busy = told("503 Service Unavailable", '{"detail": "the catalog does not answer"}', "Retry-After: 0")
-    full = told("429 Too Many Requests", '{"detail": "too much is staged"}', "Retry-After: 0")
+    busy = reported("503 Service Unavailable", '{"detail": "the catalog does not answer"}', "Retry-After: 0")
+    full = reported("429 Too Many Requests", '{"detail": "too much is staged"}', "Retry-After: 0")
     pauses: list[str] = []
-    listed = told("200 OK", '{"databases": ["a"], "nextPageToken": null}')
+    listed = reported("200 OK", '{"databases": ["a"], "nextPageToken": null}')
     with (
         answering([busy, full, listed]) as url,
         Client(url, paused=lambda error, _: pauses.append(str(error))) as client,
@@ -116,10 +116,10 @@ def test_what_may_pass_is_asked_again_and_told() -> None:
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        (told("503 Service Unavailable", '{"detail": "damaged"}', "Retry-After: 60"), Busy),
-        (told("401 Unauthorized", '{"detail": "no token"}'), NotPermitted),
-        (told("200 OK", "<html>"), NotKeyfold),
-        (told("200 OK", "")[:-20], Unreachable),
+        (reported("503 Service Unavailable", '{"detail": "damaged"}', "Retry-After: 60"), Busy),
+        (reported("401 Unauthorized", '{"detail": "no token"}'), NotPermitted),
+        (reported("200 OK", "<html>"), NotKeyfold),
+        (reported("200 OK", "")[:-20], Unreachable),
     ],
 )
 def test_what_does_not_pass_is_an_error_of_its_kind(answer: bytes, error: type[Exception]) -> None:

@@ -86,10 +86,10 @@ def test_what_is_no_value_of_a_column_is_not_sent(table: MakeTable) -> None:
 def test_a_call_with_a_key_counts_once_and_many_records_are_cut(table: MakeTable) -> None:
     sums = table(**{"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"})
     rows = [{"id": number % 100, "n": 1} for number in range(PIECE_RECORDS + 500)]
-    told: list[int] = []
-    first = sums.upsert(iter(rows), idempotency_key="load-1", progress=told.append)
+    reported: list[int] = []
+    first = sums.upsert(iter(rows), idempotency_key="load-1", progress=reported.append)
     again = sums.upsert(rows, idempotency_key="load-1")
-    assert told == [PIECE_RECORDS, PIECE_RECORDS + 500]
+    assert reported == [PIECE_RECORDS, PIECE_RECORDS + 500]
     assert first.records == len(rows)
     assert [batch.replayed for batch in first.batches + again.batches] == [False, False, True, True]
     waited = sums.upsert([{"id": 0, "n": 1000}], wait=60)

@@ -152,10 +152,10 @@ def test_a_head_that_does_not_end_is_told_so(quick: Served, before: bytes, head:
     if before:
         assert answer(connection).startswith(b"HTTP/1.1 200")
     connection.sendall(head)
-    told = rest(connection)
-    assert told.startswith(b"HTTP/1.1 408")
-    assert problem(told)["errors"][0]["code"] == "too_slow"
-    assert "did not come within 0.3 seconds" in problem(told)["detail"]
+    reported = rest(connection)
+    assert reported.startswith(b"HTTP/1.1 408")
+    assert problem(reported)["errors"][0]["code"] == "too_slow"
+    assert "did not come within 0.3 seconds" in problem(reported)["detail"]
 
 
 @pytest.mark.parametrize("said", [b"", b"\r\n\r\n"])
@@ -164,31 +164,31 @@ def test_who_connects_and_asks_nothing_is_let_go(quick: Served, said: bytes) -> 
 
 
 def test_a_body_that_stalls_is_told_so(quick: Served) -> None:
-    told = rest(quick.connect(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nx"))
-    assert told.startswith(b"HTTP/1.1 408")
-    assert "1 bytes of it have come" in problem(told)["detail"]
+    reported = rest(quick.connect(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nx"))
+    assert reported.startswith(b"HTTP/1.1 408")
+    assert "1 bytes of it have come" in problem(reported)["detail"]
 
 
 def test_a_body_that_trickles_is_told_so(tmp_path: Path) -> None:
     with serving(tmp_path, ConnectionBounds(), silence_seconds=0.5, body_bytes_per_second=10**6) as served:
         connection = served.connect(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 90000\r\n\r\n")
         connection.settimeout(0.01)
-        told = b""
-        while not told:  # it is never silent
+        reported = b""
+        while not reported:  # it is never silent
             try:
                 connection.sendall(b"x")
-                told = answer(connection)
+                reported = answer(connection)
             except TimeoutError:
                 continue
-        assert told.startswith(b"HTTP/1.1 408")
+        assert reported.startswith(b"HTTP/1.1 408")
 
 
 def test_fields_are_bounded(quick: Served) -> None:
     head = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
     assert answer(quick.connect(head + b"a: b\r\n" * (MOST_FIELDS - 1) + b"\r\n")).startswith(b"HTTP/1.1 200")
-    told = rest(quick.connect(head + b"a: b\r\n" * MOST_FIELDS + b"\r\n"))
-    assert told.startswith(b"HTTP/1.1 400")
-    assert f"at most {MOST_FIELDS} header fields" in problem(told)["detail"]
+    reported = rest(quick.connect(head + b"a: b\r\n" * MOST_FIELDS + b"\r\n"))
+    assert reported.startswith(b"HTTP/1.1 400")
+    assert f"at most {MOST_FIELDS} header fields" in problem(reported)["detail"]
 
 
 CHUNKED = b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -203,8 +203,8 @@ def test_what_stands_between_the_parts_of_a_body_is_bounded(quick: Served, end: 
 
 
 def test_fields_behind_a_body_count_with_the_others(quick: Served) -> None:
-    told = rest(quick.connect(CHUNKED + b"0\r\n" + b"a: b\r\n" * MOST_FIELDS + b"\r\n"))
-    assert told.startswith(b"HTTP/1.1 400")
+    reported = rest(quick.connect(CHUNKED + b"0\r\n" + b"a: b\r\n" * MOST_FIELDS + b"\r\n"))
+    assert reported.startswith(b"HTTP/1.1 400")
 
 
 def test_an_answer_that_nobody_reads_is_given_up(quick: Served) -> None:
@@ -230,10 +230,10 @@ def test_who_waits_longest_without_a_request_makes_room(tmp_path: Path) -> None:
 def test_where_all_are_busy_health_is_reported_and_others_may_come_again(tmp_path: Path) -> None:
     with serving(tmp_path, ConnectionBounds(connections=3)) as served:
         served.busy(3)
-        told = rest(served.connect(GET))
-        assert told.startswith(b"HTTP/1.1 503")
-        assert b"retry-after: 1" in told.lower()
-        assert problem(told)["errors"][0]["code"] == "too_many"
+        reported = rest(served.connect(GET))
+        assert reported.startswith(b"HTTP/1.1 503")
+        assert b"retry-after: 1" in reported.lower()
+        assert problem(reported)["errors"][0]["code"] == "too_many"
         healthy = rest(served.connect(HEALTH))
         assert healthy.startswith(b"HTTP/1.1 200")
         assert healthy.endswith(b'"ok"')
@@ -274,7 +274,7 @@ def test_requests_that_a_stop_cuts_off_are_told_to_come_again(tmp_path: Path) ->
         served.thread.join(PATIENCE_SECONDS)
         assert not served.thread.is_alive()
         for connection in (body, served.sockets[1]):
-            told = rest(connection)
-            assert told.startswith(b"HTTP/1.1 503")
-            assert "send it again" in problem(told)["detail"]
+            reported = rest(connection)
+            assert reported.startswith(b"HTTP/1.1 503")
+            assert "send it again" in problem(reported)["detail"]
         assert rest(head) == rest(idle) == b""

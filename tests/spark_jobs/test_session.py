@@ -64,20 +64,20 @@ def test_workers_begin_with_the_kernel_imported_and_the_allocator_that_gives_mem
 
 
 def test_progress_tells_of_the_stages_of_this_thread(connection: SparkConnection) -> None:
-    told: list[tuple[float, Mapping[str, int], int]] = []
+    reported: list[tuple[float, Mapping[str, int], int]] = []
 
     def hear(fraction: float, counts: Mapping[str, int]) -> None:
-        told.append((fraction, counts, threading.get_ident()))
+        reported.append((fraction, counts, threading.get_ident()))
 
     with ThreadPoolExecutor() as pool:
         other = pool.submit(lambda: _several_stages(connection.session()))
         with connection.job("heard", hear) as spark:
-            while not any(counts["stagesDone"] > 1 for _, counts, _ in told):
+            while not any(counts["stagesDone"] > 1 for _, counts, _ in reported):
                 _several_stages(spark)
         other.result()
-    assert {thread for _, _, thread in told} == {threading.get_ident()}
-    assert all(0 <= fraction <= 1 and counts["tasksDone"] <= counts["tasks"] for fraction, counts, _ in told)
-    assert told[-1][0] == 1
+    assert {thread for _, _, thread in reported} == {threading.get_ident()}
+    assert all(0 <= fraction <= 1 and counts["tasksDone"] <= counts["tasks"] for fraction, counts, _ in reported)
+    assert reported[-1][0] == 1
 
 
 def test_a_listener_that_fails_does_not_fail_the_job(connection: SparkConnection) -> None:

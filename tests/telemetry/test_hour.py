@@ -47,13 +47,13 @@ def test_operations_are_reported_together_and_what_is_none_apart(hour: Hour) -> 
 
 def test_what_is_told_of_tables_is_added_and_of_ages_the_oldest_counts(hour: Hour) -> None:
     hour.note(BEGIN, ())
-    told = [
+    reported = [
         (Measured.STAGED_RECORDS, 5.0),
         (Measured.STAGED_RECORDS, 7.0),
         (Measured.STAGED_AGE, 3.0),
         (Measured.STAGED_AGE, 1.0),
     ]
-    hour.note(BEGIN + STEP_SECONDS, [Reading(metric, ("shop", "wide"), number) for metric, number in told])
+    hour.note(BEGIN + STEP_SECONDS, [Reading(metric, ("shop", "wide"), number) for metric, number in reported])
     (step,) = hour.steps(BEGIN + STEP_SECONDS)
     assert (step.now(Measured.STAGED_RECORDS), step.now(Measured.STAGED_AGE)) == (12, 3)
 

@@ -39,7 +39,7 @@ def test_text_has_time_level_logger_message_and_ids() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reported"),
     [
         ("OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))", "a disk is full: make room on it (docs/runbook.md,"),
         ("Unavailable('the catalog does not answer (its disk is full)')", "a disk is full: make room on it"),
@@ -47,7 +47,7 @@ def test_text_has_time_level_logger_message_and_ids() -> None:
     ],
 )
 @pytest.mark.parametrize("log_format", ["text", "json"])
-def test_what_an_operator_can_mend_is_one_line_and_no_traceback(log_format: str, error: str, told: str) -> None:
+def test_what_an_operator_can_mend_is_one_line_and_no_traceback(log_format: str, error: str, reported: str) -> None:
     code = f"""
     import errno, os
     from app.core.errors import Unavailable
@@ -60,7 +60,7 @@ def test_what_an_operator_can_mend_is_one_line_and_no_traceback(log_format: str,
         logger.warning("merge %s is 100%% late", "m1", exc_info=True)
     """
     [line] = logged(log_format, code)
-    assert f"merge m1 is 100% late: {told}" in line
+    assert f"merge m1 is 100% late: {reported}" in line
     assert "Traceback" not in line
     assert "exc_info" not in line
 

@@ -78,8 +78,10 @@ def test_a_histogram_is_reported_by_buckets_that_add_up() -> None:
         metrics.observe(Counted.CATALOG_WAIT, seconds, Access.WRITE)
     found = series(exposed(metrics, [], "")[0].decode())
     bucket = "keyfold_catalog_wait_seconds_bucket"
-    told = [named(found, bucket, access="write", le=bound) for bound in ("0.0005", "0.001", "0.005", "30.0", "+Inf")]
-    assert told == [1, 1, 3, 3, 4]
+    reported = [
+        named(found, bucket, access="write", le=bound) for bound in ("0.0005", "0.001", "0.005", "30.0", "+Inf")
+    ]
+    assert reported == [1, 1, 3, 3, 4]
     assert named(found, "keyfold_catalog_wait_seconds_count", access="write") == 4
     assert named(found, "keyfold_catalog_wait_seconds_sum", access="write") == pytest.approx(100.0082)
 
@@ -89,8 +91,10 @@ def test_requests_are_reported_by_operation_and_class_of_status_and_unknown_oper
     for operation, status in (("getRow", 2), ("getRow", 2), ("getRow", 4), ("getRow", 6), ("surprise", 5)):
         metrics.answered(operation, status, 0.1)
     found = series(exposed(metrics, [], "")[0].decode())
-    told = {tuple(sorted(labels)): value for (name, labels), value in found.items() if name == "keyfold_requests_total"}
-    assert told == {
+    reported = {
+        tuple(sorted(labels)): value for (name, labels), value in found.items() if name == "keyfold_requests_total"
+    }
+    assert reported == {
         (("operation", "getRow"), ("status", "2xx")): 2,
         (("operation", "getRow"), ("status", "4xx")): 1,
         (("operation", "getRow"), ("status", "gone")): 1,
@@ -104,9 +108,9 @@ def test_the_text_is_what_the_scraper_accepts() -> None:
     metrics.take("service")
     metrics.count(Counted.TASK_ROWS, "merge", TaskOutcome.SUCCEEDED, amount=5)
     hostile = 'a"\\\n}'
-    told = [Reading(Measured.STAGED_BYTES, ("shop", hostile), 3.0)]
-    plain, plain_type = exposed(metrics, told, "text/plain")
-    newer, newer_type = exposed(metrics, told, OPENMETRICS)
+    reported = [Reading(Measured.STAGED_BYTES, ("shop", hostile), 3.0)]
+    plain, plain_type = exposed(metrics, reported, "text/plain")
+    newer, newer_type = exposed(metrics, reported, OPENMETRICS)
     assert (plain_type.split(";")[0], newer_type.split(";")[0]) == ("text/plain", "application/openmetrics-text")
     for found in (series(plain.decode()), series(newer.decode(), parse_openmetrics)):
         assert named(found, "keyfold_task_rows_total", kind="merge", outcome="succeeded") == 5

@@ -195,14 +195,14 @@ def make(name: str, checkout: Path) -> None:
         with _serving(data, checkout) as client:
             fill(client)
         with _serving(data, checkout) as client:
-            told = expected(client)
+            reported = expected(client)
         command = [sys.executable, "-m", "app.cli", "token", "create", "till", "--data", str(data)]
         made = subprocess.run(command, check=True, capture_output=True, text=True, cwd=checkout)
         with tarfile.open(FOLDER / f"{name}.tar.xz", "w:xz") as archive:
             for part in KEPT:
                 if (data / part).exists():
                     archive.add(data / part, part)
-    written = {"token": made.stdout.strip(), "tables": told}
+    written = {"token": made.stdout.strip(), "tables": reported}
     (FOLDER / f"{name}.json").write_text(json.dumps(written, indent=1, sort_keys=True) + "\n")
 
 

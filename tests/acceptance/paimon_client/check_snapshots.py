@@ -49,8 +49,8 @@ def test_tags_are_created_shown_listed_and_deleted(catalog: RESTCatalog, written
     catalog.create_tag(written.name, "v2", time_retained="2 h")
     catalog.create_tag(written.name, "w", time_retained="1 d")
     assert catalog.get_tag(written.name, "v1").snapshot.id == newest - 1
-    told = catalog.get_tag(written.name, "v2")
-    assert (told.tag_name, told.snapshot.id, told.tag_time_retained) == ("v2", newest, "PT2H")
+    reported = catalog.get_tag(written.name, "v2")
+    assert (reported.tag_name, reported.snapshot.id, reported.tag_time_retained) == ("v2", newest, "PT2H")
     page = catalog.list_tags_paged(written.name, max_results=1, tag_name_prefix="v")
     rest = catalog.list_tags_paged(written.name, 1, page.next_page_token, "v")
     assert (page.elements, rest.elements, rest.next_page_token) == (["v1"], ["v2"], None)

@@ -24,8 +24,8 @@ ORDERS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.stri
 
 def opened(**options: str) -> RESTCatalog:
     """A catalog as its users open one."""
-    told = {"metastore": "rest", "uri": URL, "warehouse": "keyfold", "token.provider": "bear", "token": TOKEN}
-    return CatalogFactory.create(told | options)
+    reported = {"metastore": "rest", "uri": URL, "warehouse": "keyfold", "token.provider": "bear", "token": TOKEN}
+    return CatalogFactory.create(reported | options)
 
 
 def orders(**options: str) -> Schema:

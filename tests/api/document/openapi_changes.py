@@ -15,9 +15,9 @@ def changes(old: Document, new: Document) -> list[str]:
     operations = _compared("operation", _operations(old), _operations(new), _of_operation)
     kinds = sorted({*old["components"], *new["components"]})
     components = [
-        told
+        reported
         for kind in kinds
-        for told in _compared(
+        for reported in _compared(
             f"{kind}:", old["components"].get(kind, {}), new["components"].get(kind, {}), _of_anything
         )
     ]

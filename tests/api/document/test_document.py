@@ -26,8 +26,8 @@ def _shapes() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_the_committed_document_is_the_one_that_is_served() -> None:
-    told = changes(json.loads(COMMITTED.read_text()), DOCUMENT)
-    assert not told, "\n".join(["docs/openapi.json differs; look at this, then run: make openapi", *told])
+    reported = changes(json.loads(COMMITTED.read_text()), DOCUMENT)
+    assert not reported, "\n".join(["docs/openapi.json differs; look at this, then run: make openapi", *reported])
     assert json.loads(COMMITTED.read_text()) == DOCUMENT, "docs/openapi.json differs; run: make openapi"
 
 

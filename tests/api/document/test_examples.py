@@ -66,12 +66,12 @@ class _Telling:
         assert answer.status_code < 300 or step.operation in REFUSED, (step.operation, answer.text)
         assert str(answer.status_code) in operation["responses"], (step.operation, answer.text)
         media_type = answer.headers.get("content-type", "")
-        told = json.loads(answer.content) if "json" in media_type and "ndjson" not in media_type else answer.text
-        self._remember(step, told)
-        if isinstance(told, dict) and "overdue" in told:
-            told["overdue"] = None  # a batch is overdue after two seconds, which a slow machine takes
+        reported = json.loads(answer.content) if "json" in media_type and "ndjson" not in media_type else answer.text
+        self._remember(step, reported)
+        if isinstance(reported, dict) and "overdue" in reported:
+            reported["overdue"] = None  # a batch is overdue after two seconds, which a slow machine takes
         if step.operation in UNTOLD:
-            told = None
+            reported = None
         if step.merged:
             self.names["merge_id"] = self.merge(self.table_ids[given["table"]])
         asked = {name: value for place in places.values() for name, value in place.items()}
@@ -79,23 +79,23 @@ class _Telling:
             **({"parameters": asked} if asked else {}),
             **({"request": step.request} if step.request is not None else {}),
             "status": answer.status_code,
-            **({"mediaType": media_type, "body": told} if told else {}),
+            **({"mediaType": media_type, "body": reported} if reported else {}),
         }
 
-    def _remember(self, step: Step, told: Any) -> None:
+    def _remember(self, step: Step, reported: Any) -> None:
         if step.operation == "createTable":
-            self.names["table_id"] = told["id"]
-            self.table_ids["orders"] = told["id"]
+            self.names["table_id"] = reported["id"]
+            self.table_ids["orders"] = reported["id"]
         elif step.operation == "createTablesFromDdl":
-            self.table_ids["payments"] = told["tables"][0]["id"]
+            self.table_ids["payments"] = reported["tables"][0]["id"]
         elif step.operation in ("postBatch", "patchRowByPath", "deleteRowByPath"):
-            self.names["batch_id"] = told["id"]
+            self.names["batch_id"] = reported["id"]
         elif step.operation == "listSetAsideEvents":
-            self.names["event_id"] = told["events"][0]["id"]
+            self.names["event_id"] = reported["events"][0]["id"]
         elif step.operation == "forgetRows":
-            self.names["forgetting_id"] = told["id"]
+            self.names["forgetting_id"] = reported["id"]
         elif step.operation == "postMerge":
-            self.names["merge_id"] = told["id"]
+            self.names["merge_id"] = reported["id"]
 
 
 def _told(folder: Path) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def _told(folder: Path) -> dict[str, Any]:
         client.headers["Authorization"] = f"Bearer {create_token(parts.database, 'admin')}"
         telling = _Telling(client, lambda table: assert_merged(parts, table))
         found = [(step, telling.ask(step)) for step in STORY]
-    text = json.dumps({step.operation: one for step, one in found if step.told}, indent=1, ensure_ascii=False)
+    text = json.dumps({step.operation: one for step, one in found if step.reported}, indent=1, ensure_ascii=False)
     for pattern, instead in _VARIES:
         text = pattern.sub(instead, text)
     numbers = itertools.count(1)
@@ -132,7 +132,7 @@ def test_the_examples_are_what_the_service_answers(tmp_path: Path) -> None:
 
 
 def test_every_operation_has_an_example() -> None:
-    assert {step.operation for step in STORY if step.told} == ASKED.keys()
+    assert {step.operation for step in STORY if step.reported} == ASKED.keys()
 
 
 def _contents() -> Iterator[tuple[str, dict[str, Any]]]:

@@ -30,13 +30,13 @@ def test_what_is_gone_is_named() -> None:
     del new["paths"][ROWS]["get"]["responses"]["304"]
     del new["paths"][ROWS]["patch"]
     del new["components"]["schemas"]["Batch"]["properties"]["mergeId"]
-    told = changes(DOCUMENT, new)
-    assert told[:2] == [
+    reported = changes(DOCUMENT, new)
+    assert reported[:2] == [
         f"operation patchRow (PATCH {ROWS}) is gone",
         f"operation getRow (GET {ROWS}): status 304 is gone",
     ]
-    assert told[2].startswith("schemas: Batch.properties: mergeId is gone")
-    assert len(told) == 3
+    assert reported[2].startswith("schemas: Batch.properties: mergeId is gone")
+    assert len(reported) == 3
 
 
 def test_what_is_new_or_another_is_named() -> None:

@@ -244,8 +244,13 @@ def test_a_token_is_made_by_the_program_with_role_scope_and_expiry(tmp_path: Pat
     assert cells == ["ci", "write", "hr.people shop.*", "2999-01-31T00:00:00.000+00:00", "never"]
     log = (tmp_path / "audit").read_text()
     assert made.stdout.strip() not in log
-    told = json.loads(log)
-    assert (told["operation"], told["name"], told["role"], told["user"]) == ("createToken", "ci", "write", getuser())
+    reported = json.loads(log)
+    assert (reported["operation"], reported["name"], reported["role"], reported["user"]) == (
+        "createToken",
+        "ci",
+        "write",
+        getuser(),
+    )
     refused = keyfold(tmp_path, "token", "create", "other", "--on", "shop")
     assert refused.returncode == 1
     assert "did you mean shop.*?" in refused.stderr

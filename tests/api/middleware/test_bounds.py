@@ -33,17 +33,17 @@ def wide(columns: int) -> dict[str, Any]:
 
 
 def refused(answer: Any, status: int, code: str) -> dict[str, Any]:
-    told: dict[str, Any] = answer.json()
-    assert (answer.status_code, [fault["code"] for fault in told["errors"]]) == (status, [code])
-    assert told["errors"][0]["fix"]
-    return told
+    reported: dict[str, Any] = answer.json()
+    assert (answer.status_code, [fault["code"] for fault in reported["errors"]]) == (status, [code])
+    assert reported["errors"][0]["fix"]
+    return reported
 
 
 @pytest.mark.parametrize("query", ["", "?validateOnly=true"])
 def test_a_table_of_too_many_columns_is_refused(small: TestClient, query: str) -> None:
-    told = refused(small.post(f"{TABLES}{query}", json=new_table("five", **wide(5))), 400, "too_many")
-    assert told["errors"][0]["pointer"] == "/schema/fields"
-    assert "at most 4 columns" in told["message"]
+    reported = refused(small.post(f"{TABLES}{query}", json=new_table("five", **wide(5))), 400, "too_many")
+    assert reported["errors"][0]["pointer"] == "/schema/fields"
+    assert "at most 4 columns" in reported["message"]
     assert small.get(TABLES).json()["tables"] == ["four"]
 
 
@@ -53,15 +53,15 @@ def test_so_is_one_that_is_simulated(small: TestClient) -> None:
 
 def test_a_table_cannot_be_altered_beyond_its_bounds(small: TestClient) -> None:
     change = {"action": "addColumn", "fieldNames": ["more"], "dataType": "INT"}
-    told = refused(small.post(f"{TABLES}/four", json={"changes": [change]}), 400, "too_many")
-    assert told["errors"][0]["pointer"] == "/changes"
+    reported = refused(small.post(f"{TABLES}/four", json={"changes": [change]}), 400, "too_many")
+    assert reported["errors"][0]["pointer"] == "/changes"
     drop = {"action": "dropColumn", "fieldNames": ["c3"]}
     assert small.post(f"{TABLES}/four?validateOnly=true", json={"changes": [drop, change]}).status_code == 200
 
 
 def test_a_request_of_too_many_parameters_is_refused_before_they_are_looked_at(small: TestClient) -> None:
-    told = refused(small.get(f"{TABLES}/four/files?" + "&".join(["maxResults=1"] * 301)), 400, "too_many")
-    assert "300 query parameters" in told["message"]
+    reported = refused(small.get(f"{TABLES}/four/files?" + "&".join(["maxResults=1"] * 301)), 400, "too_many")
+    assert "300 query parameters" in reported["message"]
     assert small.get(f"{TABLES}/four/files?" + "&".join(["maxResults=1"] * 300)).status_code == 200
     refused(small.get(f"{TABLES}/four?" + "&".join(f"x{number}" for number in range(5000))), 400, "too_many")
 
@@ -69,8 +69,8 @@ def test_a_request_of_too_many_parameters_is_refused_before_they_are_looked_at(s
 def test_a_full_catalog_takes_no_more_databases_and_tables(small: TestClient) -> None:
     assert small.post(TABLES, json=new_table("second", **wide(2))).status_code == 200
     for url, body in ((TABLES, new_table("third", **wide(2))), (DATABASES, {"name": "other"})):
-        told = refused(small.post(url, json=body), 409, "too_many")
-        assert told["errorCode"] == "catalog_full"
+        reported = refused(small.post(url, json=body), 409, "too_many")
+        assert reported["errorCode"] == "catalog_full"
     assert small.delete(f"{TABLES}/second").status_code == 200
     assert small.post(TABLES, json=new_table("third", **wide(2))).status_code == 200
     assert small.delete(f"{TABLES}/third").status_code == 200

@@ -153,10 +153,10 @@ FOREIGN: list[dict[str, str]] = [EVIL, {"Sec-Fetch-Site": "cross-site"}, {"Host"
 @pytest.mark.parametrize("headers", FOREIGN)
 def test_a_foreign_request_is_a_403_that_changes_nothing(client: TestClient, headers: dict[str, str]) -> None:
     answer = client.post(DATABASES, json={"name": "shop"}, headers=headers)
-    told: dict[str, Any] = answer.json()
-    assert (answer.status_code, told["errorCode"], told["code"]) == (403, "forbidden", 403)
+    reported: dict[str, Any] = answer.json()
+    assert (answer.status_code, reported["errorCode"], reported["code"]) == (403, "forbidden", 403)
     assert answer.headers["content-type"] == "application/problem+json"
-    assert told["errors"][0]["fix"]
+    assert reported["errors"][0]["fix"]
     assert client.get(DATABASES).json()["databases"] == []
 
 

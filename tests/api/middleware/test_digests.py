@@ -45,8 +45,8 @@ def test_a_body_that_is_what_its_digest_says_is_stored(wide: TestClient, digests
 @pytest.mark.parametrize("name", ["sha-256", "sha-512"])
 def test_a_body_that_was_altered_or_cut_is_refused(wide: TestClient, body: bytes, name: str) -> None:
     answer = post(wide, digest(BODY, name), body=body)
-    told = answer.json()
-    assert (answer.status_code, [fault["code"] for fault in told["errors"]]) == (400, ["wrong_digest"])
+    reported = answer.json()
+    assert (answer.status_code, [fault["code"] for fault in reported["errors"]]) == (400, ["wrong_digest"])
     assert "Connection" not in answer.headers  # the body has come whole: the connection is good for the next request
     assert wide.get(BATCHES).json()["batches"] == []
 

@@ -63,9 +63,9 @@ def test_an_operation_that_makes_nothing_acceptable_does_nothing(walked: tuple[T
         operation = DOCUMENT[path][method]
         answered = {
             media_type
-            for status, told in operation["responses"].items()
+            for status, reported in operation["responses"].items()
             if status.startswith("2")
-            for media_type in told.get("content", {})
+            for media_type in reported.get("content", {})
         }
         if not answered:
             continue

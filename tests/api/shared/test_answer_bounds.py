@@ -61,12 +61,12 @@ def asked(client: TestClient, table: str, keys: list[int], accept: str = "applic
 @pytest.mark.parametrize("accept", ["application/json", ARROW])
 @pytest.mark.parametrize("table", ["merged", "staged"])
 def test_a_large_row_asked_for_often_is_refused(parts: tuple[TestClient, Parts], table: str, accept: str) -> None:
-    told = asked(parts[0], table, [1] * MANY, accept).json()
-    assert (told["status"], told["errorCode"]) == (413, "payload_too_large")
-    assert [(fault["code"], fault["fix"]) for fault in told["errors"]] == [
+    reported = asked(parts[0], table, [1] * MANY, accept).json()
+    assert (reported["status"], reported["errorCode"]) == (413, "payload_too_large")
+    assert [(fault["code"], fault["fix"]) for fault in reported["errors"]] == [
         ("too_large", "request fewer keys at a time, or fewer columns")
     ]
-    assert str(MOST_ANSWER_BYTES) in told["detail"]
+    assert str(MOST_ANSWER_BYTES) in reported["detail"]
 
 
 @pytest.mark.parametrize("table", ["merged", "staged"])

@@ -208,8 +208,8 @@ def test_a_missing_role_is_reported_before_the_body_is_looked_at(bearer: Callabl
 NOBODY = ("", "", "")
 
 
-def names(told: dict[str, str]) -> tuple[str, str, str]:
-    return told["owner"], told["createdBy"], told["updatedBy"]
+def names(reported: dict[str, str]) -> tuple[str, str, str]:
+    return reported["owner"], reported["createdBy"], reported["updatedBy"]
 
 
 def test_who_created_and_who_last_changed_are_names_of_tokens(

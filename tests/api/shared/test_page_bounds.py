@@ -41,9 +41,9 @@ def pages(client: TestClient, accept: str) -> list[Any]:
 
 @pytest.mark.slow(reason="writes and reads rows as large as they may be")
 def test_a_page_of_a_changelog_ends_before_it_is_too_large(changed: TestClient) -> None:
-    told = pages(changed, "application/x-ndjson")
-    assert max(len(page.content) for page in told) <= MOST_BYTES + 2 * LARGE
-    assert [len(page.text.splitlines()) for page in told] == [MOST_BYTES // LARGE, 8]
+    reported = pages(changed, "application/x-ndjson")
+    assert max(len(page.content) for page in reported) <= MOST_BYTES + 2 * LARGE
+    assert [len(page.text.splitlines()) for page in reported] == [MOST_BYTES // LARGE, 8]
     arrow = [
         pa.ipc.open_stream(page.content).read_all() for page in pages(changed, "application/vnd.apache.arrow.stream")
     ]

@@ -77,8 +77,8 @@ def test_only_paimons_clients_are_told_to_ask_before_they_read(create: Create, s
     created = create("wide", options={"bucket": "1"})
     places = (f"{TABLES}/wide", f"/v1/catalog/tables/id/{created['id']}", f"{DATABASES}/shop/table-details")
     for place in places:
-        plain, told = shop.get(place).json(), shop.get(place, headers=PAIMON).json()
-        [shown, paimons] = [one.get("tableDetails", [one])[0]["schema"]["options"] for one in (plain, told)]
+        plain, reported = shop.get(place).json(), shop.get(place, headers=PAIMON).json()
+        [shown, paimons] = [one.get("tableDetails", [one])[0]["schema"]["options"] for one in (plain, reported)]
         assert (shown, paimons) == ({"bucket": "1"}, {"bucket": "1", "query-auth.enabled": "true"})
     # A client that makes a table of what another one shows sends it back.
     assert create("copy", options=paimons)["schema"]["options"] == {"bucket": "1"}

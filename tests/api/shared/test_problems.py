@@ -228,6 +228,6 @@ def test_an_answer_names_a_thousand_faults_and_counts_all(shop: TestClient, path
     wrong = [1] * 1500
     schema = {"fields": wrong, "primaryKeys": ["id"]}
     body = {"removals": wrong, "updates": {}, "identifier": {"database": "shop", "object": "t"}, "schema": schema}
-    told = shop.post(path, json=body).json()
-    assert len(told["errors"]) == 1000
-    assert told["errorCount"] >= 1500
+    reported = shop.post(path, json=body).json()
+    assert len(reported["errors"]) == 1000
+    assert reported["errorCount"] >= 1500

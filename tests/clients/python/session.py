@@ -62,7 +62,7 @@ DDL = """CREATE TABLE orders (
         'record.absent-columns' = 'unchanged', 'merge.max-staleness' = '1 d')"""
 
 
-def told(kind: type[T], answer: object) -> T:
+def reported(kind: type[T], answer: object) -> T:
     """The answer, of its type."""
     assert isinstance(answer, kind), answer
     return answer
@@ -76,8 +76,8 @@ def record(**columns: object) -> Record:
 def session(url: str, token: str) -> None:
     """From the first token to the last table."""
     wish = NewToken(name=DATABASE, role=Role.ADMIN, on=["*"])
-    made = told(MadeToken, create_token.sync(client=AuthenticatedClient(base_url=url, token=token), body=wish))
-    stranger = told(Problem, list_databases.sync(client=Client(base_url=url)))
+    made = reported(MadeToken, create_token.sync(client=AuthenticatedClient(base_url=url, token=token), body=wish))
+    stranger = reported(Problem, list_databases.sync(client=Client(base_url=url)))
     assert stranger.status == 401
     client = AuthenticatedClient(base_url=url, token=made.token)
     declare(client)
@@ -89,13 +89,13 @@ def session(url: str, token: str) -> None:
 
 def declare(client: AuthenticatedClient) -> None:
     """Tables from JSON and from SQL."""
-    told(DatabaseDetails, create_database.sync(client=client, body=NewDatabase(name=DATABASE)))
+    reported(DatabaseDetails, create_database.sync(client=client, body=NewDatabase(name=DATABASE)))
     schema = NewSchema(fields=[NewDataField(name="id", type_="BIGINT NOT NULL")], primary_keys=["id"])
     new = NewTable(identifier=Identifier(database=DATABASE, object_="plain"), schema=schema)
-    plain = told(StoredTable, create_table.sync(DATABASE, client=client, body=new))
+    plain = reported(StoredTable, create_table.sync(DATABASE, client=client, body=new))
     assert plain.schema.primary_keys == ["id"]
-    assert told(Validated, validate_ddl.sync(DATABASE, client=client, body=NewTables(ddl=DDL))).violations == []
-    declared = told(TablesOfDdl, create_tables_from_ddl.sync(DATABASE, client=client, body=NewTables(ddl=DDL)))
+    assert reported(Validated, validate_ddl.sync(DATABASE, client=client, body=NewTables(ddl=DDL))).violations == []
+    declared = reported(TablesOfDdl, create_tables_from_ddl.sync(DATABASE, client=client, body=NewTables(ddl=DDL)))
     assert [table.name for table in declared.tables] == [ORDERS]
 
 
@@ -107,27 +107,27 @@ def write(client: AuthenticatedClient) -> None:
         record(_kind="+I", id=LARGE, edited="2026-03-01T09:00:00", status="late"),
     ]
     body = RecordList(records=records)
-    batch = told(Batch, post_batch.sync(DATABASE, ORDERS, client=client, body=body, idempotency_key="first"))
+    batch = reported(Batch, post_batch.sync(DATABASE, ORDERS, client=client, body=body, idempotency_key="first"))
     assert (batch.state, batch.records) == (BatchState.STAGED, 3)
     patch = Columns.from_dict({"edited": "2026-03-01T11:00:00", "status": "packed"})
-    told(Batch, patch_row.sync(DATABASE, ORDERS, client=client, key=["8"], body=patch))
-    merge = told(Merge, post_merge.sync(DATABASE, ORDERS, client=client))
+    reported(Batch, patch_row.sync(DATABASE, ORDERS, client=client, key=["8"], body=patch))
+    merge = reported(Merge, post_merge.sync(DATABASE, ORDERS, client=client))
     while merge.state in (TaskState.PENDING, TaskState.RUNNING):
         time.sleep(0.1)
-        merge = told(Merge, get_merge.sync(DATABASE, ORDERS, merge.id, client=client))
+        merge = reported(Merge, get_merge.sync(DATABASE, ORDERS, merge.id, client=client))
     assert merge.state is TaskState.SUCCEEDED, merge.error
 
 
 def read(client: AuthenticatedClient) -> None:
     """Rows by key and by scan; 304."""
     found = get_row.sync_detailed(DATABASE, ORDERS, client=client, key=[str(LARGE)])
-    row = told(Row, found.parsed)
+    row = reported(Row, found.parsed)
     assert row.to_dict() == {"id": LARGE, "edited": "2026-03-01T10:00:00", "status": "new", "total": LARGE}
-    text = told(Row, get_row.sync(DATABASE, ORDERS, client=client, key=[str(LARGE)], prefer="integers=text"))
+    text = reported(Row, get_row.sync(DATABASE, ORDERS, client=client, key=[str(LARGE)], prefer="integers=text"))
     assert text["id"] == str(LARGE)
-    told(Batch, put_row.sync(DATABASE, ORDERS, client=client, key=["8"], body=Columns.from_dict({"total": 5})))
+    reported(Batch, put_row.sync(DATABASE, ORDERS, client=client, key=["8"], body=Columns.from_dict({"total": 5})))
     keys = KeyList(keys=[Key.from_dict({"id": LARGE}), Key.from_dict({"id": 9})])
-    many = told(RowAnswers, batch_get_rows.sync(DATABASE, ORDERS, client=client, body=keys))
+    many = reported(RowAnswers, batch_get_rows.sync(DATABASE, ORDERS, client=client, body=keys))
     assert [(one.key["id"], one.found) for one in many.rows] == [(LARGE, True), (9, False)]
     scanned = scan_rows.sync_detailed(DATABASE, ORDERS, client=client, filter_=["status.eq.packed"])
     assert [json.loads(line)["id"] for line in scanned.content.splitlines()] == [8]
@@ -138,10 +138,10 @@ def read(client: AuthenticatedClient) -> None:
 
 def refuse(client: AuthenticatedClient) -> None:
     """A typed 404, and a batch with each of its faults."""
-    missing = told(Problem, get_row.sync(DATABASE, ORDERS, client=client, key=["404"]))
+    missing = reported(Problem, get_row.sync(DATABASE, ORDERS, client=client, key=["404"]))
     assert (missing.status, missing.error_code) == (404, ErrorCode.ROW_NOT_FOUND)
     body = RecordList(records=[record(id="x"), record(id=1, nope=1)])
-    bad = told(Problem, post_batch.sync(DATABASE, ORDERS, client=client, body=body))
+    bad = reported(Problem, post_batch.sync(DATABASE, ORDERS, client=client, body=body))
     assert [(one.pointer, one.code) for one in bad.errors] == [
         ("/records/0/id", FaultCode.WRONG_TYPE),
         ("/records/1/nope", FaultCode.UNKNOWN_COLUMN),
@@ -151,11 +151,11 @@ def refuse(client: AuthenticatedClient) -> None:
 def change(client: AuthenticatedClient) -> None:
     """Alter and drop."""
     add = AddColumn(action="addColumn", field_names=["note"], data_type="STRING")
-    altered = told(StoredTable, alter_table.sync(DATABASE, ORDERS, client=client, body=AlterTable(changes=[add])))
+    altered = reported(StoredTable, alter_table.sync(DATABASE, ORDERS, client=client, body=AlterTable(changes=[add])))
     assert altered.schema.fields[-1].name == "note"
     for table in (ORDERS, "plain"):
         assert drop_table.sync_detailed(DATABASE, table, client=client).status_code == 200
-    gone = told(Problem, get_table.sync(DATABASE, ORDERS, client=client))
+    gone = reported(Problem, get_table.sync(DATABASE, ORDERS, client=client))
     assert gone.error_code is ErrorCode.TABLE_NOT_FOUND
     assert drop_database.sync_detailed(DATABASE, client=client).status_code == 200
 

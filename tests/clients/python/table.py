@@ -27,7 +27,7 @@ T = TypeVar("T")
 LARGE = 2**53 + 1
 
 
-def told(kind: type[T], answer: object) -> T:
+def reported(kind: type[T], answer: object) -> T:
     """The answer, of its type."""
     assert isinstance(answer, kind), answer
     return answer
@@ -37,19 +37,19 @@ def table(url: str, token: str) -> None:
     """RecordList, rows, and what is refused."""
     client = AuthenticatedClient(base_url=url, token=token)
     one = Record(id=LARGE, field_kind=RecordKind.INSERT, edited="2026-03-01T10:00:00", status="new", total=LARGE)
-    assert told(Batch, post_batch.sync(client=client, body=RecordList(records=[one]))).records == 1
+    assert reported(Batch, post_batch.sync(client=client, body=RecordList(records=[one]))).records == 1
     found = get_row.sync_detailed(client=client, key=[str(LARGE)])
-    row = told(Row, found.parsed)
+    row = reported(Row, found.parsed)
     assert (row.id, row.status, row.total) == (LARGE, "new", LARGE)
     change = Columns(edited="2026-03-01T11:00:00", status="packed")
-    told(Batch, patch_row_by_path.sync(str(LARGE), client=client, body=change))
-    many = told(RowAnswers, batch_get_rows.sync(client=client, body=KeyList(keys=[Key(id=LARGE)])))
-    assert [told(Row, answer.row).status for answer in many.rows] == ["packed"]
+    reported(Batch, patch_row_by_path.sync(str(LARGE), client=client, body=change))
+    many = reported(RowAnswers, batch_get_rows.sync(client=client, body=KeyList(keys=[Key(id=LARGE)])))
+    assert [reported(Row, answer.row).status for answer in many.rows] == ["packed"]
     etag = found.headers["etag"]
     assert get_row.sync_detailed(client=client, key=[str(LARGE)], if_none_match=etag).status_code == 200
-    missing = told(Problem, get_row.sync(client=client, key=["404"]))
+    missing = reported(Problem, get_row.sync(client=client, key=["404"]))
     assert missing.error_code is ErrorCode.ROW_NOT_FOUND
-    bad = told(Problem, post_batch.sync(client=client, body=RecordList(records=[Record(id=1, edited="yesterday")])))
+    bad = reported(Problem, post_batch.sync(client=client, body=RecordList(records=[Record(id=1, edited="yesterday")])))
     assert [fault.code for fault in bad.errors] == [FaultCode.BAD_TIMESTAMP]
 
 

@@ -40,9 +40,9 @@ def test_tables_that_miss_their_max_staleness_are_marked(app: FastAPI, create: C
     assert text.count(" overdue") == 2
     assert "shop. late overdue" in text
     assert "overdue other merges are due before it" in browser.text("/console/tables/shop/late")
-    told = browser.client.get(f"{TABLES}/late/stats").json()["overdue"]
-    assert told["reason"] == "waiting"
-    assert told["byMillis"] >= 3_599_000
+    reported = browser.client.get(f"{TABLES}/late/stats").json()["overdue"]
+    assert reported["reason"] == "waiting"
+    assert reported["byMillis"] >= 3_599_000
 
 
 def test_catalog_warehouse_and_spark_are_reported(browser: Browser) -> None:

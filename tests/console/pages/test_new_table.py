@@ -82,10 +82,12 @@ def test_the_command_of_a_schema_has_no_more_than_was_understood(browser: Browse
     assert ('"x"' in unescape(command), "primaryKeys" in command) == (False, True)
 
 
-@pytest.mark.parametrize(("sample", "told"), [('[{"id": "\\ud800"}]', r"id STRING"), ('[{"i\\ud800": 1}]', r"i\ud800")])
-def test_half_a_surrogate_pair_is_shown_as_json_escapes_it(browser: Browser, sample: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("sample", "reported"), [('[{"id": "\\ud800"}]', r"id STRING"), ('[{"i\\ud800": 1}]', r"i\ud800")]
+)
+def test_half_a_surrogate_pair_is_shown_as_json_escapes_it(browser: Browser, sample: str, reported: str) -> None:
     page = sent(browser, "guess", "sample", sample)
-    assert (told in words(page), r"\ud800" in page) == (True, True)
+    assert (reported in words(page), r"\ud800" in page) == (True, True)
 
 
 def test_lines_of_a_form_are_those_of_the_text(browser: Browser) -> None:
@@ -228,7 +230,7 @@ SUM = {"type.0": "BIGINT", "key.0": "on", "name.2": "", "type.2": "DECIMAL(10, 2
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "reported"),
     [
         ({}, "null, 3.00, 5.00, 2.00, null → 10.00 sum"),
         ({"function.2": "max"}, "null, 3.00, 5.00, 2.00, null → 5.00 max"),
@@ -248,11 +250,13 @@ SUM = {"type.0": "BIGINT", "key.0": "on", "name.2": "", "type.2": "DECIMAL(10, 2
         ({"name.2": "n", "order": "n", "function.2": ""}, "null, 3.00, 5.00, 2.00, null → 5.00"),
     ],
 )
-def test_the_example_of_a_column_follows_what_is_chosen(browser: Browser, changed: dict[str, str], told: str) -> None:
+def test_the_example_of_a_column_follows_what_is_chosen(
+    browser: Browser, changed: dict[str, str], reported: str
+) -> None:
     browser.get("/console/new?kind=columns")
     answer = browser.send("/console/new/examples", kind="columns", **{"engine": "aggregation", **SUM, **changed})
     assert answer.status_code == 200
-    assert examples(answer.text) == {0: "", 2: told}
+    assert examples(answer.text) == {0: "", 2: reported}
     assert answer.text.count('hx-swap-oob="true"') == 2
 
 

@@ -191,8 +191,8 @@ def test_a_plot_says_its_values_where_the_mouse_is() -> None:
 
 def test_what_is_set_aside_and_damaged_names_its_page_of_the_runbook(app: FastAPI, browser: Browser) -> None:
     assert "runbook" not in browser.text(OPERATIONS)
-    told = [Reading(Measured.SET_ASIDE_BATCHES, (), 2.0), Reading(Measured.DAMAGED_FILES, (), 1.0)]
-    app.state.parts = replace(parts_of(app), scrapes=Refreshed(lambda: told, 60, 5))
+    reported = [Reading(Measured.SET_ASIDE_BATCHES, (), 2.0), Reading(Measured.DAMAGED_FILES, (), 1.0)]
+    app.state.parts = replace(parts_of(app), scrapes=Refreshed(lambda: reported, 60, 5))
     page = words(browser.get(OPERATIONS).text)
     headings = re.findall(r"^## (\w+)$", Path("docs/runbook.md").read_text(), re.MULTILINE)
     named = re.findall(r"runbook: (\w+)", page)

@@ -79,7 +79,7 @@ def test_several_keys_removals_and_ignored_records_are_folded(browser: Browser) 
 
 
 @pytest.mark.parametrize(
-    ("schema", "records", "told"),
+    ("schema", "records", "reported"),
     [
         ("CREATE TABLE", '{"id": 1}', "CREATE TABLE"),
         ("{", '{"id": 1}', "JSON"),
@@ -94,8 +94,8 @@ def test_several_keys_removals_and_ignored_records_are_folded(browser: Browser) 
         (f"{GROUPS};{GROUPS.replace('TABLE t', 'TABLE u')}", '{"id": 1}', "leave one"),
     ],
 )
-def test_what_cannot_be_folded_is_reported(browser: Browser, schema: str, records: str, told: str) -> None:
-    assert told in played(browser, records, schema=schema, status=400)
+def test_what_cannot_be_folded_is_reported(browser: Browser, schema: str, records: str, reported: str) -> None:
+    assert reported in played(browser, records, schema=schema, status=400)
 
 
 def test_numbers_are_folded_and_sent_as_they_were_written(browser: Browser) -> None:
@@ -116,9 +116,9 @@ def test_an_end_of_a_line_that_is_none_of_json_may_be_in_a_text(browser: Browser
 def test_more_values_than_a_page_can_tell_are_refused(browser: Browser) -> None:
     columns = ", ".join(f"c{number} INT" for number in range(199))
     schema = f"CREATE TABLE t (id INT, {columns}, PRIMARY KEY (id) NOT ENFORCED)"
-    told = played(browser, '{"id": 1}\n' * 101, schema=schema, status=413)
-    assert "the playground folds at most 100 records of a table of 200 columns, these are 101" in told
-    assert "play fewer" in told
+    reported = played(browser, '{"id": 1}\n' * 101, schema=schema, status=413)
+    assert "the playground folds at most 100 records of a table of 200 columns, these are 101" in reported
+    assert "play fewer" in reported
 
 
 def test_hostile_values_are_text_and_nothing_is_stored(browser: Browser) -> None:

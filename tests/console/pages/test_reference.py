@@ -56,7 +56,7 @@ def test_every_option_and_function_has_a_row_of_its_own_and_no_other(browser: Br
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "reported"),
     [
         ("sum", "null, 3, 5, 2, null → 10 INT"),
         ("first_value", "null, 3, 5, 2, null → null INT"),
@@ -67,8 +67,8 @@ def test_every_option_and_function_has_a_row_of_its_own_and_no_other(browser: Br
         ("nested_partial_update", "with nested-key = id"),
     ],
 )
-def test_the_example_of_a_function_is_folded(browser: Browser, name: str, told: str) -> None:
-    assert told in rows_by_id(browser.get(REFERENCE).text)[f"function-{name}"]
+def test_the_example_of_a_function_is_folded(browser: Browser, name: str, reported: str) -> None:
+    assert reported in rows_by_id(browser.get(REFERENCE).text)[f"function-{name}"]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

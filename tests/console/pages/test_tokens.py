@@ -55,7 +55,7 @@ def test_a_token_is_made_and_its_text_shown_once(boss: Browser) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "status", "told"),
+    ("wrong", "status", "reported"),
     [
         ({"name": "<b onx>"}, 400, "cannot be a token's name"),
         ({"role": "king"}, 400, "choose a role"),
@@ -66,10 +66,10 @@ def test_a_token_is_made_and_its_text_shown_once(boss: Browser) -> None:
     ],
 )
 def test_a_wish_with_faults_is_reported_and_kept_in_the_form(
-    boss: Browser, wrong: dict[str, str], status: int, told: str
+    boss: Browser, wrong: dict[str, str], status: int, reported: str
 ) -> None:
     answer = boss.send(TOKENS, **{**WISH, **wrong})
-    assert (answer.status_code, told in words(answer.text)) == (status, True)
+    assert (answer.status_code, reported in words(answer.text)) == (status, True)
     assert "<b onx" not in answer.text
     if "expires" not in wrong:
         assert 'value="90d"' in answer.text

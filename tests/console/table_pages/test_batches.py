@@ -52,7 +52,7 @@ def poison(app: FastAPI, browser: Browser, table: str) -> str:
     return bad
 
 
-def told(browser: Browser, batch: str) -> dict[str, Any]:
+def reported(browser: Browser, batch: str) -> dict[str, Any]:
     """What the API tells of it."""
     answer: dict[str, Any] = browser.client.get(f"{TABLES}/wide/batches/{batch}").json()
     return answer
@@ -70,7 +70,7 @@ def test_a_staged_batch_is_withdrawn(browser: Browser) -> None:
     assert page.text.count(">Withdraw batch<") == 2
     answer = browser.send(f"{BATCHES}/withdraw", batch=first, state="staged")
     assert (answer.status_code, answer.headers["location"]) == (303, f"{BATCHES}?state=staged")
-    assert [told(browser, one)["state"] for one in (first, second)] == ["deleted", "staged"]
+    assert [reported(browser, one)["state"] for one in (first, second)] == ["deleted", "staged"]
     assert re.findall(r'<th scope="row">(\d+)<', browser.get(f"{BATCHES}?state=staged").text) == ["2"]
     assert "withdrawn" in words(browser.get(f"{BATCHES}?state=deleted").text)
 
@@ -81,7 +81,7 @@ def test_a_batch_that_is_merged_meanwhile_is_reported_and_stays(app: FastAPI, br
     merge(app, table)
     refused = browser.send(f"{BATCHES}/withdraw", batch=batch)
     assert (refused.status_code, "it is merged into snapshot 1" in refused.text) == (409, True)
-    assert told(browser, batch)["state"] == "merged"
+    assert reported(browser, batch)["state"] == "merged"
     browser.get(MERGES)
     assert browser.send(f"{BATCHES}/withdraw", batch="<b>").status_code == 404
     assert "<b>" not in browser.shown
@@ -98,7 +98,7 @@ def test_what_was_set_aside_is_reported_with_its_reason_and_tried_again(
     merge(app, table)
     browser.get(BATCHES)
     assert browser.send(f"{BATCHES}/retry", batch=bad).status_code == 303
-    assert (told(browser, bad)["state"], told(browser, bad)["number"]) == ("staged", 4)
+    assert (reported(browser, bad)["state"], reported(browser, bad)["number"]) == ("staged", 4)
     assert browser.send(f"{BATCHES}/retry", batch=bad).status_code == 409
 
 

@@ -35,10 +35,10 @@ def changes_in(page: str) -> list[str]:
 def test_changes_are_reported_newest_first_and_updates_in_one_line(table: MergedTable, browser: Browser) -> None:
     page = browser.get(PAGE).text
     assert re.findall(r">Snapshot (\d)<", page) == ["3", "2", "1"]
-    told = changes_in(page)
-    assert told[0] == "-D 2 b null"
-    assert sorted(told[1:3]) == ["+I 3 " + HOSTILE + " null", "+U 1 a → c 1"]
-    assert sorted(told[3:]) == ["+I 1 a 1", "+I 2 b null"]
+    reported = changes_in(page)
+    assert reported[0] == "-D 2 b null"
+    assert sorted(reported[1:3]) == ["+I 3 " + HOSTILE + " null", "+U 1 a → c 1"]
+    assert sorted(reported[3:]) == ["+I 1 a 1", "+I 2 b null"]
     assert "<b onx" not in page
 
 
@@ -80,8 +80,8 @@ def test_an_alter_that_ends_the_changelog_loads_the_page_again(merged: Merged, b
     table.merge({"id": 1})
     address = live_part(browser.get(PAGE).text)
     table.alter([{"action": "removeOption", "key": "changelog-producer"}])
-    told = browser.get(address)
-    assert (told.status_code, told.headers["hx-refresh"]) == (204, "true")
+    reported = browser.get(address)
+    assert (reported.status_code, reported.headers["hx-refresh"]) == (204, "true")
     table.alter([{"action": "setOption", "key": "changelog-producer", "value": "lookup"}])
     table.merge({"id": 2})
     browser.get(PAGE)

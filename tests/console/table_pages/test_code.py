@@ -125,8 +125,8 @@ def test_curl_reads_a_row_and_posts_a_record(pasted: dict[str, str], service: tu
 def test_python_reads_a_row_and_posts_a_record(pasted: dict[str, str], tmp_path: Path) -> None:
     program = tmp_path / "pasted.py"
     program.write_text(pasted["python"])
-    told = run([sys.executable, "-I", str(program)], pasted["TOKEN"])
-    assert repr(records_of(pasted)[0]) in told
+    reported = run([sys.executable, "-I", str(program)], pasted["TOKEN"])
+    assert repr(records_of(pasted)[0]) in reported
     begin = pasted["python"].index("# post(")
     program.write_text(pasted["python"][:begin] + re.sub("(?m)^# ", "", pasted["python"][begin:]))
     run([sys.executable, "-I", str(program)], pasted["TOKEN"])
@@ -145,8 +145,8 @@ def test_the_client_reads_a_row_and_posts_a_record(pasted: dict[str, str], tmp_p
 def test_typescript_reads_a_row_and_posts_a_record(pasted: dict[str, str], tmp_path: Path) -> None:
     program = tmp_path / "pasted.mjs"  # no type is written in it: it is JavaScript, too
     program.write_text(pasted["typescript"])
-    told = run(["node", str(program)], pasted["TOKEN"])
-    assert "9007199254740993" in told or "1.50" in told or "[Array]" in told
+    reported = run(["node", str(program)], pasted["TOKEN"])
+    assert "9007199254740993" in reported or "1.50" in reported or "[Array]" in reported
     begin = pasted["typescript"].index("// const body")
     program.write_text(pasted["typescript"][:begin] + re.sub("(?m)^// ", "", pasted["typescript"][begin:]))
     assert "staged" in run(["node", str(program)], pasted["TOKEN"])
@@ -155,17 +155,17 @@ def test_typescript_reads_a_row_and_posts_a_record(pasted: dict[str, str], tmp_p
 def test_duckdb_counts_the_rows(pasted: dict[str, str], tmp_path: Path) -> None:
     program = tmp_path / "pasted.py"
     program.write_text(pasted["duckdb"])
-    told = run([sys.executable, "-I", str(program)], pasted["TOKEN"])
-    assert "int64" in told
-    assert "9007199254740993" in told or "HOME" in told
+    reported = run([sys.executable, "-I", str(program)], pasted["TOKEN"])
+    assert "int64" in reported
+    assert "9007199254740993" in reported or "HOME" in reported
 
 
 @pytest.mark.spark
 def test_spark_shows_the_rows(pasted: dict[str, str], tmp_path: Path, spark_remote: str) -> None:
     program = tmp_path / "pasted.py"
     program.write_text(pasted["spark"])
-    told = run([sys.executable, "-I", str(program)], pasted["TOKEN"], SPARK_REMOTE=spark_remote)
-    assert "9007199254740993" in told or "HOME" in told
+    reported = run([sys.executable, "-I", str(program)], pasted["TOKEN"], SPARK_REMOTE=spark_remote)
+    assert "9007199254740993" in reported or "HOME" in reported
 
 
 def test_the_sql_makes_the_same_table(pasted: dict[str, str], service: tuple[Client, str]) -> None:

@@ -71,8 +71,8 @@ def rows_of(page: str, css: str) -> list[str]:
 @pytest.mark.usefixtures("story")
 def test_a_value_is_reported_beside_the_merged_one_with_the_record_that_it_came_from(browser: Browser) -> None:
     browser.text(f"{PAGE}?key=1")
-    told = rows_of(browser.shown, "values")
-    assert told[1:] == [
+    reported = rows_of(browser.shown, "values")
+    assert reported[1:] == [
         "id 1 the key",
         "scanned 10 10 batch 1, record 1",
         "place Lyon Lyon",
@@ -115,14 +115,16 @@ def test_sources_are_the_same_if_all_their_records_are() -> None:
 @pytest.mark.usefixtures("story")
 def test_a_story_has_a_lane_for_each_sequence_group_and_late_records_say_so(browser: Browser) -> None:
     browser.text(f"{PAGE}?key=1")
-    told = rows_of(browser.shown, "story")
-    assert told[0] == "Record by arrival note by scanned scanned, place by booked booked, fees"
-    assert told[1].startswith("Start nothing before the first batch")
-    assert "changed scanned null → 10 place null → Lyon taken" in told[2]
-    assert told[4] == "Staged: accepted, not merged yet"
-    assert re.search(r"batch 3, record 1 late staged .* late, no change scanned, place stay sequence 9 < 10", told[5])
-    assert re.search(r"late, but counted fees 4.90 → 6.00 late but summed booked stays", told[6])
-    assert "snapshot 2 by merge" in told[3]
+    reported = rows_of(browser.shown, "story")
+    assert reported[0] == "Record by arrival note by scanned scanned, place by booked booked, fees"
+    assert reported[1].startswith("Start nothing before the first batch")
+    assert "changed scanned null → 10 place null → Lyon taken" in reported[2]
+    assert reported[4] == "Staged: accepted, not merged yet"
+    assert re.search(
+        r"batch 3, record 1 late staged .* late, no change scanned, place stay sequence 9 < 10", reported[5]
+    )
+    assert re.search(r"late, but counted fees 4.90 → 6.00 late but summed booked stays", reported[6])
+    assert "snapshot 2 by merge" in reported[3]
 
 
 @pytest.mark.usefixtures("story")

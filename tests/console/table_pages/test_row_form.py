@@ -142,7 +142,7 @@ def aggregates(create: Create) -> None:
 
 def does(page: str) -> list[str]:
     """What the fields of a page say that they do."""
-    return [unescape(told) for told in re.findall(r'<p class="hint" id="f\d+does"[^>]*>([^<]*)</p>', page)]
+    return [unescape(reported) for reported in re.findall(r'<p class="hint" id="f\d+does"[^>]*>([^<]*)</p>', page)]
 
 
 def test_a_field_says_what_its_value_does_to_the_one_that_there_is(create: Create, browser: Browser) -> None:
@@ -150,7 +150,7 @@ def test_a_field_says_what_its_value_does_to_the_one_that_there_is(create: Creat
     aggregates(create)
     post(browser, {"id": 1, "latest": "x", **{name: value for name, (_, _, value, _) in AGGREGATES.items()}})
     page = browser.get(f"{ROW}/edit?key=1").text
-    assert does(page) == [told for *_, told in AGGREGATES.values()]
+    assert does(page) == [reported for *_, reported in AGGREGATES.values()]
     taken_back = change(browser, 1, **{"value.total": "1", "kind": "-U", "action": "try"}).text
     assert does(taken_back) == [], "a record that takes back adds nothing"
 
@@ -340,8 +340,8 @@ def test_what_became_of_a_record_is_reported_while_the_page_is_open(
     assert browser.get(unescape(found[1])).status_code == 204
     parts: Parts = app.state.parts
     merge_staged(parts.database, parts.warehouse, table["id"])
-    told = browser.get(unescape(found[1]))
-    assert "Batch 1 is merged into snapshot 1" in words(told.text)
+    reported = browser.get(unescape(found[1]))
+    assert "Batch 1 is merged into snapshot 1" in words(reported.text)
 
 
 JUNK = [

@@ -124,9 +124,9 @@ def test_an_upload_shows_its_progress_and_its_faults(chrome: Browser, service: C
         page.evaluate("addEventListener('pagehide', () => sessionStorage.setItem('told', JSON.stringify(told)))")
         page.get_by_role("button", name="Upload").click()
         page.get_by_text("200 000 records and is staged".replace(" ", "\u2009", 1)).wait_for()
-        told = page.evaluate("JSON.parse(sessionStorage.getItem('told'))")
-        assert any("100 %" in one and "MiB" in one for one in told), told
-        assert "sent; its records are read" in told
+        reported = page.evaluate("JSON.parse(sessionStorage.getItem('told'))")
+        assert any("100 %" in one and "MiB" in one for one in reported), reported
+        assert "sent; its records are read" in reported
         assert [one for one in window.complaints if "400" not in one] == []
 
 

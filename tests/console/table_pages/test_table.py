@@ -114,9 +114,9 @@ def test_each_row_leads_to_its_own_page(create: Create, browser: Browser) -> Non
     post(browser, {"a": "x&key=<1>/ü", "b": 2**53 + 1, "c": True}, table="odd")
     page = browser.get("/console/tables/shop/odd/rows").text
     [address] = {unescape(one) for one in re.findall(r'href="(/console/tables/shop/odd/row\?[^"]+)"', page)}
-    told = browser.get(address)
-    assert told.status_code == 200
-    assert str(2**53 + 1) in told.text
+    reported = browser.get(address)
+    assert reported.status_code == 200
+    assert str(2**53 + 1) in reported.text
 
 
 def test_merges_that_wait_for_a_compaction_are_reported(merged: Merged, browser: Browser) -> None:

@@ -33,8 +33,8 @@ def test_each_change_of_a_tab_is_one_line(tmp_path: Path, sqlite_template: Path)
         before = len(last_lines(log, 1000))
         _change_everything(Browser(client))
         lines = last_lines(log, 1000)[before:]
-    told = [_own(line) for line in lines]
-    assert told == [
+    reported = [_own(line) for line in lines]
+    assert reported == [
         {"operation": "createTag", "tag": "v1", "snapshot": 1},
         {"operation": "deleteTag", "tag": "v1"},
         {"operation": "rollbackTable", "to": {"number": 1}, "made": 3},

@@ -106,10 +106,10 @@ def test_all_faults_are_reported_beside_their_fields_and_nothing_is_altered(
     }
     refused = send(browser, wished)
     assert refused.status_code == 400
-    told = faults_beside(browser.shown)
-    assert set(told) == {"snapshot.time-retained", "target-file-size", "new"}
-    assert "write a number and a unit: 500 ms" in told["snapshot.time-retained"]
-    assert "did you mean merge.max-staleness?" in told["new"]
+    reported = faults_beside(browser.shown)
+    assert set(reported) == {"snapshot.time-retained", "target-file-size", "new"}
+    assert "write a number and a unit: 500 ms" in reported["snapshot.time-retained"]
+    assert "did you mean merge.max-staleness?" in reported["new"]
     assert fields_of(browser.shown)["set.merge.max-staged-rows"] == "10"
     assert table.options() == before
 

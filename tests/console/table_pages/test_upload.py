@@ -104,14 +104,16 @@ def test_the_same_file_of_the_same_form_counts_once(page: Browser) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "reported"),
     [
         ("a.csv", b'id,note,n\n1,"a\nb",5\nx,' + HOSTILE[:9].encode() + b",y\n", "x,<b onx=1>,y"),
         ("a.ndjson", b'{"id": 1}\n\n{"id": "x", "n": "<b>"}\n', '{"id": "x", "n": "<b>"}'),
         ("a.json", b'{"records": [{"id": 1}, {"id": "x", "n": "<b>"}]}', '{"id": "x", "n": "<b>"}'),
     ],
 )
-def test_faults_are_reported_in_their_rows_with_the_text(page: Browser, name: str, content: bytes, told: str) -> None:
+def test_faults_are_reported_in_their_rows_with_the_text(
+    page: Browser, name: str, content: bytes, reported: str
+) -> None:
     refused = upload(page, name, content)
     assert (refused.status_code, rows(page)) == (400, [])
     text = words(refused.text)
@@ -120,7 +122,7 @@ def test_faults_are_reported_in_their_rows_with_the_text(page: Browser, name: st
         r'<tr><td class="number" data-label="Row">2</td><td class="mono" data-label="Column">(\w+)</td>', refused.text
     )
     assert found == ["id", "n"]
-    assert unescape(refused.text).count(told) >= 2
+    assert unescape(refused.text).count(reported) >= 2
     assert not re.search(r"<b( onx|>[^ \d])", refused.text)
 
 
@@ -152,13 +154,13 @@ def test_a_form_without_a_file_or_of_another_shape_is_refused(page: Browser) -> 
     own = {"Origin": LOOPBACK}
     hidden = dict(re.findall(r'name="(csrf|once)" value="([^"]+)"', page.shown))
     assert "choose a file" in page.client.post(PAGE, data=hidden, headers=own).text
-    for told, body in (
+    for reported, body in (
         ("multipart/form-data", b"x"),
         ("multipart/form-data; boundary=a", b"--b\r\n\r\nx"),
         ("multipart/form-data; boundary=a", b"--a\r\n" + b"X: y\r\n" * 1000 + b"\r\n"),
         ("multipart/form-data; boundary=a", b'--a\r\nContent-Disposition: form-data; name="x"\r\n\r\n\r\n' * 60),
     ):
-        answer = page.client.post(PAGE, content=body, headers={**own, "Content-Type": told})
+        answer = page.client.post(PAGE, content=body, headers={**own, "Content-Type": reported})
         assert answer.status_code in (400, 403), answer.text
     csrf = page.client.post(PAGE, files={"file": ("a.csv", CSV)}, headers=own)
     assert (csrf.status_code, rows(page)) == (403, [])

@@ -49,8 +49,8 @@ def _changes_to(old: str, new: str) -> bool:
     try:
         changed = alter(schema, retype("a", new))
     except Invalid as invalid:
-        told = [(fault.pointer, fault.code) for fault in invalid.violations]
-        return told != [("/changes/0/newDataType", "illegal_type_change")]
+        reported = [(fault.pointer, fault.code) for fault in invalid.violations]
+        return reported != [("/changes/0/newDataType", "illegal_type_change")]
     assert (changed.by_name["a"].type, changed.by_name["a"].id) == (parse_type(new), schema.by_name["a"].id)
     return True
 

@@ -44,9 +44,9 @@ def outcome(name: str, dialect: Dialect | None = None) -> Case:
         "partitions": list(schema.partition_keys),
         "options": dict(schema.options),
     }
-    told = {warning.code for warning in (*table.statement.warnings, *table_warnings(schema))}
+    reported = {warning.code for warning in (*table.statement.warnings, *table_warnings(schema))}
     found: Case = {"accepted": {what: part for what, part in shown.items() if part}}
-    return {**found, "warnings": sorted(told)} if told else found
+    return {**found, "warnings": sorted(reported)} if reported else found
 
 
 @pytest.mark.parametrize("name", CASES)

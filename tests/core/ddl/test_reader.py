@@ -265,12 +265,12 @@ REFUSED = {
 
 @pytest.mark.parametrize("text", REFUSED)
 def test_what_is_refused_is_reported_with_its_place_and_a_caret(text: str) -> None:
-    code, line, place, told = REFUSED[text]
+    code, line, place, reported = REFUSED[text]
     [fault] = faults(text)
     message, shown, caret = fault.message.rsplit("\n", 2)
     assert (fault.pointer, fault.code) == ("/ddl", code)
     assert message.startswith(f"line {line}, column {place}: ")
-    assert told in message
+    assert reported in message
     assert fault.fix
     assert caret.strip() == "^"
     assert text.split("\n")[line - 1][place - 1 : place + 4].startswith(shown[len(caret) - 1 :][:5])

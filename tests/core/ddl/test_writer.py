@@ -49,8 +49,8 @@ def nested(inner: st.SearchStrategy[Any], *, not_null: bool) -> st.SearchStrateg
 
 
 def field(number: int, name: str, kind: Any, description: str | None) -> dict[str, Any]:
-    told = {} if description is None else {"description": description}
-    return {"id": number, "name": f"{name}{number}", "type": kind, **told}
+    reported = {} if description is None else {"description": description}
+    return {"id": number, "name": f"{name}{number}", "type": kind, **reported}
 
 
 def without_null(kind: Any) -> Any:

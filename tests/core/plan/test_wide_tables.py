@@ -61,7 +61,7 @@ def read(engine: str, columns: int) -> Callable[[], object]:
     return lambda: compile_plan(TableSchema.from_json(body))
 
 
-def told(engine: str, columns: int) -> Callable[[], object]:
+def reported(engine: str, columns: int) -> Callable[[], object]:
     schema = TableSchema.from_json(declared(engine, columns))
     compile_plan(schema)
     return lambda: (table_rules(schema), table_warnings(schema))
@@ -81,7 +81,7 @@ def decoded(engine: str, columns: int) -> Callable[[], object]:
 
 
 @pytest.mark.parametrize("engine", ["deduplicate", "partial-update", "aggregation", "first-row"])
-@pytest.mark.parametrize("what", [read, told, explained, decoded])
+@pytest.mark.parametrize("what", [read, reported, explained, decoded])
 def test_twice_the_columns_are_about_twice_the_steps(what: Callable[..., Callable[[], object]], engine: str) -> None:
     what(engine, 3)()  # what is done once for all
     once, twice = (steps(what(engine, columns)) for columns in (COLUMNS, 2 * COLUMNS))

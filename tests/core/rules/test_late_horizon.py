@@ -166,8 +166,8 @@ def test_the_rules_say_what_comes_too_late() -> None:
     for options in (LISTED, {**LISTED, "sequence.field": "at", "sequence.late-horizon": "36 h"}):
         plan = plan_of(options)
         column = next(column for column in plan.schema.columns if column.name == "t")
-        told = "more than 36 h below the latest at" if "36 h" in str(options) else "more than 10 below the latest g"
-        assert f"; records {told}: ignored" in column_words(plan, column)
+        reported = "more than 36 h below the latest at" if "36 h" in str(options) else "more than 10 below the latest g"
+        assert f"; records {reported}: ignored" in column_words(plan, column)
         assert depends_on_arrival(plan, next(rule for rule in plan.rules if column in rule.columns))
     assert "; records more than 10 below the latest g: ignored" in row_words(plan_of(REMOVED))
     assert all(depends_on_arrival(plan_of(REMOVED), rule) for rule in plan_of(REMOVED).rules)

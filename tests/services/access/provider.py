@@ -41,8 +41,8 @@ class Provider:
         name = key or [*self.keys][-1]
         algorithm, private = self.keys[name]
         usual = {"iss": self.issuer, "aud": AUDIENCE, "sub": "ada", "exp": int(time.time()) + 600}
-        told = {one: value for one, value in (usual | claims).items() if value is not None}
-        return jwt.encode(told, private, algorithm=algorithm, headers={"kid": name})
+        reported = {one: value for one, value in (usual | claims).items() if value is not None}
+        return jwt.encode(reported, private, algorithm=algorithm, headers={"kid": name})
 
     def exchange(self, body: str, authorization: str | None) -> dict[str, str] | None:
         """The token for a code, which counts once; None for none."""
@@ -71,8 +71,8 @@ def _key(_owner: str, _name: str, algorithm: str) -> Any:
 
 def _public(algorithm: str, key: Any) -> dict[str, Any]:
     known = RSAAlgorithm if algorithm == "RS256" else ECAlgorithm
-    told: dict[str, Any] = json.loads(known.to_jwk(key.public_key()))  # type: ignore[attr-defined]
-    return told | {"alg": algorithm}
+    reported: dict[str, Any] = json.loads(known.to_jwk(key.public_key()))  # type: ignore[attr-defined]
+    return reported | {"alg": algorithm}
 
 
 @contextmanager
@@ -89,8 +89,8 @@ def providing() -> Iterator[Provider]:
             given = provider.exchange(body, self.headers["Authorization"])
             self.say(200 if given else 400, given or {"error": "invalid_grant"})
 
-        def say(self, status: int, told: object) -> None:
-            body = json.dumps(told).encode()
+        def say(self, status: int, reported: object) -> None:
+            body = json.dumps(reported).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))

@@ -117,9 +117,9 @@ def test_a_token_with_wrong_claims_is_refused(
 def jwt_of(provider: Provider, claims: dict[str, Any]) -> str:
     """A token that PyJWT would not make: it looks at sub when it encodes."""
     usual = {"iss": provider.issuer, "aud": AUDIENCE, "sub": "ada", "exp": int(time.time()) + 600}
-    told = {one: value for one, value in (usual | claims).items() if value is not None}
+    reported = {one: value for one, value in (usual | claims).items() if value is not None}
     algorithm, private = provider.keys["first"]
-    payload = json.dumps(told).encode()
+    payload = json.dumps(reported).encode()
     return jwt.PyJWS().encode(payload, private, algorithm=algorithm, headers={"kid": "first", "typ": "JWT"})
 
 
@@ -135,13 +135,19 @@ def part(content: object) -> str:
 
 def forgeries(provider: Provider) -> Iterator[tuple[str, str]]:
     header, _, signature = provider.token(groups=["owners"]).split(".")
-    told = {"iss": provider.issuer, "aud": AUDIENCE, "sub": "eve", "exp": int(time.time()) + 600, "groups": ["owners"]}
-    yield "changed", f"{header}.{part(told)}.{signature}"
-    yield "unsigned", f"{part({'alg': 'none', 'typ': 'JWT'})}.{part(told)}."
-    yield "unsigned by a known key", f"{part({'alg': 'none', 'kid': 'first'})}.{part(told)}."
+    reported = {
+        "iss": provider.issuer,
+        "aud": AUDIENCE,
+        "sub": "eve",
+        "exp": int(time.time()) + 600,
+        "groups": ["owners"],
+    }
+    yield "changed", f"{header}.{part(reported)}.{signature}"
+    yield "unsigned", f"{part({'alg': 'none', 'typ': 'JWT'})}.{part(reported)}."
+    yield "unsigned by a known key", f"{part({'alg': 'none', 'kid': 'first'})}.{part(reported)}."
     public = provider.keys["first"][1].public_key()
     pem = public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    unsigned = f"{part({'alg': 'HS256', 'kid': 'first'})}.{part(told)}"
+    unsigned = f"{part({'alg': 'HS256', 'kid': 'first'})}.{part(reported)}"
     made = hmac.digest(pem, unsigned.encode(), "sha256")
     yield "signed with the public key", f"{unsigned}.{base64.urlsafe_b64encode(made).decode().rstrip('=')}"
     other = Provider("eve")
@@ -149,12 +155,17 @@ def forgeries(provider: Provider) -> Iterator[tuple[str, str]]:
     yield "another key of the same name", other.token(groups=["owners"], sub="eve")
     yield (
         "a key in the header",
-        jwt.encode(told, other.keys["first"][1], algorithm="RS256", headers={"jwk": other.answer("/keys")["keys"][0]}),
+        jwt.encode(
+            reported, other.keys["first"][1], algorithm="RS256", headers={"jwk": other.answer("/keys")["keys"][0]}
+        ),
     )
     yield (
         "a place of keys in the header",
         jwt.encode(
-            told, other.keys["first"][1], algorithm="RS256", headers={"kid": "first", "jku": "http://127.0.0.1:1/keys"}
+            reported,
+            other.keys["first"][1],
+            algorithm="RS256",
+            headers={"kid": "first", "jku": "http://127.0.0.1:1/keys"},
         ),
     )
     yield "no JSON", "a.b.c"
@@ -162,7 +173,9 @@ def forgeries(provider: Provider) -> Iterator[tuple[str, str]]:
     yield "endless", f"{header}.{'A' * 100_000}.{signature}"
     yield (
         "critical",
-        jwt.encode(told, provider.keys["first"][1], "RS256", headers={"kid": "first", "crit": ["b64"], "b64": False}),
+        jwt.encode(
+            reported, provider.keys["first"][1], "RS256", headers={"kid": "first", "crit": ["b64"], "b64": False}
+        ),
     )
 
 

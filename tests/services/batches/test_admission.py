@@ -53,9 +53,9 @@ class Entrance:
         ).batch
 
     def refused(self, **post: Any) -> KeyfoldError:
-        with pytest.raises(KeyfoldError) as told:
+        with pytest.raises(KeyfoldError) as reported:
             self.post(**post)
-        return told.value
+        return reported.value
 
 
 Opened = Callable[..., Entrance]
@@ -80,11 +80,11 @@ def test_a_table_takes_batches_until_its_records_reach_the_bound_and_again_once_
     table, other = create_table(database, QUIET), create_table(database, QUIET, "other")
     entrance = opened(table_records=5)
     assert [entrance.post(records).number for records in (2, 2, 3)] == [1, 2, 3]
-    told = entrance.refused()
-    assert isinstance(told, StagingFull)
-    assert "shop.wide has 7 records, and the most is 5; nothing was stored" in told.message
-    assert [one.code for one in told.violations] == ["staged_records"]
-    assert "GET …/merges" in told.violations[0].fix
+    reported = entrance.refused()
+    assert isinstance(reported, StagingFull)
+    assert "shop.wide has 7 records, and the most is 5; nothing was stored" in reported.message
+    assert [one.code for one in reported.violations] == ["staged_records"]
+    assert "GET …/merges" in reported.violations[0].fix
     assert len(staged_files(warehouse, table)) == 3
     assert refusals(database, Bound.TABLE_RECORDS) == 1
     assert entrance.post(name="other").table_id == other.id
@@ -133,9 +133,9 @@ def test_a_batch_that_waits_too_long_for_its_merge_keeps_others_of_its_table_out
     entrance.post()
     time.move(minutes=2)
     entrance.admission.read()
-    told = entrance.refused()
-    assert [one.code for one in told.violations] == ["staged_too_long"]
-    assert "4260 seconds, and 4200 is the most" in told.message
+    reported = entrance.refused()
+    assert [one.code for one in reported.violations] == ["staged_too_long"]
+    assert "4260 seconds, and 4200 is the most" in reported.message
     entrance.post(name="other")
     merge_staged(database, warehouse, table.id)
     entrance.clock.time += 2
@@ -177,10 +177,10 @@ def test_no_batch_costs_a_query_for_its_bounds(database: CatalogDatabase, opened
 def test_a_disk_with_too_little_room_takes_nothing(site: MergeSite, opened: Opened) -> None:
     table = create_table(site.database, QUIET)
     entrance = opened(free_bytes=MANY)
-    told = entrance.refused()
-    assert isinstance(told, NotStored)
-    assert [one.code for one in told.violations] == ["no_room"]
-    assert f"less than {MANY} (KEYFOLD_LEAST_FREE_MIB)" in told.message
+    reported = entrance.refused()
+    assert isinstance(reported, NotStored)
+    assert [one.code for one in reported.violations] == ["no_room"]
+    assert f"less than {MANY} (KEYFOLD_LEAST_FREE_MIB)" in reported.message
     assert staged_files(site.warehouse, table) == []
     assert refusals(site.database, Bound.ROOM) == 1
 
@@ -212,10 +212,10 @@ def test_a_warehouse_that_is_not_there_takes_nothing_and_is_not_made_again(
     root = Path(warehouse.path())
     lose(root)
     there = list(root.glob("*"))
-    told = entrance.refused()
-    assert isinstance(told, NotStored)
-    assert "the warehouse cannot be written: it is not there; nothing was stored" in told.message
-    assert [one.code for one in told.violations] == ["warehouse_not_writable"]
+    reported = entrance.refused()
+    assert isinstance(reported, NotStored)
+    assert "the warehouse cannot be written: it is not there; nothing was stored" in reported.message
+    assert [one.code for one in reported.violations] == ["warehouse_not_writable"]
     take_warehouse(database, warehouse)  # as a process does that is started now
     assert isinstance(entrance.refused(), NotStored)
     assert list(root.glob("*")) == there

@@ -86,8 +86,8 @@ def lines_of(body: bytes) -> list[object]:
 def test_every_line_that_is_no_json_is_named_by_its_number() -> None:
     with pytest.raises(Invalid) as refusal:
         lines_of(b'{"id": 1}\n\nnope\n{"id": 2}\n{\n')
-    told = [(fault.pointer, fault.row, fault.message.split(" is ")[0]) for fault in refusal.value.violations]
-    assert told == [("/records/1", 1, "line 3"), ("/records/3", 3, "line 5")]
+    reported = [(fault.pointer, fault.row, fault.message.split(" is ")[0]) for fault in refusal.value.violations]
+    assert reported == [("/records/1", 1, "line 3"), ("/records/3", 3, "line 5")]
     assert refusal.value.total_violations == 2
 
 

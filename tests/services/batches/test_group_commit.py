@@ -67,9 +67,9 @@ def test_the_faults_of_one_are_not_those_of_the_others(database: CatalogDatabase
     reused = NewBatch(**{**vars(staged(warehouse, table, "a")), "fingerprint": "another"})
     Path(warehouse.path(table.id, "staging", gone.file)).unlink()
     batches = [staged(warehouse, table), first, again, late, gone, reused, other]
-    told = enter_together(database, GroupCommit(database, warehouse), table, batches)
-    assert [type(one) for one in told] == [Batch, Batch, Batch, Conflict, Unavailable, KeyReused, Batch]
-    assert told[1] == told[2]
+    reported = enter_together(database, GroupCommit(database, warehouse), table, batches)
+    assert [type(one) for one in reported] == [Batch, Batch, Batch, Conflict, Unavailable, KeyReused, Batch]
+    assert reported[1] == reported[2]
     assert [batch.number for batch in batches_of(database, table)] == [1, 2, 3]
 
 

@@ -38,8 +38,8 @@ def as_json(plan: MergePlan, change: Change) -> dict[str, Any]:
     """A change as a record is posted."""
     by_name = plan.schema.by_name
     said = {name: value for name, value in change.values.items() if change.named is None or name in change.named}
-    told = {name: None if value is None else by_name[name].type.encoder(value) for name, value in said.items()}
-    return told if plan.row_kind_column else {KIND_MEMBER: change.kind, **told}
+    reported = {name: None if value is None else by_name[name].type.encoder(value) for name, value in said.items()}
+    return reported if plan.row_kind_column else {KIND_MEMBER: change.kind, **reported}
 
 
 def tried(plan: MergePlan, records: list[dict[str, Any]]) -> SimulatedRow | None:

@@ -27,8 +27,8 @@ SCHEMA = {"type": "struct", "fields": [{"field": "after", "type": "struct", "fie
 
 
 def events(*rows: dict[str, Any]) -> bytes:
-    told = [{"schema": SCHEMA, "payload": {"op": "c", "before": None, "after": row}} for row in rows]
-    return "\n".join(map(json.dumps, told)).encode()
+    reported = [{"schema": SCHEMA, "payload": {"op": "c", "before": None, "after": row}} for row in rows]
+    return "\n".join(map(json.dumps, reported)).encode()
 
 
 def narrow(database: CatalogDatabase) -> Table:

@@ -86,7 +86,7 @@ def counted(before: Rows, after: Rows) -> dict[str, Any]:
     }
 
 
-def told(found: Comparison) -> dict[str, Any]:
+def reported(found: Comparison) -> dict[str, Any]:
     columns = {one.column: one.changed for one in found.columns}
     return {"added": found.added, "changed": found.changed, "removed": found.removed, "columns": columns}
 
@@ -96,7 +96,7 @@ def check(found: Comparison, before: Rows, after: Rows, keys: Sequence[str] = ("
     expected = counted(before, after)
     expected["columns"] = {name: n for name, n in expected["columns"].items() if name not in keys}
     if expected["columns"]:
-        assert told(found) == expected
+        assert reported(found) == expected
     assert found.exact
     assert found.keys == found.added + found.changed + found.removed + found.unchanged
     assert len(found.sample) == found.added + found.changed + found.removed

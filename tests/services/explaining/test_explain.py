@@ -36,7 +36,7 @@ def explain(site: MergeSite, images: Images, key: str = "1", **asked: Any) -> Ex
     return explain_row(site.database, images, WIDE, Question([key], **asked))
 
 
-def told(explained: ExplainedRow) -> list[tuple[Any, ...]]:
+def reported(explained: ExplainedRow) -> list[tuple[Any, ...]]:
     """Per step what it is, and what it did to the first column."""
     return [(step.what, *((one.before, one.after, one.reason) for one in step.columns[:1])) for step in explained.steps]
 
@@ -50,7 +50,7 @@ def test_staged_records_come_after_merged_ones_and_say_so(site: MergeSite, image
     merge(site, table, {"id": 1, "n": 1}, {"id": 2, "n": 5})
     post(site.database, site.warehouse, {"id": 1, "n": 10}, {"id": 1, "n": 100})
     explained = explain(site, images)
-    assert told(explained) == [
+    assert reported(explained) == [
         (StepKind.RECORD, (None, 1, "summed")),
         (StepKind.RECORD, (1, 11, "summed")),
         (StepKind.RECORD, (11, 111, "summed")),
@@ -112,7 +112,7 @@ def test_other_rules_begin_with_the_row_that_was_shown(site: MergeSite, images: 
     assert [step.what for step in explained.steps] == ["record", "record", "schema", "record"]
     assert NEW_RULES in explained.steps[2].words
     assert "column n is called m" in explained.steps[2].words
-    assert told(explained)[1] == ("record", (4, 7, "summed"))
+    assert reported(explained)[1] == ("record", (4, 7, "summed"))
     assert explained.steps[1].columns[0].column == "m"
     assert explained.row == {"id": 1, "m": 7}
     assert sources(explained) == {"m": [1, 2]}

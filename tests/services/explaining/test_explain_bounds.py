@@ -64,7 +64,7 @@ def test_a_time_whose_snapshot_expired_is_not_answered_with_an_older_one(
                 answered[number, minutes] = f"{missing.code}: {missing.message}"
     # Snapshots 2, 5 and 6 are kept; of 2 nobody knows how long it was current.
     known = {(2, 0): 2, (5, 0): 5, (5, 9): 5, (6, 0): 6, (6, 9): 6}
-    assert {moment: told for moment, told in answered.items() if not isinstance(told, str)} == known
+    assert {moment: reported for moment, reported in answered.items() if not isinstance(reported, str)} == known
     between = str(answered[3, 0])
     assert between.startswith(ErrorCode.SNAPSHOT_NOT_FOUND)
     assert "snapshots 3 to 4 have expired" in between
@@ -157,8 +157,8 @@ def test_the_newest_records_of_a_key_are_read_as_many_as_there_is_room_for(site:
     rooms = (1, 2, 3, 5, 6, 11, 12, 14, 15, 23, 24, 25)  # three records of the key are of each snapshot
     for room, until, warehouse in product(rooms, (8, 5), (site.warehouse, LikeAStore(site.warehouse.root))):
         found = kept_of(site.database, warehouse, table, 1, 0, Room(room, 2**20), until)
-        told = [(one.batch.snapshot_id, one.record.values["n"]) for one in found.records]
-        assert told == [(number, n) for number, n in everything if found.after < number <= until]
+        reported = [(one.batch.snapshot_id, one.record.values["n"]) for one in found.records]
+        assert reported == [(number, n) for number, n in everything if found.after < number <= until]
         assert found.after == max(0, until - room // 3)
     assert kept_of(site.database, site.warehouse, table, 1, 0, Room(99, 1)).records == []
 
@@ -174,9 +174,9 @@ def test_of_a_snapshot_whose_records_are_in_a_file_that_is_not_read_nothing_is_k
             some.append(replace(batch_in(warehouse, name, number), snapshot_id=2 - number % 2))
         files += [(file, of) for file in write_history(warehouse, "t1", some, of)]
         batches |= {batch.number: batch for batch in some}
-    for room, after, told in ((1, 2, []), (3, 1, [2, 4]), (4, 0, [1, 3, 2, 4])):
+    for room, after, reported in ((1, 2, []), (3, 1, [2, 4]), (4, 0, [1, 3, 2, 4])):
         found = kept_records(warehouse, KeptFiles("t1", 0, 2, files, []), (1,), lambda _: batches, Room(room, 2**20))
-        assert (found.after, [one.record.values["n"] for one in found.records]) == (after, told)
+        assert (found.after, [one.record.values["n"] for one in found.records]) == (after, reported)
 
 
 def test_what_there_is_no_room_for_is_not_read(watched: tuple[MergeSite, WatchedDatabase, Images]) -> None:

@@ -45,7 +45,7 @@ def kept(site: MergeSite, table: Table, key: int, after: int = 0) -> Sequence[Ke
     return kept_of(site.database, site.warehouse, table, key, after).records
 
 
-def told(site: MergeSite, table: Table, key: int, after: int = 0) -> list[tuple[int, int | None, Any]]:
+def reported(site: MergeSite, table: Table, key: int, after: int = 0) -> list[tuple[int, int | None, Any]]:
     """The batch's number, its snapshot and the value ``n`` of each record that is kept."""
     found = kept(site, table, key, after)
     return [(one.batch.number, one.batch.snapshot_id, one.record.values["n"]) for one in found]
@@ -63,11 +63,11 @@ def test_merged_records_are_kept_in_merge_order_and_found_by_key(site: MergeSite
     merge(site, table, {"id": 1, "n": 5}, {"id": 3, "n": 6})
     post(site.database, site.warehouse, {"id": 1, "n": 7})
     for _ in range(2):
-        assert told(site, table, 1) == [(1, 1, 1), (1, 1, 3), (2, 2, 4), (3, 2, 5)]
-        assert told(site, table, 1, 1) == [(2, 2, 4), (3, 2, 5)]
-        assert told(site, table, 1, 2) == []
-        assert told(site, table, 3) == [(3, 2, 6)]
-        assert told(site, table, 9) == []
+        assert reported(site, table, 1) == [(1, 1, 1), (1, 1, 3), (2, 2, 4), (3, 2, 5)]
+        assert reported(site, table, 1, 1) == [(2, 2, 4), (3, 2, 5)]
+        assert reported(site, table, 1, 2) == []
+        assert reported(site, table, 3) == [(3, 2, 6)]
+        assert reported(site, table, 9) == []
         swept(site)
     assert begins(site, table) == 0
 
@@ -75,7 +75,7 @@ def test_merged_records_are_kept_in_merge_order_and_found_by_key(site: MergeSite
 def test_a_table_without_history_keeps_no_record_and_no_file_for_it(site: MergeSite) -> None:
     table = create_table(site.database, CALM | NO_HISTORY)
     merge(site, table, {"id": 1, "n": 1})
-    assert told(site, table, 1) == []
+    assert reported(site, table, 1) == []
     assert begins(site, table) == 1
     swept(site)
     assert not list(Path(site.warehouse.path(table.id, "staging")).iterdir())
@@ -89,10 +89,10 @@ def test_history_that_is_turned_off_goes_with_the_next_sweep(site: MergeSite) ->
     table = create_table(site.database, CALM)
     merge(site, table, {"id": 1, "n": 1})
     swept(site)
-    assert told(site, table, 1)
+    assert reported(site, table, 1)
     set_options(site.database, table, NO_HISTORY)
     swept(site)
-    assert told(site, table, 1) == []
+    assert reported(site, table, 1) == []
     assert not [one for one in Path(site.warehouse.path(table.id)).rglob("*.parquet") if "runs" not in one.parts]
 
 
@@ -106,7 +106,7 @@ def test_records_are_kept_for_their_time_and_can_be_explained_from_a_snapshot_th
         merge(site, table, {"id": 1, "n": number})
         swept(site)
         since = begins(site, table)
-        assert [value for _, _, value in told(site, table, 1)] == list(range(since + 1, number + 1))
+        assert [value for _, _, value in reported(site, table, 1)] == list(range(since + 1, number + 1))
         assert number - since >= min(12, number)
         with site.database.reading() as repository:
             assert not since or repository.snapshots.find(table.id, since) is not None
@@ -147,7 +147,7 @@ def test_the_oldest_records_go_where_there_are_more_than_may_be_kept(site: Merge
     for number in range(1, 13):
         merge(site, table, {"id": 1, "n": number}, *({"id": 2, "n": drawn.randrange(2**40)} for _ in range(300)))
         swept(site)
-    values = [value for _, _, value in told(site, table, 1)]
+    values = [value for _, _, value in reported(site, table, 1)]
     assert 0 < len(values) < 12
     assert values == list(range(13 - len(values), 13))
 
@@ -159,7 +159,7 @@ def test_batches_are_not_forgotten_while_their_records_are_kept(site: MergeSite,
     merge(site, table, {"id": 1, "n": 1})
     clock.move(days=1)
     sweep(site.database, site.warehouse)
-    assert told(site, table, 1) == [(1, 1, 1)]
+    assert reported(site, table, 1) == [(1, 1, 1)]
     merge(site, table, {"id": 1, "n": 2})
     for _ in range(3):
         clock.move(days=1)

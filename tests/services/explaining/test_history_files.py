@@ -30,7 +30,7 @@ from app.storage.history.history import Cut
 from tests.catalog.builders import CATALOGS
 from tests.services.builders import QUIET, create_table, merge, post
 from tests.services.damaged import damage_of, files_in, flip, flipped
-from tests.services.explaining.test_history import CALM, age, begins, swept, told
+from tests.services.explaining.test_history import CALM, age, begins, reported, swept
 from tests.services.kept import kept_of
 
 pytestmark = pytest.mark.parametrize("catalog_kind", CATALOGS)
@@ -64,7 +64,7 @@ def test_staging_files_go_once_their_records_are_in_a_history_file_and_old_enoug
     age(site)
     assert sweep(site.database, site.warehouse) == 2
     assert files_in(site.warehouse, table.id, "staging") == []
-    assert told(site, table, 1) == [(1, 1, 1), (2, 2, 2)]
+    assert reported(site, table, 1) == [(1, 1, 1), (2, 2, 2)]
 
 
 @pytest.mark.slow(reason="files many batches")
@@ -74,7 +74,7 @@ def test_small_files_become_larger_ones_and_few(site: MergeSite) -> None:
         merge(site, table, {"id": number % 3, "n": number})
         file(site, table)
     assert len(files(site, table)) <= 6
-    assert [value for _, _, value in told(site, table, 1)] == list(range(1, 33, 3))
+    assert [value for _, _, value in reported(site, table, 1)] == list(range(1, 33, 3))
     swept(site)
     assert on_disk(site, table) == {one.name for one in files(site, table)}
 
@@ -91,7 +91,7 @@ def test_each_record_is_found_among_many_keys_and_batches(site: MergeSite) -> No
         if number != 4:
             file_history(site.database, site.warehouse, table, Cut(group_records=100))
     for key in drawn.sample(sorted(wanted), 25):
-        assert [(number, value) for number, _, value in told(site, table, key)] == wanted[key]
+        assert [(number, value) for number, _, value in reported(site, table, key)] == wanted[key]
 
 
 def test_records_of_several_schemas_have_a_file_each_and_come_in_merge_order(site: MergeSite) -> None:
@@ -129,7 +129,7 @@ def test_large_batches_are_filed_in_pieces(site: MergeSite) -> None:
     file_history(site.database, site.warehouse, table, Cut(most_bytes=20_000, whole_bytes=1000))
     assert len(on_disk(site, table)) == 2
     assert sum(one.records for one in files(site, table)) == 2000
-    assert told(site, table, 999) == [(1, 1, 999), (2, 2, 999)]
+    assert reported(site, table, 999) == [(1, 1, 999), (2, 2, 999)]
 
 
 class StoppedError(BaseException):
@@ -174,10 +174,10 @@ def test_a_sweep_that_is_stopped_between_two_steps_loses_and_doubles_nothing(
     else:
         assert which > 4
     stopping.close()
-    assert [value for _, _, value in told(site, table, 1)] == [1, 2, 3, 4]
+    assert [value for _, _, value in reported(site, table, 1)] == [1, 2, 3, 4]
     swept(site)
     swept(site)
-    assert [value for _, _, value in told(site, table, 1)] == [1, 2, 3, 4]
+    assert [value for _, _, value in reported(site, table, 1)] == [1, 2, 3, 4]
     assert on_disk(site, table) == {one.name for one in files(site, table)}
     assert files_in(site.warehouse, table.id, "staging") == []
 
@@ -209,10 +209,10 @@ def test_processes_that_are_killed_while_they_sweep_lose_and_double_nothing(cata
                 merge(site, table, {"id": 1, "n": posted})
                 age(site, 60)
             sweeping.kill()
-        assert [value for _, _, value in told(site, table, 1)] == list(range(1, posted + 1))
+        assert [value for _, _, value in reported(site, table, 1)] == list(range(1, posted + 1))
     swept(site)
     swept(site)
-    assert [value for _, _, value in told(site, table, 1)] == list(range(1, posted + 1))
+    assert [value for _, _, value in reported(site, table, 1)] == list(range(1, posted + 1))
     assert on_disk(site, table) == {one.name for one in files(site, table)}
     assert files_in(site.warehouse, table.id, "staging") == []
 
@@ -239,7 +239,7 @@ def test_two_sweeps_at_a_time_file_each_record_once(catalog_url: str, site: Merg
     other = BetweenDatabase(catalog_url, lambda: file(site, table))
     file_history(other, site.warehouse, table)
     other.close()
-    assert told(site, table, 1) == [(1, 1, 1)]
+    assert reported(site, table, 1) == [(1, 1, 1)]
     assert len(files(site, table)) == 1
     assert len(on_disk(site, table)) == 2
     swept(site)
@@ -261,9 +261,9 @@ def test_a_sweep_that_slept_names_no_file_that_another_one_has_removed(catalog_u
         file_history(sleepy, site.warehouse, table)
     assert files(site, table) == []
     assert staged.exists()
-    assert told(site, table, 1) == [(1, 1, 1)]
+    assert reported(site, table, 1) == [(1, 1, 1)]
     swept_meanwhile()
-    assert told(site, table, 1) == [(1, 1, 1)]
+    assert reported(site, table, 1) == [(1, 1, 1)]
     for one in (sleepy, quiet):
         one.close()
 
@@ -296,8 +296,8 @@ def test_damaged_history_is_named_and_never_told(site: MergeSite) -> None:
     file(site, table)
     [path] = files_in(site.warehouse, table.id, "history")
     with flipped(path), pytest.raises(DamagedFile, match="until history begins after it"):
-        told(site, table, 1)
-    assert told(site, table, 1) == [(1, 1, 1)]
+        reported(site, table, 1)
+    assert reported(site, table, 1) == [(1, 1, 1)]
 
 
 def test_history_begins_again_after_a_staging_file_that_is_damaged(site: MergeSite) -> None:
@@ -306,12 +306,12 @@ def test_history_begins_again_after_a_staging_file_that_is_damaged(site: MergeSi
     merge(site, table, {"id": 1, "n": 2})
     flip(files_in(site.warehouse, table.id, "staging")[0])
     with pytest.raises(DamagedFile, match="explanations that need it"):
-        told(site, table, 1)
+        reported(site, table, 1)
     assert file(site, table) == []
-    assert (told(site, table, 1), begins(site, table)) == ([], 2)
+    assert (reported(site, table, 1), begins(site, table)) == ([], 2)
     merge(site, table, {"id": 1, "n": 3})
     swept(site)
-    assert told(site, table, 1) == [(3, 3, 3)]
+    assert reported(site, table, 1) == [(3, 3, 3)]
     assert begins(site, table) == 2
 
 
@@ -334,4 +334,4 @@ def test_a_warehouse_that_is_away_costs_no_history(site: MergeSite, warehouse: W
     with pytest.raises(Unavailable):
         file_history(site.database, marked, table)
     staged.with_name("away").rename(staged)
-    assert told(site, table, 1) == [(1, 1, 1)]
+    assert reported(site, table, 1) == [(1, 1, 1)]

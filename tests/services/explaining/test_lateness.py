@@ -164,7 +164,9 @@ def _amount(one: Any, other: Any) -> float | None:
     return abs(apart.total_seconds() if isinstance(apart, timedelta) else float(apart))
 
 
-def drawn(draw: random.Random, numbers: Iterator[int], lanes: Sequence[Sequence[str]], *, told: bool) -> dict[str, Any]:
+def drawn(
+    draw: random.Random, numbers: Iterator[int], lanes: Sequence[Sequence[str]], *, reported: bool
+) -> dict[str, Any]:
     """A record with values that no other one has, but for the sequences of ``lanes``."""
     number = next(numbers)
     values: dict[str, Any] = {
@@ -178,8 +180,8 @@ def drawn(draw: random.Random, numbers: Iterator[int], lanes: Sequence[Sequence[
     values["u"], values["v"] = (values["u"], values["v"]) if values["u"] else (None, None)
     sequences = {name for lane in lanes for name in lane}
     gone = [name for name in values if draw.random() < 0.25 or (name in "tsuv" and name not in sequences)]
-    kept = {name: value for name, value in values.items() if name not in gone and (value is not None or not told)}
-    if told and ("u" in kept) != ("v" in kept):
+    kept = {name: value for name, value in values.items() if name not in gone and (value is not None or not reported)}
+    if reported and ("u" in kept) != ("v" in kept):
         kept.pop("u", None), kept.pop("v", None)
     return {"id": draw.randrange(6), **kept}
 
@@ -190,14 +192,14 @@ def test_late_records_are_those_that_a_walk_over_the_history_finds(site: MergeSi
     options, lanes = TABLES[kind]
     table = create(site.database, options)
     draw, numbers = random.Random(kind), itertools.count(1)
-    told = {tuple(lane.sequence): lane for lane in report(site.database, table).lanes}
-    assert told.keys() == set(lanes)
-    columns = {lane: told[lane].columns for lane in lanes}
+    reported = {tuple(lane.sequence): lane for lane in report(site.database, table).lanes}
+    assert reported.keys() == set(lanes)
+    columns = {lane: reported[lane].columns for lane in lanes}
     walk = Walk(table.schema, lanes, columns, "descending" in str(options))
     for merge in range(8):
         for sender in ("till", "shop", "till"):
             sent = [
-                drawn(draw, numbers, lanes, told="record.absent-columns" in options)
+                drawn(draw, numbers, lanes, reported="record.absent-columns" in options)
                 for _ in range(draw.randrange(1, 9))
             ]
             send(site.database, site, sender, *sent)
@@ -378,11 +380,11 @@ def test_of_many_senders_those_are_distinguished_that_sent_the_most(database: Ca
     send(database, site, "sender-00", {"id": 0, "s": 0})
     assert count(database, site, table)
     [lane] = report(database, table).lanes
-    told = {one.sender: (one.counts.records, one.counts.late) for one in lane.senders}
-    assert len(told) == MOST_SENDERS
-    assert [told[f"sender-{number:02}"] for number in (0, 5, 20, 1)] == [(4, 3), (3, 2), (3, 2), (2, 1)]
-    assert told[OTHERS] == (12, 6)
-    assert sum(records for records, _ in told.values()) == report(database, table).records
+    reported = {one.sender: (one.counts.records, one.counts.late) for one in lane.senders}
+    assert len(reported) == MOST_SENDERS
+    assert [reported[f"sender-{number:02}"] for number in (0, 5, 20, 1)] == [(4, 3), (3, 2), (3, 2), (2, 1)]
+    assert reported[OTHERS] == (12, 6)
+    assert sum(records for records, _ in reported.values()) == report(database, table).records
 
 
 def test_merges_are_read_while_their_counts_are_added(database: CatalogDatabase, site: MergeSite) -> None:

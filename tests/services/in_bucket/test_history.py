@@ -20,7 +20,7 @@ from app.services.upkeep.forgettings import end_forgettings
 from app.services.upkeep.sweeps import sweep
 from tests.object_store import flip, objects_in
 from tests.services.builders import create_table, merge
-from tests.services.explaining.test_history import CALM, told
+from tests.services.explaining.test_history import CALM, reported
 from tests.services.upkeep.forgetting import (
     ADA,
     BOB,
@@ -45,14 +45,14 @@ def test_records_are_filed_found_joined_and_removed_with_their_table(site: Merge
     for number in range(1, 4):
         merge(site, table, {"id": 1, "n": number}, {"id": 2, "n": 0})
         sweep(site.database, site.warehouse, NO_GRACE)
-        assert told(site, table, 1) == [(one, one, one) for one in range(1, number + 1)]
+        assert reported(site, table, 1) == [(one, one, one) for one in range(1, number + 1)]
     assert not [one for one in objects_in(site.warehouse) if "/staging/" in one]
     sweep(site.database, site.warehouse, NO_GRACE)
     files = [one for one in objects_in(site.warehouse) if "/history/" in one]
     assert len(files) == 1
     flip(site.warehouse, files[0], 50)
     with pytest.raises(DamagedFile, match="/history/"):
-        told(site, table, 1)
+        reported(site, table, 1)
     drop_table(site.database, site.warehouse, ("shop", "wide"))
     sweep(site.database, site.warehouse, NO_GRACE)
     assert not [one for one in objects_in(site.warehouse) if one.startswith(table.id)]

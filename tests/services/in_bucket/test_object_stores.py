@@ -293,7 +293,7 @@ def test_a_merge_whose_files_cannot_be_read_back_says_why_in_words_and_is_made_a
 
 
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("fault", "reported"),
     [
         (Fault.SLOW_DOWN, "the object store has too much to do"),
         (Fault.ERROR, "the object store reports an internal error"),
@@ -302,10 +302,10 @@ def test_a_merge_whose_files_cannot_be_read_back_says_why_in_words_and_is_made_a
     ],
 )
 def test_readiness_says_what_the_store_does_and_nothing_else(
-    site: MergeSite, table: Table, line: FaultyLine, fault: Fault, told: str
+    site: MergeSite, table: Table, line: FaultyLine, fault: Fault, reported: str
 ) -> None:
     line.fail(fault)
-    assert warehouse_fault(site.database, site.warehouse) == told
+    assert warehouse_fault(site.database, site.warehouse) == reported
     line.heal()
     assert warehouse_fault(site.database, site.warehouse) is None
 

@@ -71,8 +71,8 @@ def test_merges_of_several_tables_are_committed_in_one_step(site: MergeSite, ima
     for table in tables:
         snapshot, [merge] = snapshot_of(site.database, table), tasks_of(site.database, table)
         assert (snapshot.id, snapshot.merge_id, snapshot.rows) == (1, merge.id, 1)
-        told = (merge.state, merge.progress, merge.snapshot_id, merge.batches, merge.records, merge.rows)
-        assert told == (TaskState.SUCCEEDED, 1.0, 1, 1, 1, 1)
+        reported = (merge.state, merge.progress, merge.snapshot_id, merge.batches, merge.records, merge.rows)
+        assert reported == (TaskState.SUCCEEDED, 1.0, 1, 1, 1, 1)
         with site.database.reading() as repository:
             assert repository.tables.written(table.id).merged == snapshot.size_bytes
             assert repository.tables.merges_since_full(table.id) == 1

@@ -72,8 +72,8 @@ def test_metrics_count_overdue_tables_by_reason(site: MergeSite, clock: SetClock
     create_table(site.database)
     post(site.database, site.warehouse, {"id": 1, "n": 1})
     clock.move(seconds=60)
-    told = look_around(site.database, site.warehouse, images, 10)
-    counts = {one.values[0]: one.number for one in told if one.metric is Measured.OVERDUE_TABLES}
+    reported = look_around(site.database, site.warehouse, images, 10)
+    counts = {one.values[0]: one.number for one in reported if one.metric is Measured.OVERDUE_TABLES}
     assert counts.keys() == set(OverdueReason)
     assert sum(counts.values()) == 1
 

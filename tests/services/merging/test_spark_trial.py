@@ -80,7 +80,7 @@ def test_what_folds_as_python_does_is_well_and_leaves_nothing_behind(tmp_path: P
 
 @pytest.mark.slow(reason="tries a server in a dozen ways")
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "reported"),
     [
         (reversed_rows, ", _kf_token"),
         (without_ids, "id, edited, status"),
@@ -92,11 +92,11 @@ def test_what_folds_as_python_does_is_well_and_leaves_nothing_behind(tmp_path: P
     ids=["order", "ids", "sequence", "sum", "sketch", "rows"],
 )
 @pytest.mark.parametrize("kind", [Work.MERGE, Work.COMPACT])
-def test_what_a_server_does_otherwise_is_reported(tmp_path: Path, kind: Work, spoil: Spoil, told: str) -> None:
+def test_what_a_server_does_otherwise_is_reported(tmp_path: Path, kind: Work, spoil: Spoil, reported: str) -> None:
     faults = try_spark(Warehouse(str(tmp_path)), OtherServer(spoil, kind))
     begins = "merge 1" if kind is Work.MERGE else "a compaction"
     assert faults[0].startswith(f"{begins} folds otherwise there than here: ")
-    assert told in faults[0]
+    assert reported in faults[0]
     assert [*tmp_path.iterdir()] == []
 
 

@@ -112,10 +112,10 @@ def test_they_go_on_when_it_has_failed_and_its_failure_is_reported(
 ) -> None:
     assert stats(site, table).compaction_failure is None
     assert run_next_compaction(replace(site, executor=BrokenCompaction()), "compactor")
-    told = stats(site, table)
-    assert told.merges_wait is None
-    assert (told.compaction_failure.in_a_row, told.compaction_failure.last_at) == (1, clock.time)
-    assert told.compaction_failure.error.startswith("no room")
+    reported = stats(site, table)
+    assert reported.merges_wait is None
+    assert (reported.compaction_failure.in_a_row, reported.compaction_failure.last_at) == (1, clock.time)
+    assert reported.compaction_failure.error.startswith("no room")
     assert run_next_merge(site, "worker")
     clock.move(seconds=2)
     assert merges(site, table)
@@ -172,5 +172,5 @@ def test_why_they_wait_is_reported(site: MergeSite, table: Table, images: Images
 
 
 def metric(site: MergeSite, images: Images) -> float:
-    told = look_around(site.database, site.warehouse, images, 10)
-    return next(one.number for one in told if one.metric is Measured.WAITING_TABLES)
+    reported = look_around(site.database, site.warehouse, images, 10)
+    return next(one.number for one in reported if one.metric is Measured.WAITING_TABLES)

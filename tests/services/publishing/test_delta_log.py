@@ -94,8 +94,8 @@ def test_time_travel_finds_the_snapshot_of_a_version(site: MergeSite, database: 
     table = create_table(database, PUBLISHED)
     several_versions(site, table, 3)
     for one in versions(database, table):
-        [told] = [a["commitInfo"] for a in actions(site.warehouse, table, one.version) if "commitInfo" in a]
-        assert told["operationParameters"]["snapshotId"] == str(one.as_of)
+        [reported] = [a["commitInfo"] for a in actions(site.warehouse, table, one.version) if "commitInfo" in a]
+        assert reported["operationParameters"]["snapshotId"] == str(one.as_of)
         found = DeltaTable(folder_of(site.warehouse, table), version=one.version)
         rows = plain(QueryBuilder().register("t", found).execute("SELECT * FROM t").read_all())
         with database.reading() as repository:

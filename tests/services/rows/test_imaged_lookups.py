@@ -62,10 +62,10 @@ def found(
     with database.reading() as repository:
         current = repository.tables.find(table.id) or table
         rows = get_rows(repository, images, current, [(key,) for key in KEYS], consistency)
-    return [told(row) for row in rows]
+    return [reported(row) for row in rows]
 
 
-def told(row: FoundRow) -> tuple[Any, ...]:
+def reported(row: FoundRow) -> tuple[Any, ...]:
     return row.key, row.body, row.tag, row.written
 
 

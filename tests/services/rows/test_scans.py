@@ -67,9 +67,9 @@ def looked_up(database: CatalogDatabase, images: Images, table: Table, *, latest
 def asked_in_arrow(images: Images, view: View) -> tuple[Rows, list[int]]:
     """The rows of all keys in Arrow, each key asked for twice, and the keys that have none."""
     keys = [{"id": key} for key in (*KEYS, *reversed(KEYS))]
-    told = pa.ipc.open_stream(rows_as_arrow(images, read_keys(view, keys))).read_all().to_pylist()
-    once, again = told[: len(KEYS)], told[len(KEYS) :]
-    assert [row["id"] for row in told] == [key["id"] for key in keys]
+    reported = pa.ipc.open_stream(rows_as_arrow(images, read_keys(view, keys))).read_all().to_pylist()
+    once, again = reported[: len(KEYS)], reported[len(KEYS) :]
+    assert [row["id"] for row in reported] == [key["id"] for key in keys]
     assert [_cells(row) for row in once] == [_cells(row) for row in reversed(again)]
     found = [{name: value for name, value in row.items() if name != FOUND_COLUMN} for row in once if row[FOUND_COLUMN]]
     return found, [row["id"] for row in once if not row[FOUND_COLUMN]]

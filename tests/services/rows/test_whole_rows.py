@@ -110,8 +110,10 @@ def test_answers_of_several_runs_are_those_of_their_state_rows(engine: str, seed
         keys = sorted({tuple(one.values[name] for name in table.primary_key) for one in history})
         site.made(later)
         for key in keys:
-            told, expected = (find(view, images, key, view.columns) for images in (site.images, site.apart))
-            assert (told.body, told.tag, told.written) == (expected.body, expected.tag, expected.written), key
+            reported, expected = (find(view, images, key, view.columns) for images in (site.images, site.apart))
+            assert (reported.body, reported.tag, reported.written) == (expected.body, expected.tag, expected.written), (
+                key
+            )
         at_once = KeysRequest(view, keys, view.columns)
         assert rows_as_json(site.images, at_once) == rows_as_json(site.apart, at_once)
         site.images.close()
@@ -153,8 +155,8 @@ def test_where_one_row_wins_whole_no_state_row_is_read(site: Site, name: str) ->
     site.made(plan)
     for run in site.runs:
         remove_parquet(site.warehouse, run)
-    told = imaged_row(view, site.images, ["1"])
-    assert (told.body, told.tag) == (expected.body, expected.tag)
+    reported = imaged_row(view, site.images, ["1"])
+    assert (reported.body, reported.tag) == (expected.body, expected.tag)
 
 
 def test_a_late_delete_that_wins_hides_the_row(site: Site) -> None:
@@ -195,6 +197,6 @@ def test_where_arrival_decides_no_other_run_is_asked(site: Site, name: str) -> N
     deciding = site.runs[-1 if "latest" in name else 0]
     site.images.want("t1", deciding, plan.schema, plan)
     build(site.images)
-    told = imaged_row(site.view(plan), site.images, ["1"])
-    assert told.row["v"] == ("of run 2" if "latest" in name else "of run 0")
+    reported = imaged_row(site.view(plan), site.images, ["1"])
+    assert reported.row["v"] == ("of run 2" if "latest" in name else "of run 0")
     assert imaged_row(site.view(plan), site.apart, ["1"]) is None

@@ -42,7 +42,7 @@ def page(
     return read_page(site.database, site.warehouse, (table.database, table.name), place, last, limit, one_schema=False)
 
 
-def told(changes: Sequence[Changes]) -> list[str]:
+def reported(changes: Sequence[Changes]) -> list[str]:
     """``5 +U 1=2``: snapshot, kind, key and the number ``n``."""
     return [
         f"{one.start.snapshot} {kind.text} {row['id']}={row['n']}"
@@ -52,7 +52,7 @@ def told(changes: Sequence[Changes]) -> list[str]:
 
 
 def changelog(site: MergeSite, table: Table, *args: Any) -> list[str]:
-    return told(page(site, table, *args).changes)
+    return reported(page(site, table, *args).changes)
 
 
 def test_lookup_tells_every_change_at_the_merge_that_makes_it(site: MergeSite) -> None:

@@ -39,8 +39,8 @@ def merge(site: MergeSite, table: Table, *keys: int) -> None:
     builders.merge(site, table)
 
 
-def taken(site: MergeSite, target: BackupFolder, told: Told = lambda _: None) -> Backup:
-    return back_up(site.database, site.warehouse, target, "1.2.3", told)
+def taken(site: MergeSite, target: BackupFolder, reported: Told = lambda _: None) -> Backup:
+    return back_up(site.database, site.warehouse, target, "1.2.3", reported)
 
 
 def rows(database: CatalogDatabase) -> list[str]:

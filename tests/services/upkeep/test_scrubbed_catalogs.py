@@ -60,9 +60,9 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("statement", "count", "told"), ROWS)
+@pytest.mark.parametrize(("statement", "count", "reported"), ROWS)
 def test_a_changed_row_is_reported_and_the_other_table_is_read(
-    site: MergeSite, table: Table, statement: str, count: int, told: str
+    site: MergeSite, table: Table, statement: str, count: int, reported: str
 ) -> None:
     assert said_of([*verify(site.database, site.warehouse)]) == []
     first_run(site.database, table)  # what a process has loaded is compared as well
@@ -73,7 +73,7 @@ def test_a_changed_row_is_reported_and_the_other_table_is_read(
     for message in messages:
         assert "docs/damage.md#a-damaged-catalog" in message
         assert table.id in message
-        assert re.search(told, message)
+        assert re.search(reported, message)
     read = {one.file.table_id for one in found if one.file is not None}
     assert len(read) == 1
     assert table.id not in read
@@ -104,14 +104,14 @@ def test_what_only_the_footer_can_tell_is_reported(
 
 
 @pytest.mark.parametrize(
-    ("of", "whole", "told"),
+    ("of", "whole", "reported"),
     [
         ("batches", True, ["its file cannot be read", "the rows of table shop.wide cannot be read"]),
         ("ix_batches_staged", False, ["SQLite says: row 1 missing from index ix_batches_staged"]),
     ],
 )
 def test_a_page_of_the_file_that_was_overwritten_is_reported(
-    tmp_path: Path, sqlite_template: Path, of: str, whole: bool, told: list[str]
+    tmp_path: Path, sqlite_template: Path, of: str, whole: bool, reported: list[str]
 ) -> None:
     shutil.copy(sqlite_template, tmp_path / "catalog.db")
     database, warehouse = CatalogDatabase(f"sqlite:///{tmp_path}/catalog.db"), Warehouse(str(tmp_path / "warehouse"))
@@ -130,7 +130,7 @@ def test_a_page_of_the_file_that_was_overwritten_is_reported(
     content[place] = b"\xa5" * size if whole else content[place].replace(entry, b"x" + entry[1:])
     (tmp_path / "catalog.db").write_bytes(content)
     messages = said_of([*verify(database, warehouse)])
-    for one in told:
+    for one in reported:
         assert [message for message in messages if one in message]
     assert all("restore the catalog from a backup" in one for one in messages)
     database.close()
@@ -153,5 +153,5 @@ def test_faults_are_logged_and_counted_until_the_catalog_is_well(
 
     scrub(site.database, site.warehouse, 10**9, wait, lambda: watch.now)
     assert counted == [0, 2, 0, 0]
-    told = [one for one in caplog.records if "the catalog is damaged" in one.getMessage()]
-    assert [(one.levelname, one.exc_info) for one in told] == [("ERROR", None)] * 2
+    reported = [one for one in caplog.records if "the catalog is damaged" in one.getMessage()]
+    assert [(one.levelname, one.exc_info) for one in reported] == [("ERROR", None)] * 2

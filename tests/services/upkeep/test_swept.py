@@ -267,6 +267,6 @@ def test_a_young_file_is_young_by_the_file_systems_clock(
     environment = {**os.environ, **clock.environment(tmp_path)}
     with clock.ahead(1):
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    told, removed = done.stdout.split()
-    assert float(told) > folders[0].stat().st_mtime + 3000, "its clock is ahead"
+    reported, removed = done.stdout.split()
+    assert float(reported) > folders[0].stat().st_mtime + 3000, "its clock is ahead"
     assert (removed, [folder.exists() for folder in folders]) == ("1", [True, False])

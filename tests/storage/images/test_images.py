@@ -109,8 +109,8 @@ def test_a_key_that_another_one_begins_with_is_another_key(images: Images, wareh
     built(images, run, plan)
     for n, (a, b) in enumerate(keys):
         [one] = images.answers("t1", run, plan.schema, plan, np.array([7]), [_key(a, b)])
-        told = one.body if isinstance(one, Answer) else one
-        assert told.endswith(b'"n":%d}' % n)
+        reported = one.body if isinstance(one, Answer) else one
+        assert reported.endswith(b'"n":%d}' % n)
 
 
 def _key(*values: str) -> bytes:

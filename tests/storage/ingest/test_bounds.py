@@ -216,17 +216,17 @@ def test_far_exponents_are_numbers_or_faults_and_never_the_end_of_the_process(nu
 
 
 @pytest.mark.parametrize(
-    ("value", "code", "told"),
+    ("value", "code", "reported"),
     [
         (b"[" * 100_000, "nested_too_deeply", "types have at most 50"),
         (b"1" * 5000, "int_parsing_size", "a whole number of 5000 digits, at most 4000 are read"),
         (b"1e" + b"9" * 40, "not_json", "an exponent with too many digits"),
     ],
 )
-def test_levels_and_digits_are_bounded_by_name(value: bytes, code: str, told: str) -> None:
+def test_levels_and_digits_are_bounded_by_name(value: bytes, code: str, reported: str) -> None:
     for media_type, body in ((JSON, b'{"records": [{"id": %b}]}'), (NDJSON, b'{"id": %b}')):
         with pytest.raises(Invalid) as refused:
             read(body % value, media_type, Bounds(10))
         (fault,) = refused.value.violations
         assert fault.code == code
-        assert told in fault.message
+        assert reported in fault.message

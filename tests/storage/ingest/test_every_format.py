@@ -217,7 +217,7 @@ def test_csv_is_read_as_the_decoder_reads_each_field(data: st.DataObject) -> Non
         record.pop("unknown", None)
     names = [*(column.name for column in schema.columns), "_kind"]
     rows = [[clean(cell(schema.by_name.get(name), record.get(name))) for name in names] for record in records]
-    told = [
+    reported = [
         {
             name: None if text is None else from_cell(schema.by_name.get(name), text)
             for name, text in zip(names, row, strict=True)
@@ -225,7 +225,7 @@ def test_csv_is_read_as_the_decoder_reads_each_field(data: st.DataObject) -> Non
         }
         for row in rows
     ]
-    assert through(schema, CSV, csv_of(names, rows)) == expected(schema, told)
+    assert through(schema, CSV, csv_of(names, rows)) == expected(schema, reported)
 
 
 def clean(text: str | None) -> str | None:
@@ -374,5 +374,5 @@ def test_a_column_of_another_type_is_refused_by_its_name(media_type: str, array:
     decoder = RecordDecoder(compile_plan(schema))
     with pytest.raises(Invalid) as refusal:
         joined(FORMATS[media_type].pieces(decoder, body, BOUNDS))
-    told = [(fault.pointer, fault.code, fault.column) for fault in refusal.value.violations]
-    assert told == [("/columns/nope", "unknown_column", "nope"), (f"/columns/{column}", "wrong_type", column)]
+    reported = [(fault.pointer, fault.code, fault.column) for fault in refusal.value.violations]
+    assert reported == [("/columns/nope", "unknown_column", "nope"), (f"/columns/{column}", "wrong_type", column)]

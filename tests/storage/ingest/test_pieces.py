@@ -119,8 +119,8 @@ def test_faults_of_all_pieces_are_reported_by_their_place_in_the_body(name: str,
 
 def test_lines_at_fault_are_named_by_their_number_in_the_body() -> None:
     body = ndjson(ROWS) + b"\nnope\n" + ndjson(ROWS) + b"\n[\n"
-    told = [(fault.message.partition(":")[0], fault.row) for fault in refusal(NDJSON, body).violations]
-    assert told == [("line 80 is not JSON", 40), ("line 160 is not JSON", 81)]
+    reported = [(fault.message.partition(":")[0], fault.row) for fault in refusal(NDJSON, body).violations]
+    assert reported == [("line 80 is not JSON", 40), ("line 160 is not JSON", 81)]
 
 
 def test_csv_lines_with_other_numbers_of_fields_are_named_by_their_place_in_the_body() -> None:
@@ -129,10 +129,10 @@ def test_csv_lines_with_other_numbers_of_fields_are_named_by_their_place_in_the_
 
 
 @pytest.mark.parametrize(
-    ("tail", "told"), [(b'1,a"b"\n', "line 52 has a quote inside a field"), (b"1,\xff\n", "byte 210 is no UTF-8")]
+    ("tail", "reported"), [(b'1,a"b"\n', "line 52 has a quote inside a field"), (b"1,\xff\n", "byte 210 is no UTF-8")]
 )
-def test_what_is_no_csv_is_named_by_its_place_in_the_body(tail: bytes, told: str) -> None:
-    assert told in refusal(CSV, b"id,note\n" + b"1,a\n" * 50 + tail).message
+def test_what_is_no_csv_is_named_by_its_place_in_the_body(tail: bytes, reported: str) -> None:
+    assert reported in refusal(CSV, b"id,note\n" + b"1,a\n" * 50 + tail).message
 
 
 @pytest.mark.parametrize(

@@ -120,12 +120,12 @@ def test_windows_hold_every_row_once_and_no_token_twice(runs: list[list[int]], s
         for number, rows in enumerate(taken):
             if rows is None:
                 continue
-            told = rows.tokens.tolist()
-            assert rows.batch.column(TOKEN_COLUMN).to_pylist() == told
-            assert [run for run, _ in rows.batch.column("place").to_pylist()] == [number] * len(told)
-            assert told[0] >= before
-            assert bound is None or told[-1] < bound
-            found[number] += told
+            reported = rows.tokens.tolist()
+            assert rows.batch.column(TOKEN_COLUMN).to_pylist() == reported
+            assert [run for run, _ in rows.batch.column("place").to_pylist()] == [number] * len(reported)
+            assert reported[0] >= before
+            assert bound is None or reported[-1] < bound
+            found[number] += reported
         before = before if bound is None else bound
     assert found == runs
 

@@ -114,10 +114,10 @@ def test_a_fault_in_the_last_table_stores_nothing_in_any(two: None, shop: TestCl
     events = [event("a", {"id": 1}), event("b", {"id": "no"}), event("a", {"id": True}), event("gone", {"id": 1})]
     answer = post(shop, events, key="k")
     assert answer.status_code == 400
-    told = {
+    reported = {
         (one["pointer"], one["code"], one["table"], one["row"], one.get("column")) for one in answer.json()["errors"]
     }
-    assert told == {
+    assert reported == {
         ("/events/1/id", "wrong_type", "b", 1, "id"),
         ("/events/2/id", "wrong_type", "a", 2, "id"),
         ("/events/3", "unknown_table", "public.gone", 3, None),

@@ -30,8 +30,12 @@ def forget(app: FastAPI) -> int:
 
 
 def faults(answer: Any) -> tuple[int, str, list[tuple[str, str]]]:
-    told = answer.json()
-    return answer.status_code, told["errorCode"], [(one["pointer"], one["code"]) for one in told.get("errors", [])]
+    reported = answer.json()
+    return (
+        answer.status_code,
+        reported["errorCode"],
+        [(one["pointer"], one["code"]) for one in reported.get("errors", [])],
+    )
 
 
 def test_keys_are_forgotten_as_the_operation_says(wide: object, shop: TestClient, app: FastAPI, merge: Merge) -> None:

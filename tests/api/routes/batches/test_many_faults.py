@@ -57,12 +57,14 @@ def faults_of(kind: Any, sent: object) -> int:
 
 def test_of_many_wrong_elements_the_first_is_reported_with_its_place(shop: TestClient) -> None:
     removals = ["a", "b", *WRONG["numbers"]]
-    told = shop.post(f"{DATABASES}/shop", json={"removals": removals, "updates": WRONG["an object of numbers"]}).json()
-    assert [fault["pointer"] for fault in told["errors"]] == ["/removals/2", "/updates/0"]
+    reported = shop.post(
+        f"{DATABASES}/shop", json={"removals": removals, "updates": WRONG["an object of numbers"]}
+    ).json()
+    assert [fault["pointer"] for fault in reported["errors"]] == ["/removals/2", "/updates/0"]
 
 
 def test_many_right_elements_are_taken(shop: TestClient) -> None:
     many = {str(one): "x" for one in range(MANY)}
-    told = shop.post(f"{DATABASES}/shop", json={"updates": many})
-    assert (told.status_code, len(told.json()["updated"])) == (200, MANY)
+    reported = shop.post(f"{DATABASES}/shop", json={"updates": many})
+    assert (reported.status_code, len(reported.json()["updated"])) == (200, MANY)
     assert len(shop.post(f"{DATABASES}/shop", json={"removals": list(many)}).json()["removed"]) == MANY

@@ -40,12 +40,12 @@ def words(shop: TestClient, merge: Merge) -> TestClient:
 
 @pytest.mark.parametrize("word", WORDS)
 def test_a_key_of_any_characters_is_explained(words: TestClient, word: str) -> None:
-    told = words.get(EXPLAIN, params={"key": word}).raise_for_status().json()
-    assert told["key"] == {"word": word}
-    assert told["row"] == words.get(f"{TABLE}/rows", params={"key": word}).json()
-    assert [step["record"]["state"] for step in told["steps"]] == ["merged", "staged"]
-    assert told["exact"] is True
-    assert words.get(f"{TABLE}/rows/{quote(word, safe='')}:explain").json() == told or word == ".."
+    reported = words.get(EXPLAIN, params={"key": word}).raise_for_status().json()
+    assert reported["key"] == {"word": word}
+    assert reported["row"] == words.get(f"{TABLE}/rows", params={"key": word}).json()
+    assert [step["record"]["state"] for step in reported["steps"]] == ["merged", "staged"]
+    assert reported["exact"] is True
+    assert words.get(f"{TABLE}/rows/{quote(word, safe='')}:explain").json() == reported or word == ".."
 
 
 def test_a_path_that_ends_in_explain_is_no_key(words: TestClient) -> None:
@@ -55,19 +55,19 @@ def test_a_path_that_ends_in_explain_is_no_key(words: TestClient) -> None:
 
 
 def test_what_a_default_shows_came_from_no_record(words: TestClient) -> None:
-    told = words.get(EXPLAIN, params={"key": "a", "column": "note"}).json()
+    reported = words.get(EXPLAIN, params={"key": "a", "column": "note"}).json()
     nothing = {"column": "note", "value": "none", "start": False, "records": [], "leftOut": 0}
-    assert told["columns"] == [nothing]
-    assert [[one["column"] for one in step["columns"]] for step in told["steps"]] == [["note"], ["note"]]
+    assert reported["columns"] == [nothing]
+    assert [[one["column"] for one in step["columns"]] for step in reported["steps"]] == [["note"], ["note"]]
 
 
 def test_whole_numbers_are_spelled_as_requested(words: TestClient) -> None:
     for asking in ({"params": {"key": "a", "integers": "text"}}, None):
         answer = words.get(EXPLAIN, **(asking or {"params": {"key": "a"}, "headers": {"Prefer": "integers=text"}}))
-        told = answer.json()
-        assert told["row"]["n"] == str(2 * LARGE)
-        assert told["columns"][0]["value"] == str(2 * LARGE)
-        changes = [one["after"] for step in told["steps"] for one in step["columns"] if one["column"] == "n"]
+        reported = answer.json()
+        assert reported["row"]["n"] == str(2 * LARGE)
+        assert reported["columns"][0]["value"] == str(2 * LARGE)
+        changes = [one["after"] for step in reported["steps"] for one in step["columns"] if one["column"] == "n"]
         assert changes == [str(LARGE), str(2 * LARGE)]
     assert answer.headers["preference-applied"] == "integers=text"
 
@@ -97,8 +97,8 @@ def test_what_cannot_be_is_refused(words: TestClient, params: dict[str, Any], st
 
 
 def test_an_offset_whose_plus_was_not_encoded_is_one(words: TestClient) -> None:
-    told = words.get(f"{EXPLAIN}?key=a&asOf=2999-01-01T00:00:00+01:00").raise_for_status().json()
-    assert (told["snapshot"], told["row"]["n"]) == (1, LARGE)
+    reported = words.get(f"{EXPLAIN}?key=a&asOf=2999-01-01T00:00:00+01:00").raise_for_status().json()
+    assert (reported["snapshot"], reported["row"]["n"]) == (1, LARGE)
 
 
 def test_a_damaged_history_says_what_to_do(create: Create, shop: TestClient, app: FastAPI, merge: Merge) -> None:

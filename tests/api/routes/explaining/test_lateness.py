@@ -27,9 +27,9 @@ def counted(app: FastAPI, create: Create, shop: TestClient, merge: Merge) -> Tes
 
 
 def test_what_came_late_is_reported_by_lane_and_sender(counted: TestClient) -> None:
-    told = counted.get(f"{TABLE}/lateness").json()
-    assert (told["merges"], told["counted"], told["records"], told["exact"]) == (1, 1, 2, True)
-    [lane] = told["lanes"]
+    reported = counted.get(f"{TABLE}/lateness").json()
+    assert (reported["merges"], reported["counted"], reported["records"], reported["exact"]) == (1, 1, 2, True)
+    [lane] = reported["lanes"]
     assert (lane["sequence"], lane["columns"], lane["measure"], lane["horizon"]) == (["day"], ["note"], "seconds", None)
     [sender] = lane["senders"]
     counts = [sender[name] for name in ("records", "late", "inMerge", "againstOlder", "changedNothing")]
@@ -40,5 +40,5 @@ def test_what_came_late_is_reported_by_lane_and_sender(counted: TestClient) -> N
 
 def test_since_leaves_out_what_was_merged_before(counted: TestClient) -> None:
     later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
-    told = counted.get(f"{TABLE}/lateness", params={"since": later}).json()
-    assert (told["since"], told["merges"], told["lanes"][0]["senders"]) == (None, 0, [])
+    reported = counted.get(f"{TABLE}/lateness", params={"since": later}).json()
+    assert (reported["since"], reported["merges"], reported["lanes"][0]["senders"]) == (None, 0, [])

@@ -44,8 +44,8 @@ def test_a_merge_is_an_operation_that_can_be_watched(app: FastAPI, wide: TestCli
     assert (done["state"], done["snapshotId"], done["progress"], done["error"]) == ("succeeded", 1, 1.0, None)
     assert (done["batches"], done["records"], done["rows"]) == (1, 2, 1)
     assert done["requestedAt"] <= done["startedAt"] <= done["finishedAt"]
-    told = wide.get(f"{TABLES}/wide/batches/{batch}").json()
-    assert (told["state"], told["mergeId"], told["snapshotId"]) == ("merged", asked["id"], 1)
+    reported = wide.get(f"{TABLES}/wide/batches/{batch}").json()
+    assert (reported["state"], reported["mergeId"], reported["snapshotId"]) == ("merged", asked["id"], 1)
 
 
 def test_a_merge_that_waits_already_is_answered_again(wide: TestClient) -> None:
@@ -57,9 +57,9 @@ def test_a_failed_merge_says_why(app: FastAPI, wide: TestClient) -> None:
     batch = stage(wide)
     merge = wide.post(MERGES).json()["id"]
     run(app, BrokenExecutor(RuntimeError("the disk is full")))
-    told = wide.get(f"{MERGES}/{merge}").json()
-    assert told["state"] == "failed"
-    assert told["error"].startswith("the disk is full")
+    reported = wide.get(f"{MERGES}/{merge}").json()
+    assert reported["state"] == "failed"
+    assert reported["error"].startswith("the disk is full")
     assert wide.get(f"{TABLES}/wide/batches/{batch}").json()["state"] == "staged"
 
 

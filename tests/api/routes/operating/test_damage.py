@@ -76,12 +76,12 @@ def test_whoever_needs_a_damaged_file_is_reported_which_and_what_to_do(table: Sh
             for bad in (flipped(file, 20), flipped(file), gone(file)):
                 with bad:
                     answer = table.get(path)
-                told = answer.json()
-                assert (answer.status_code, told["errorCode"]) == (503, "damaged_file"), path
+                reported = answer.json()
+                assert (answer.status_code, reported["errorCode"]) == (503, "damaged_file"), path
                 assert answer.headers["content-type"] == "application/problem+json"
                 assert answer.headers["retry-after"] == "60"
-                assert told["resourceName"] == f"{table.id}/{folder}/{file.parent.name}/{file.name}"
-                assert "restore it from a backup (" in told["detail"]
+                assert reported["resourceName"] == f"{table.id}/{folder}/{file.parent.name}/{file.name}"
+                assert "restore it from a backup (" in reported["detail"]
                 assert table.get(path).status_code == 200, path
 
 
@@ -105,11 +105,11 @@ def test_a_list_tells_all_that_is_known(table: Shop) -> None:
     flip(file)
     table.get("/rows?key=1")
     table.get("/rows?key=2")
-    [told] = table.damage()
-    found_at = told.pop("foundAt")
+    [reported] = table.damage()
+    found_at = reported.pop("foundAt")
     assert found_at > 1_700_000_000_000
-    digest = told["expected"].rpartition(" ")[2]
-    assert told == {
+    digest = reported["expected"].rpartition(" ")[2]
+    assert reported == {
         "file": f"{table.id}/runs/{file.parent.name}/{file.name}",
         "kind": "run",
         "reason": "wrong_content",
@@ -150,9 +150,9 @@ def test_damage_amid_a_long_answer_ends_it_and_is_kept(create: Create, client: T
         begun = client.get(f"{TABLES}/days/rows:scan", headers={"Accept-Encoding": "identity"}).content
     assert 2**20 < len(begun) < len(whole)
     assert whole.startswith(begun)
-    [told] = client.get(f"{TABLES}/days/damage").json()["damage"]
-    assert (told["kind"], told["reason"]) == ("run", "wrong_content")
-    assert told["file"].endswith(f"{second.parent.name}/{second.name}")
+    [reported] = client.get(f"{TABLES}/days/damage").json()["damage"]
+    assert (reported["kind"], reported["reason"]) == ("run", "wrong_content")
+    assert reported["file"].endswith(f"{second.parent.name}/{second.name}")
 
 
 def verified(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -175,10 +175,10 @@ def test_keyfold_verify_reads_everything_and_says_by_its_status_whether_it_is_we
     assert sorted(" ".join(line.split()[1:3]) for line in lines[:2]) == ["is damaged:", "is missing;"]
     assert lines[2].endswith(", 2 damaged or missing")
     assert len(table.damage()) == 2
-    told = json.loads(verified(tmp_path, "--json").stdout)
-    assert told["files"] == 4
-    assert {one["kind"]: one["reason"] for one in told["damaged"]} == {"run": "wrong_content", "staging": "missing"}
-    assert {**told["damaged"][0]}.keys() - {"tableId"} == table.damage()[0].keys() - {"foundAt"}
+    reported = json.loads(verified(tmp_path, "--json").stdout)
+    assert reported["files"] == 4
+    assert {one["kind"]: one["reason"] for one in reported["damaged"]} == {"run": "wrong_content", "staging": "missing"}
+    assert {**reported["damaged"][0]}.keys() - {"tableId"} == table.damage()[0].keys() - {"foundAt"}
     flip(table.file("runs"))
     assert verified(tmp_path).returncode == 1
     assert [one["kind"] for one in table.damage()] == ["staging"]
@@ -193,5 +193,5 @@ def test_keyfold_verify_reports_the_faults_of_the_catalog(table: Shop, tmp_path:
     fault, end = bad.stdout.splitlines()
     assert fault.startswith("the catalog is damaged: run ")
     assert end.endswith("; 1 faults in the catalog: restore it (docs/damage.md, A damaged catalog)")
-    told = json.loads(verified(tmp_path, "--json").stdout)
-    assert (told["damaged"], told["catalog"]) == ([], [fault])
+    reported = json.loads(verified(tmp_path, "--json").stdout)
+    assert (reported["damaged"], reported["catalog"]) == ([], [fault])

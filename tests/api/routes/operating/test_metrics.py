@@ -44,12 +44,12 @@ def scrapes_of(client: TestClient) -> Refreshed[list[Reading]]:
 
 
 def requests(found: Series) -> dict[tuple[str, str], float]:
-    told: dict[tuple[str, str], float] = {}
+    reported: dict[tuple[str, str], float] = {}
     for (name, labels), value in found.items():
         if name == "keyfold_requests_total":
             label = dict(labels)
-            told[label["operation"], label["status"]] = value
-    return told
+            reported[label["operation"], label["status"]] = value
+    return reported
 
 
 def test_requests_are_counted_by_what_they_asked_for_and_how_it_ended(opened: Opened) -> None:
@@ -89,8 +89,10 @@ def test_only_the_tables_that_have_most_staged_have_series_of_their_own(opened: 
         for record in range(number * 20):
             client.post(f"{TABLES}/t{number}/batches", json={"records": [{"id": record}]})
     found = scraped(client)
-    told = {dict(labels)["table"]: value for (name, labels), value in found.items() if name == "keyfold_staged_batches"}
-    assert told == {"t4": 80, "t3": 60, OTHERS: 60}
+    reported = {
+        dict(labels)["table"]: value for (name, labels), value in found.items() if name == "keyfold_staged_batches"
+    }
+    assert reported == {"t4": 80, "t3": 60, OTHERS: 60}
     assert named(found, "keyfold_staged_oldest_seconds", database=OTHERS, table=OTHERS) > 0
     assert named(found, "keyfold_staged_records", database="shop", table="t4") == 80
 

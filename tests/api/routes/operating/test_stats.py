@@ -45,17 +45,17 @@ def stats(client: TestClient) -> dict[str, Any]:
     return body
 
 
-def figures(told: Any) -> list[Any]:
+def figures(reported: Any) -> list[Any]:
     """All numbers and texts of an answer."""
-    inside = told.values() if isinstance(told, dict) else told if isinstance(told, list) else None
-    return [told] if inside is None else [one for each in inside for one in figures(each)]
+    inside = reported.values() if isinstance(reported, dict) else reported if isinstance(reported, list) else None
+    return [reported] if inside is None else [one for each in inside for one in figures(each)]
 
 
 def test_a_new_table_has_nothing_to_divide_by(shop: TestClient, table_id: str) -> None:
-    told = stats(shop)
-    assert not any(figures(told))
+    reported = stats(shop)
+    assert not any(figures(reported))
     unknown = {"snapshotId", "overdue", "lastMerge", "lastCompaction", "mergesWait", "compactionFailure"}
-    assert {name for name, value in told.items() if value is None} == unknown | {
+    assert {name for name, value in reported.items() if value is None} == unknown | {
         "writeAmplification",
         "spaceAmplification",
     }
@@ -67,28 +67,33 @@ def test_what_is_staged_merged_and_kept_is_counted(shop: TestClient, table_id: s
     stage(shop, 5)
     stage(shop, 6, 7)
     shop.post(f"{TABLE}/tags", json={"tagName": "v1"})
-    told = stats(shop)
+    reported = stats(shop)
     current = shop.get(f"{TABLE}/snapshot").json()["snapshot"]["snapshot"]
     batches = shop.get(f"{TABLE}/batches?order=oldest").json()["batches"][-2:]
-    assert told["staged"] == {
+    assert reported["staged"] == {
         "batches": 2,
         "records": 3,
         "sizeBytes": sum(batch["sizeBytes"] for batch in batches),
         "oldestAcceptedAt": batches[0]["acceptedAt"],
     }
-    assert {name: told[name] for name in ("snapshotId", "rows", "storedRows", "files", "sizeBytes", "runs")} == {
+    assert {name: reported[name] for name in ("snapshotId", "rows", "storedRows", "files", "sizeBytes", "runs")} == {
         "snapshotId": 2,
         **{name: current[name] for name in ("rows", "storedRows", "files", "sizeBytes", "runs")},
     }
-    assert (told["storedRows"], told["runs"], told["mostRuns"], told["readAmplification"]) == (5, 2, 2, 2)
-    assert told["rows"] is None
-    assert told["written"]["mergedBytes"] == told["sizeBytes"] == told["retainedBytes"]
-    assert told["writeAmplification"] == 1.0
+    assert (reported["storedRows"], reported["runs"], reported["mostRuns"], reported["readAmplification"]) == (
+        5,
+        2,
+        2,
+        2,
+    )
+    assert reported["rows"] is None
+    assert reported["written"]["mergedBytes"] == reported["sizeBytes"] == reported["retainedBytes"]
+    assert reported["writeAmplification"] == 1.0
     first = shop.get(f"{TABLE}/snapshots/1").json()["snapshot"]["sizeBytes"]
-    assert told["spaceAmplification"] == pytest.approx(told["sizeBytes"] / first)
-    assert (told["snapshots"], told["tags"], told["merges"], told["compactions"]) == (2, 1, 2, 0)
+    assert reported["spaceAmplification"] == pytest.approx(reported["sizeBytes"] / first)
+    assert (reported["snapshots"], reported["tags"], reported["merges"], reported["compactions"]) == (2, 1, 2, 0)
     last = shop.get(f"{TABLE}/merges").json()["merges"][0]
-    assert told["lastMerge"] == {
+    assert reported["lastMerge"] == {
         "id": last["id"],
         "finishedAt": last["finishedAt"],
         "durationMillis": last["finishedAt"] - last["startedAt"],
@@ -137,8 +142,8 @@ def test_why_merges_wait_and_compactions_fail(app: FastAPI, shop: TestClient, ta
     for ids in ((1, 2, 3), (3, 4)):
         merge(*records(*ids))
     asked = shop.post(f"{TABLE}/compact").json()
-    told = stats(shop)
-    assert told["mergesWait"] == {
+    reported = stats(shop)
+    assert reported["mergesWait"] == {
         "compactionId": asked["id"],
         "runs": 2,
         "stopTrigger": 2,
@@ -148,10 +153,10 @@ def test_why_merges_wait_and_compactions_fail(app: FastAPI, shop: TestClient, ta
     with parts.database.transaction() as repository:
         assert claim_next(repository, "worker", 600, TaskKind.COMPACTION) is not None
         repository.leases.fail(asked["id"], "worker", "no room")
-    told = stats(shop)
+    reported = stats(shop)
     failed = shop.get(f"{TABLE}/merges/{asked['id']}").json()
-    assert told["mergesWait"] is None
-    assert told["compactionFailure"] == {"inARow": 1, "lastAt": failed["finishedAt"], "error": "no room"}
+    assert reported["mergesWait"] is None
+    assert reported["compactionFailure"] == {"inARow": 1, "lastAt": failed["finishedAt"], "error": "no room"}
 
 
 def compact(parts: Parts, table_id: str) -> Snapshot:
@@ -193,12 +198,12 @@ def test_the_rows_of_one_run_are_those_that_a_reader_finds(
     def merged(*records: dict[str, Any]) -> tuple[Any, Any, int]:
         merge(*records)
         shop.post(f"{TABLE}/tags", json={"tagName": "now", "ignoreIfExists": True})
-        told, snapshot = stats(shop), shop.get(f"{TABLE}/snapshots/LATEST").json()["snapshot"]
-        assert (snapshot["rows"], snapshot["storedRows"]) == (told["rows"], told["storedRows"])
-        assert snapshot["totalRecordCount"] == told["storedRows"]
+        reported, snapshot = stats(shop), shop.get(f"{TABLE}/snapshots/LATEST").json()["snapshot"]
+        assert (snapshot["rows"], snapshot["storedRows"]) == (reported["rows"], reported["storedRows"])
+        assert snapshot["totalRecordCount"] == reported["storedRows"]
         keys = {"keys": [{"id": number} for number in range(9)]}
         found = shop.post(f"{TABLE}/rows:batchGet", json=keys).json()["rows"]
-        return told["rows"], told["storedRows"], sum(one["found"] for one in found)
+        return reported["rows"], reported["storedRows"], sum(one["found"] for one in found)
 
     posted = [{"id": number, "note": "x", "at": 1} for number in range(5)]
     deleted = [{"id": number, "at": 2, "_kind": "-D"} for number in (1, 3)]
@@ -209,18 +214,18 @@ def test_the_rows_of_one_run_are_those_that_a_reader_finds(
     assert shop.get(f"{TABLE}/tags/now").json()["snapshot"]["rows"] == rows
     shop.post(f"{TABLE}/compact")
     assert run_next_compaction(MergeSite(parts.database, parts.warehouse, PythonExecutor(), 600), "worker")
-    told = stats(shop)
-    assert (told["runs"], told["rows"]) == (1, 5 if "ignore-delete" in options else 4)
+    reported = stats(shop)
+    assert (reported["runs"], reported["rows"]) == (1, 5 if "ignore-delete" in options else 4)
 
 
 def test_each_partition_with_one_run_counts(create: Create, shop: TestClient, merge: Merge) -> None:
     fields = fields_of(id="BIGINT NOT NULL", day="INT NOT NULL")
     create(fields=fields, primaryKeys=["id", "day"], partitionKeys=["day"])
-    told = []
+    reported = []
     for posted in ([{"id": 1, "day": 1}], [{"id": 1, "day": 2}, {"id": 2, "day": 2}], [{"id": 2, "day": 1}]):
         merge(*posted)
-        told.append((stats(shop)["rows"], stats(shop)["storedRows"]))
-    assert told == [(1, 1), (3, 3), (None, 4)]
+        reported.append((stats(shop)["rows"], stats(shop)["storedRows"]))
+    assert reported == [(1, 1), (3, 3), (None, 4)]
 
 
 def test_a_run_without_a_count_has_unknown_rows(app: FastAPI, shop: TestClient, table_id: str, merge: Merge) -> None:

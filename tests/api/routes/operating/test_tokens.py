@@ -29,10 +29,10 @@ def faults(answer: Any) -> list[tuple[str, str]]:
 def test_a_token_is_reported_once_and_opens_what_it_is_for(admin: TestClient) -> None:
     made = admin.post(TOKENS, json={**TILL, "expires": "1h"})
     assert made.headers["cache-control"] == "no-store"
-    told = made.json()
-    secret = told.pop("token")
-    assert told["expiresAt"] - told["createdAt"] == 3_600_000
-    assert admin.get(TOKENS).json()["tokens"][1] == told
+    reported = made.json()
+    secret = reported.pop("token")
+    assert reported["expiresAt"] - reported["createdAt"] == 3_600_000
+    assert admin.get(TOKENS).json()["tokens"][1] == reported
     assert secret not in admin.get(TOKENS).text
     bearer = {"Authorization": f"Bearer {secret}"}
     assert admin.get(DATABASES, headers=bearer).status_code == 200

@@ -35,7 +35,7 @@ class Published:
     def publish(self) -> None:
         Publisher(self.parts.database, self.parts.warehouse).publish()
 
-    def told(self) -> Any:
+    def reported(self) -> Any:
         answer = self.client.get(f"{TABLE}/delta")
         assert answer.status_code == 200, answer.text
         return answer.json()
@@ -47,36 +47,41 @@ def table(opened: Opened) -> Published:
 
 
 def test_nothing_is_published_before_the_first_merge(table: Published) -> None:
-    told = table.told()
-    assert (told["publishes"], told["version"], told["snapshotId"], told["earliestVersion"]) == (True, None, None, None)
-    assert (told["behindBatches"], told["behindMillis"], told["readBy"]) == (0, 0, None)
-    assert told["waiting"] == "nothing was merged yet"
+    reported = table.reported()
+    assert (reported["publishes"], reported["version"], reported["snapshotId"], reported["earliestVersion"]) == (
+        True,
+        None,
+        None,
+        None,
+    )
+    assert (reported["behindBatches"], reported["behindMillis"], reported["readBy"]) == (0, 0, None)
+    assert reported["waiting"] == "nothing was merged yet"
 
 
 def test_the_version_and_what_it_lacks_are_reported(table: Published) -> None:
     table.post({"id": 1, "note": "a"})
-    assert "about to write version 0" in table.told()["waiting"]
+    assert "about to write version 0" in table.reported()["waiting"]
     table.publish()
-    told = table.told()
-    assert (told["version"], told["snapshotId"], told["waiting"]) == (0, 1, None)
-    assert (told["behindBatches"], told["behindRecords"], told["behindMillis"]) == (0, 0, 0)
+    reported = table.reported()
+    assert (reported["version"], reported["snapshotId"], reported["waiting"]) == (0, 1, None)
+    assert (reported["behindBatches"], reported["behindRecords"], reported["behindMillis"]) == (0, 0, 0)
     table.post({"id": 1, "note": "b"}, {"id": 2})
     table.post({"id": 3}, merge=False)
-    told = table.told()
-    assert (told["version"], told["behindBatches"], told["behindRecords"]) == (0, 2, 3)
-    assert "POST …/compact" in told["waiting"]
+    reported = table.reported()
+    assert (reported["version"], reported["behindBatches"], reported["behindRecords"]) == (0, 2, 3)
+    assert "POST …/compact" in reported["waiting"]
 
 
 def test_a_table_that_does_not_publish_says_what_to_set(table: Published) -> None:
     table.client.post(TABLES, json=new_table("plain"))
-    told = table.client.get(f"{TABLES}/plain/delta").json()
-    assert (told["publishes"], told["waiting"]) == (False, "nothing is published: set delta.publish = true")
+    reported = table.client.get(f"{TABLES}/plain/delta").json()
+    assert (reported["publishes"], reported["waiting"]) == (False, "nothing is published: set delta.publish = true")
 
 
 def test_the_lines_can_be_pasted(table: Published) -> None:
     table.post({"id": 1, "note": "a"})
     table.publish()
-    lines = table.told()["readBy"]
+    lines = table.reported()["readBy"]
     query = lines["duckdb"].removeprefix("INSTALL delta; LOAD delta; ")
     with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
         connection.load_extension(duckdb_extension())  # there is no internet here: the wheel's own

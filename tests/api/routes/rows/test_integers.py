@@ -168,5 +168,5 @@ def test_partitions_are_named_by_text_too(shop: TestClient, merge: Merge) -> Non
     shop.post(TABLES, json=new_table(fields=fields, partitionKeys=["id"])).raise_for_status()
     merge({"id": LARGE})
     assert shop.get(f"{DATABASES}/shop/tables/wide/partitions").json()["partitions"][0]["spec"] == {"id": LARGE}
-    told = shop.get(f"{WIDE}/partitions", params={"integers": "text"}).json()["partitions"][0]
-    assert told["spec"] == {"id": str(LARGE)}
+    reported = shop.get(f"{WIDE}/partitions", params={"integers": "text"}).json()["partitions"][0]
+    assert reported["spec"] == {"id": str(LARGE)}

@@ -279,8 +279,10 @@ def test_a_lookup_is_answered_directly_as_the_documented_route_answers_it(table:
     answers = (direct, documented)
     of_one = [re.sub(rb'"requestId":"[^"]*"', b"", answer.content) for answer in answers]
     assert (direct.status_code, of_one[0]) == (documented.status_code, of_one[1])
-    told = [{name: one for name, one in headers_of(answer).items() if name != "content-length"} for answer in answers]
-    assert told[0] == told[1]
+    reported = [
+        {name: one for name, one in headers_of(answer).items() if name != "content-length"} for answer in answers
+    ]
+    assert reported[0] == reported[1]
     assert direct.status_code == (400 if query in ODD_LOOKUPS else 404 if query == "key=5" else 200)
 
 
@@ -342,8 +344,8 @@ def test_a_file_that_has_vanished_is_named_with_what_to_restore(table: MakeTable
     parts: Parts = rows.app.state.parts
     parts.warehouse.filesystem.delete_dir(parts.warehouse.path(rows.id))
     answer = rows.get(1, consistency="latest")
-    told = answer.json()
-    assert (answer.status_code, told["errorCode"], told["resourceType"]) == (503, "damaged_file", "FILE")
-    assert told["resourceName"].startswith(f"{rows.id}/staging/")
-    assert f"{told['resourceName']} is missing; restore it" in told["detail"]
+    reported = answer.json()
+    assert (answer.status_code, reported["errorCode"], reported["resourceType"]) == (503, "damaged_file", "FILE")
+    assert reported["resourceName"].startswith(f"{rows.id}/staging/")
+    assert f"{reported['resourceName']} is missing; restore it" in reported["detail"]
     assert answer.headers["retry-after"] == "60"

@@ -27,12 +27,12 @@ def merged(create: Create, merge: Merge) -> str:
 def test_a_merge_says_what_it_did(shop: TestClient, merged: str) -> None:
     answer = shop.get(f"{TABLE}/merges/{merged}/changes")
     assert answer.status_code == 200, answer.text
-    told = answer.json()
-    counts = {name: told[name] for name in ("since", "snapshotId", "exact", "share", "keys")}
+    reported = answer.json()
+    counts = {name: reported[name] for name in ("since", "snapshotId", "exact", "share", "keys")}
     assert counts == {"since": 1, "snapshotId": 2, "exact": True, "share": 1.0, "keys": 3}
-    assert [told[name] for name in ("added", "changed", "removed", "unchanged")] == [1, 1, 0, 1]
-    assert [one for one in told["columns"] if one["changed"]] == [{"column": "note", "changed": 1}]
-    added, changed = told["sample"]
+    assert [reported[name] for name in ("added", "changed", "removed", "unchanged")] == [1, 1, 0, 1]
+    assert [one for one in reported["columns"] if one["changed"]] == [{"column": "note", "changed": 1}]
+    added, changed = reported["sample"]
     assert (added["became"], added["key"], added["before"], added["columns"]) == ("added", {"id": 3}, None, [])
     assert (changed["became"], changed["before"]["note"], changed["after"]["note"]) == ("changed", "a", "b")
     assert changed["columns"] == ["note"]
@@ -40,9 +40,9 @@ def test_a_merge_says_what_it_did(shop: TestClient, merged: str) -> None:
 
 def test_snapshots_are_compared_by_number_name_and_tag(shop: TestClient, merged: str) -> None:
     assert shop.post(f"{TABLE}/tags", json={"tagName": "v1", "snapshotId": 1}).status_code == 200
-    told = shop.get(f"{TABLE}/merges/{merged}/changes").json()
-    assert shop.get(f"{TABLE}/snapshots/LATEST/changes").json() == told
-    assert shop.get(f"{TABLE}/snapshots/2/changes", params={"since": "v1"}).json() == told
+    reported = shop.get(f"{TABLE}/merges/{merged}/changes").json()
+    assert shop.get(f"{TABLE}/snapshots/LATEST/changes").json() == reported
+    assert shop.get(f"{TABLE}/snapshots/2/changes", params={"since": "v1"}).json() == reported
     first = shop.get(f"{TABLE}/snapshots/v1/changes").json()
     assert (first["since"], first["snapshotId"], first["added"]) == (None, 1, 2)
     back = shop.get(f"{TABLE}/snapshots/EARLIEST/changes", params={"since": "LATEST", "columns": "note"}).json()

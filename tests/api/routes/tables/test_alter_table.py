@@ -160,8 +160,8 @@ def test_validate_only_tells_the_same_faults_and_stores_nothing(wide: TestClient
     fine = alter(wide, ADD, COMMENT, validateOnly="true")
     assert (fine.status_code, fine.json()["violations"]) == (200, [])
     for wrong in ({"action": "dropPrimaryKey"}, {"action": "dropColumn", "fieldNames": ["nope"]}):
-        told, done = alter(wide, wrong, validateOnly="true"), alter(wide, wrong)
-        assert (told.status_code, told.json()["errors"]) == (done.status_code, done.json()["errors"])
+        reported, done = alter(wide, wrong, validateOnly="true"), alter(wide, wrong)
+        assert (reported.status_code, reported.json()["errors"]) == (done.status_code, done.json()["errors"])
     assert table(wide) == before
 
 

@@ -31,8 +31,8 @@ def test_the_tables_of_all_statements_are_made_and_shown(shop: TestClient) -> No
     assert made["dialect"] == "flink"
     assert [(table["name"], table["created"]) for table in made["tables"]] == [("orders", True), ("parts", True)]
     for table in made["tables"]:
-        told = {name: value for name, value in table.items() if name not in ("warnings", "created")}
-        assert shop.get(f"{TABLES}/{table['name']}").json() == told
+        reported = {name: value for name, value in table.items() if name not in ("warnings", "created")}
+        assert shop.get(f"{TABLES}/{table['name']}").json() == reported
     accepted = shop.post(f"{TABLES}/orders/batches", json={"records": [{"id": 1, "n": 2}]})
     assert accepted.status_code == 202
 
@@ -77,8 +77,8 @@ def test_if_one_of_the_tables_exists_already_none_is_made(shop: TestClient) -> N
 
 def test_a_table_named_twice_or_in_another_database_is_refused(shop: TestClient) -> None:
     refused = post(shop, f"{ORDERS};\n{ORDERS};\n{ORDERS};\n{PARTS.replace('parts', 'other.parts')}", status=400)
-    told = [(fault["code"], fault["detail"].split(":")[0]) for fault in refused["errors"]]
-    assert sorted(told) == [("contradicting_database", "line 4, column 34"), ("illegal_name", "line 2, column 14")]
+    reported = [(fault["code"], fault["detail"].split(":")[0]) for fault in refused["errors"]]
+    assert sorted(reported) == [("contradicting_database", "line 4, column 34"), ("illegal_name", "line 2, column 14")]
     assert post(shop, ORDERS.replace("orders", "paimon.shop.orders"))["tables"][0]["name"] == "orders"
 
 
@@ -104,11 +104,11 @@ def test_the_statement_of_a_table_makes_the_same_table(shop: TestClient, dialect
     post(
         shop, "CREATE TABLE orders (id BIGINT COMMENT 'it''s', r ROW<a INT>, PRIMARY KEY (id) NOT ENFORCED) COMMENT 'x'"
     )
-    told = shop.get(f"{TABLES}/orders/ddl", params={"dialect": dialect}).json()
-    assert told["dialect"] == dialect
+    reported = shop.get(f"{TABLES}/orders/ddl", params={"dialect": dialect}).json()
+    assert reported["dialect"] == dialect
     before = shop.get(f"{TABLES}/orders").json()["schema"]
     shop.delete(f"{TABLES}/orders")
-    assert post(shop, told["ddl"])["tables"][0]["schema"] == before
+    assert post(shop, reported["ddl"])["tables"][0]["schema"] == before
 
 
 def test_each_table_needs_the_role_and_the_scope(app: FastAPI, shop: TestClient) -> None:

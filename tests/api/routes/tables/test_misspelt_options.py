@@ -37,8 +37,8 @@ def test_a_misspelled_option_is_refused_with_the_nearest_name(shop: TestClient, 
     misspelt = {key: f"{key[:-2]}{key[-1]}{key[-2]}" for key in OWN}
     answer = set_options(shop, way, dict.fromkeys(misspelt.values(), "1"))
     assert answer.status_code == 400, answer.text
-    told = {fault["fix"]: fault["code"] for fault in answer.json()["errors"]}
-    assert told == {f"did you mean {key}?": "unknown_option" for key in misspelt}
+    reported = {fault["fix"]: fault["code"] for fault in answer.json()["errors"]}
+    assert reported == {f"did you mean {key}?": "unknown_option" for key in misspelt}
     pointers = {fault["pointer"] for fault in answer.json()["errors"]}
     places = {f"/changes/{number}/value" for number in range(len(OWN))}
     assert pointers == (places if way == "alter" else {f"/schema/options/{key}" for key in misspelt.values()})

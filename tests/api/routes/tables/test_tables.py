@@ -240,7 +240,12 @@ def test_a_service_whose_spark_is_missing_is_ready_and_says_so(app: FastAPI, cli
 def test_a_lost_catalog_ends_readiness_but_not_health(client: TestClient, tmp_path: Path) -> None:
     for file in tmp_path.glob("catalog.sqlite*"):
         file.unlink()
-    told = client.get("/readyz").json()
-    assert (told["status"], told["catalog"], told["warehouse"], told["spark"]) == ("unavailable", False, True, True)
-    assert list(told["reasons"]) == ["catalog"]
+    reported = client.get("/readyz").json()
+    assert (reported["status"], reported["catalog"], reported["warehouse"], reported["spark"]) == (
+        "unavailable",
+        False,
+        True,
+        True,
+    )
+    assert list(reported["reasons"]) == ["catalog"]
     assert (client.get("/healthz").status_code, client.get("/healthz").json()) == (200, {"status": "ok"})

@@ -16,13 +16,13 @@ REMOVES = {"aggregation.remove-record-on-delete": "true"}
 
 def plan_of(function: str, data_type: str, options: dict[str, str]) -> MergePlan:
     columns = (("k", "INT"), ("s", "INT"), ("n", data_type))
-    told = {"merge-engine": "aggregation", "fields.n.aggregate-function": function}
-    return compile_plan(schema_of(TableCase(columns, ("k",), told | options)))
+    reported = {"merge-engine": "aggregation", "fields.n.aggregate-function": function}
+    return compile_plan(schema_of(TableCase(columns, ("k",), reported | options)))
 
 
 @pytest.mark.parametrize("options", [{}, REMOVES], ids=["plain", "removing"])
 @pytest.mark.parametrize(
-    ("function", "data_type", "told"),
+    ("function", "data_type", "reported"),
     [
         ("sum", "BIGINT", True),
         ("sum", "DECIMAL(10, 2)", True),
@@ -39,10 +39,10 @@ def plan_of(function: str, data_type: str, options: dict[str, str]) -> MergePlan
     ],
 )
 def test_functions_that_keep_or_add_are_reported_by_form(
-    function: str, data_type: str, told: bool, options: dict[str, str]
+    function: str, data_type: str, reported: bool, options: dict[str, str]
 ) -> None:
     plan = plan_of(function, data_type, options)
-    assert all(combines_by_columns(plan, rule) for rule in plan.rules) is told
+    assert all(combines_by_columns(plan, rule) for rule in plan.rules) is reported
 
 
 def test_what_was_named_of_many_columns_is_requested_each_by_itself() -> None:

@@ -26,12 +26,12 @@ def test_every_damage_names_the_file_and_what_to_restore(kind: FileKind, reason:
 
 
 def test_the_ways_out_name_the_batch_and_the_snapshot() -> None:
-    told = {
+    reported = {
         kind: DamagedFile(NamedFile(kind, "t1", "f", 1, **OWNERS), DamageReason.MISSING, "").message
         for kind in FileKind
     }
-    assert "withdraw batch 7 (DELETE …/batches/b1)" in told[FileKind.STAGING]
-    assert "changes of snapshot 3 are refused" in told[FileKind.CHANGELOG]
+    assert "withdraw batch 7 (DELETE …/batches/b1)" in reported[FileKind.STAGING]
+    assert "changes of snapshot 3 are refused" in reported[FileKind.CHANGELOG]
 
 
 def test_a_file_without_digest_is_reported_by_its_size() -> None:

@@ -111,9 +111,9 @@ def test_a_rollback_to_what_is_not_kept_any_more_is_a_snapshot_to_explain_from_f
     back = len(history.times)
     for hour in range(60, 120):
         kept = history.merge(hour, restored=(back,))
-        told = [base.snapshot_id for base in kept.bases]
-        assert (back in told) == (back >= kept.since)
-        assert len(told) <= MOST_BASES + 1
+        reported = [base.snapshot_id for base in kept.bases]
+        assert (back in reported) == (back >= kept.since)
+        assert len(reported) <= MOST_BASES + 1
     assert kept.since > back
 
 
