@@ -301,9 +301,7 @@ def missing(warehouse: Warehouse, file: NamedFile) -> KeyfoldError:
         claimed = is_claimed(warehouse) if warehouse.is_store or (warehouse.local and warehouse.marked) else True
     except OSError as error:
         return not_now(file, reason_of(error))
-    return (
-        DamagedFile(file, DamageReason.MISSING, "no file") if claimed else not_now(file, "the warehouse is not there")
-    )
+    return DamagedFile(file, DamageReason.MISSING, "no file") if claimed else not_now(file, "the warehouse is missing")
 
 
 def not_now(file: NamedFile, reason: str) -> Unavailable:

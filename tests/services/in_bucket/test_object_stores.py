@@ -159,7 +159,7 @@ def test_a_bucket_that_is_gone_damages_no_file(site: MergeSite, table: Table, im
     merge(site, table, 1)
     root = site.warehouse.path()
     site.warehouse.filesystem.delete_dir_contents(root)
-    with pytest.raises(Unavailable, match="the warehouse is not there"):
+    with pytest.raises(Unavailable, match="the warehouse is missing"):
         totals(site.database, images, table, [1])
 
 

@@ -72,7 +72,7 @@ def test_a_run_that_was_written_beside_the_warehouse_is_in_no_snapshot(site: Mer
     table = create_table(site.database)
     failed = merge(replace(site, executor=Unmounted(site.warehouse)), table, {"id": 1, "n": 1})
     assert failed.state is TaskState.FAILED
-    assert "the warehouse is not there" in (failed.error or "")
+    assert "the warehouse is missing" in (failed.error or "")
     assert not committed(site.database, table)
     assert [batch.state for batch in batches_of(site.database, table)] == [BatchState.STAGED]
     mount(site.warehouse)
@@ -87,7 +87,7 @@ def test_no_batch_is_set_aside_because_its_disk_is_away(
     unmount(warehouse)
     for _ in range(6):
         merge(site, table)
-    with pytest.raises(Unavailable, match="the warehouse is not there"):
+    with pytest.raises(Unavailable, match="the warehouse is missing"):
         read_batch(warehouse, batch, table.schema)
     assert [batch.state for batch in batches_of(database, table)] == [BatchState.STAGED]
     with database.reading() as repository:
