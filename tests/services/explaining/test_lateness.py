@@ -164,9 +164,7 @@ def _amount(one: Any, other: Any) -> float | None:
     return abs(apart.total_seconds() if isinstance(apart, timedelta) else float(apart))
 
 
-def drawn(
-    draw: random.Random, numbers: Iterator[int], lanes: Sequence[Sequence[str]], *, reported: bool
-) -> dict[str, Any]:
+def drawn(draw: random.Random, numbers: Iterator[int], lanes: Sequence[Sequence[str]], *, names: bool) -> dict[str, Any]:
     """A record with values that no other one has, but for the sequences of ``lanes``."""
     number = next(numbers)
     values: dict[str, Any] = {
@@ -180,8 +178,8 @@ def drawn(
     values["u"], values["v"] = (values["u"], values["v"]) if values["u"] else (None, None)
     sequences = {name for lane in lanes for name in lane}
     gone = [name for name in values if draw.random() < 0.25 or (name in "tsuv" and name not in sequences)]
-    kept = {name: value for name, value in values.items() if name not in gone and (value is not None or not reported)}
-    if reported and ("u" in kept) != ("v" in kept):
+    kept = {name: value for name, value in values.items() if name not in gone and (value is not None or not names)}
+    if names and ("u" in kept) != ("v" in kept):
         kept.pop("u", None), kept.pop("v", None)
     return {"id": draw.randrange(6), **kept}
 
@@ -199,7 +197,7 @@ def test_late_records_are_those_that_a_walk_over_the_history_finds(site: MergeSi
     for merge in range(8):
         for sender in ("till", "shop", "till"):
             sent = [
-                drawn(draw, numbers, lanes, reported="record.absent-columns" in options)
+                drawn(draw, numbers, lanes, names="record.absent-columns" in options)
                 for _ in range(draw.randrange(1, 9))
             ]
             send(site.database, site, sender, *sent)
