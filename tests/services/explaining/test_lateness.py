@@ -164,7 +164,7 @@ def _amount(one: Any, other: Any) -> float | None:
     return abs(apart.total_seconds() if isinstance(apart, timedelta) else float(apart))
 
 
-def drawn(draw: random.Random, numbers: Iterator[int], lanes: Sequence[Sequence[str]], *, names: bool) -> dict[str, Any]:
+def drawn(draw: random.Random, numbers: Iterator[int], lanes: Sequence[Sequence[str]], names: bool) -> dict[str, Any]:
     """A record with values that no other one has, but for the sequences of ``lanes``."""
     number = next(numbers)
     values: dict[str, Any] = {
@@ -197,8 +197,7 @@ def test_late_records_are_those_that_a_walk_over_the_history_finds(site: MergeSi
     for merge in range(8):
         for sender in ("till", "shop", "till"):
             sent = [
-                drawn(draw, numbers, lanes, names="record.absent-columns" in options)
-                for _ in range(draw.randrange(1, 9))
+                drawn(draw, numbers, lanes, "record.absent-columns" in options) for _ in range(draw.randrange(1, 9))
             ]
             send(site.database, site, sender, *sent)
             for record in sent:
