@@ -27,7 +27,7 @@ def overflow(column: Column, key: Mapping[str, Any] | None = None, *, endless: b
     else:
         message = (
             f"column {column.name!r}{where}: its total is out of range for {column.type.base_sql}; "
-            "delete the staged batch that exceeds it, or post a record that brings it back"
+            "widen the column, delete the staged batch that exceeds it, or post a record that brings it back"
         )
     return Unfoldable(message)
 

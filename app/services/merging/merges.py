@@ -276,12 +276,6 @@ def request_merge(database: CatalogDatabase, table_id: str) -> CatalogTask:
         return ask_for_merge(repository, table_id)
 
 
-def request_merge_of(database: CatalogDatabase, name: tuple[str, str]) -> CatalogTask:
-    """Request a merge of all staged batches of the table ``name`` (database, table). Raise ``NotFound``."""
-    with database.transaction() as repository:
-        return ask_for_merge(repository, repository.tables.get(*name).id)
-
-
 def ask_for_merge(repository: Repository, table_id: str) -> CatalogTask:
     """Return a pending merge of all staged batches; an existing one is returned again."""
     return repository.tasks.request(table_id, TaskTrigger.REQUEST)

@@ -26,7 +26,7 @@ from app.core.errors import (
     first_of,
     not_found,
 )
-from app.core.plan.merging.evolution import same_fold, same_types
+from app.core.plan.merging.evolution import same_fold
 from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.history import Table
 from app.core.table.names import name_violations
@@ -281,9 +281,8 @@ def alter_within(
     # The lock of the ALTER keeps new batches out until this transaction ends.
     if was_empty and has_rows(repository, table):
         raise _conflict(table, "got its first batch just now: read the table again and repeat the change")
-    # Otherwise they are read by column id, and what they lack is null in them.
-    as_staged = same_fold(table.schema, schema) and same_types(table.schema, schema)
-    if not as_staged and repository.batches.unmerged(table.id):
+    # Otherwise they are read by column id: their values are widened, and columns that they lack are null in them.
+    if not same_fold(table.schema, schema) and repository.batches.unmerged(table.id):
         raise _conflict(
             table,
             "has staged batches, which the new schema would fold differently:"

@@ -15,6 +15,7 @@ from app.services.merging.merges import request_due_merges, request_merge
 from app.services.rows.lookups import Images
 from app.services.rows.views import view_of
 from app.services.shared.executor import MergeSite
+from app.services.tables.tables import alter_table
 from app.services.upkeep.backups import back_up
 from app.services.upkeep.sweeps import forget_history, sweep
 from app.storage.backup_folder import BackupFolder
@@ -65,6 +66,20 @@ def test_a_batch_that_no_merge_can_fold_is_found_among_others(site: MergeSite, i
     assert states[-1] is TaskState.SUCCEEDED
 
 
+def test_a_batch_whose_total_is_too_large_is_retried_under_a_wider_type(site: MergeSite, images: Images) -> None:
+    table = create_table(site.database, SUM | QUIET, columns=(("id", "BIGINT"), ("n", "INT")))
+    stage(site, 1)
+    [bad] = stage(site, 2**31 - 1)
+    merge_all(site, table)
+    assert [one.id for one in batches(site, table, BatchState.POISONED)] == [bad.id]
+    wider = {"action": "updateColumnType", "fieldNames": ["n"], "newDataType": "BIGINT"}
+    alter_table(site.database, WIDE, [wider])
+    retry_batch(site.database, WIDE, bad.id)
+    assert totals(site.database, images, table, [1], latest=True) == [2**31]
+    assert merge_all(site, table)[-1] is TaskState.SUCCEEDED
+    assert totals(site.database, images, table, [1]) == [2**31]
+
+
 def test_a_batch_that_the_failure_names_is_set_aside_without_merging_halves(site: MergeSite, images: Images) -> None:
     table = create_table(site.database, SUM | QUIET, columns=(("id", "BIGINT"), ("n", "DECIMAL(38, 2)")))
     large = 9 * 10**35  # of which the hidden total holds one
@@ -92,7 +107,7 @@ def test_what_makes_up_for_a_total_in_the_same_merge_sets_nothing_aside(
     site: MergeSite, images: Images, table: Table
 ) -> None:
     stage(site, 1, LARGEST, -LARGEST)
-    assert merge_all(site, table) == [TaskState.SUCCEEDED]
+    assert merge_all(site, table)[-1] is TaskState.SUCCEEDED
     assert totals(site.database, images, table, [1], latest=True) == [1]
 
 

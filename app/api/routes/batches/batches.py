@@ -281,7 +281,7 @@ async def accepted(
     request: Request, response: Response, parts: Parts, name: tuple[str, str], change: Change, prefer: str | None
 ) -> Batch:
     """Stage ``change`` and return its batch once it is durable, or merged if preferred. Set status and headers."""
-    done = await stored(parts, name[0], change.idempotency_key, stage, parts, name, change)
+    done = await stored(parts, change.idempotency_key, stage, parts, name, change)
     return await batch_answer(request, response, parts, done, prefer)
 
 

@@ -87,7 +87,7 @@ async def post_database_batches(
     A repeated ``Idempotency-Key`` has the same effect as in ``POST …/tables/{table}/batches``.
     """
     upload = UploadOfTables(sent, request.scope[GRANT], unknown)
-    done = await stored(parts, database, upload.idempotency_key, stage_tables, parts, database, upload)
+    done = await stored(parts, upload.idempotency_key, stage_tables, parts, database, upload)
     now = await preferred(response, parts, [one.batch for one in done.batches], prefer, replayed=done.replayed)
     return BatchesOfTables(
         batches=[

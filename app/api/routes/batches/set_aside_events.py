@@ -104,5 +104,5 @@ async def post_set_aside_events_retry(
     """
     sender = request.scope[GRANT].name
     retried = service.RetriedEvents(parts.database, name, ids or (), sender, idempotency_key)
-    done = await stored(parts, name[0], idempotency_key, stage_retried, parts, retried)
+    done = await stored(parts, idempotency_key, stage_retried, parts, retried)
     return await batch_answer(request, response, parts, done, prefer)

@@ -81,7 +81,7 @@ def test_a_catalog_that_does_not_answer_is_waited_for_with_a_key(roomy: TestClie
                 raise Unavailable("the connection to the catalog was lost")
             return "stored"
 
-        return await stored(parts_of(roomy), "shop", key, work)
+        return await stored(parts_of(roomy), key, work)
 
     assert roomy.portal is not None
     with pytest.raises(Unavailable):

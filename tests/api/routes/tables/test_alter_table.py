@@ -179,7 +179,6 @@ def test_a_table_is_no_longer_empty_once_a_batch_was_accepted(wide: TestClient, 
 
 WIDEN = {"action": "updateColumnType", "fieldNames": ["n"], "newDataType": "BIGINT"}
 STAGED_CHANGES = [
-    WIDEN,
     {"action": "setOption", "key": "sequence.field", "value": "n"},
     {"action": "setOption", "key": "ignore-delete", "value": "true"},
 ]
@@ -211,9 +210,12 @@ DEFAULT = {"action": "updateColumnDefaultValue", "fieldNames": ["note"], "newDef
         ([RENAME], {"id": 1, "note": None, "m": 7}),
         ([RENAME, ADD | {"fieldNames": ["n"]}], {"id": 1, "note": None, "m": 7, "n": None}),
         ([DEFAULT], {"id": 1, "note": None, "n": 7}),
+        ([WIDEN], {"id": 1, "note": None, "n": 7}),
+        ([WIDEN | {"newDataType": "DECIMAL(12, 2)"}], {"id": 1, "note": None, "n": "7.00"}),
+        ([WIDEN | {"newDataType": "DOUBLE"}, RENAME], {"id": 1, "note": None, "m": 7.0}),
     ],
 )
-def test_columns_may_come_and_go_while_batches_are_staged(
+def test_columns_may_come_go_and_widen_while_batches_are_staged(
     wide: TestClient, merge: Merge, changes: list[dict[str, Any]], row: dict[str, Any]
 ) -> None:
     stage(wide)
@@ -250,7 +252,8 @@ class Altering(PythonExecutor):
         self.answers: list[int] = []
 
     def merge(self, *arguments: Any, **named: Any) -> list[Result]:
-        self.answers += [alter(self.client, WIDEN).status_code, alter(self.client, ADD).status_code]
+        later = {"action": "setOption", "key": "sequence.field", "value": "n"}
+        self.answers += [alter(self.client, change).status_code for change in (later, WIDEN, ADD)]
         return super().merge(*arguments, **named)
 
 
@@ -260,7 +263,7 @@ def test_a_merge_that_runs_keeps_the_schema_it_began_with(app: FastAPI, wide: Te
     parts: Parts = app.state.parts
     executor = Altering(wide)
     assert run_next_merge(MergeSite(parts.database, parts.warehouse, executor, 600), "worker")
-    assert executor.answers == [409, 200]
+    assert executor.answers == [409, 200, 200]
     assert wide.get(f"{WIDE}/rows?key=1").json()["n"] == 7
 
 
