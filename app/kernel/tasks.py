@@ -21,7 +21,7 @@ from app.core.table.upkeep.forgetting import Sought
 LEAST_TOKEN: Final = -(2**63)
 MOST_TOKEN: Final = 2**63 - 1
 NO_KEYS: Final = Sought()
-_REMOVALS = "remembersRemovals"
+_REMOVALS, _EPOCH = "remembersRemovals", "epoch"
 T = TypeVar("T")
 Progress = Callable[[float, Mapping[str, int]], None]
 """Hears which share of a job's tasks is done, and the counts ``tasks``, ``tasksDone``, ``tasksRunning``, ``stages`` and
@@ -181,14 +181,15 @@ class Result:
 
 def schema_text(schema: TableSchema) -> str:
     """Return the JSON of a schema as tasks carry it."""
-    return json.dumps({**schema.to_json(), _REMOVALS: schema.remembers_removals}, separators=(",", ":"))
+    own = {_REMOVALS: schema.remembers_removals, _EPOCH: schema.epoch}
+    return json.dumps({**schema.to_json(), **own}, separators=(",", ":"))
 
 
 @lru_cache(maxsize=256)
 def schema_of(text: str) -> TableSchema:
     """Return the schema whose JSON is ``text``."""
     body = json.loads(text)
-    return replace(TableSchema.from_json(body), remembers_removals=body[_REMOVALS])
+    return replace(TableSchema.from_json(body), remembers_removals=body[_REMOVALS], epoch=body[_EPOCH])
 
 
 def to_text(value: object) -> str:

@@ -84,6 +84,24 @@ def test_the_log_of_a_replayed_row_outlives_new_names_and_columns(tmp_path: Path
     assert site.rows() == {(1,): None}
 
 
+@pytest.mark.parametrize("compacted", [True, False])
+def test_rows_enter_a_meaning_that_comes_back_whether_or_not_they_were_compacted(
+    tmp_path: Path, compacted: bool
+) -> None:
+    of = "fields.n.aggregate-function"
+    options = {"merge-engine": "aggregation", "sequence.field": "g", "fields.n.ignore-retract": "true"}
+    first, last = (plan_of(options | {of: function}, (2, "n", "INT")) for function in ("first_value", "last_value"))
+    site = Site(tmp_path, first)
+    site.merge([[change("+I", g=5, n=1)]])
+    site.merge([[change("+I", g=9, n=2)]])
+    site.plan = compile_plan(remembering(first.schema, last.schema))
+    if compacted:
+        site.compact(0, 2)
+    site.plan = compile_plan(remembering(site.plan.schema, first.schema))
+    site.merge([[change("+I", g=7, n=3)]])
+    assert (site.rows()[1,] or {})["n"] == 3
+
+
 @pytest.mark.parametrize("dropped", [True, False])
 def test_rows_stay_when_a_column_comes_or_goes_that_refuses_deletes(tmp_path: Path, dropped: bool) -> None:
     without = plan_of(SUMMED, (2, "n", "INT"))

@@ -17,6 +17,7 @@ from app.core.table.schema import TableSchema
 
 # Members of a stored schema besides Paimon's.
 _REMOVALS = "_kf_removals"
+_EPOCH = "_kf_epoch"  # not in schemas of 0.1.0, nor in those of the first epoch
 _HIGHEST_ID = "_kf_highest_id"  # of any column or field that the table ever had; not in schemas of 0.1.0
 
 
@@ -24,7 +25,8 @@ def _read_schema(body: str) -> TableSchema:
     stored = json.loads(body)
     schema = TableSchema.from_json(stored)
     options = {key: text for key, text in schema.options.items() if key not in REMOVED_OPTIONS}
-    return replace(schema, options=options, remembers_removals=bool(stored.get(_REMOVALS)))
+    remembers, epoch = bool(stored.get(_REMOVALS)), int(stored.get(_EPOCH, 0))
+    return replace(schema, options=options, remembers_removals=remembers, epoch=epoch)
 
 
 _SCHEMAS = SchemaCache(_read_schema)
@@ -42,7 +44,7 @@ def schema_in(table_id: str, schema_id: int, row: AnyRow) -> TableSchema:
 
 def _schema_text(schema: TableSchema, highest_id: int) -> str:
     """Return the text of a schema in the catalog."""
-    own = {_REMOVALS: True} if schema.remembers_removals else {}
+    own = {name: value for name, value in ((_REMOVALS, schema.remembers_removals), (_EPOCH, schema.epoch)) if value}
     return json.dumps({**schema.to_json(), **own, _HIGHEST_ID: highest_id}, separators=(",", ":"))
 
 

@@ -61,7 +61,8 @@ class TableSchema:
 
     ``remembers_removals`` is no part of what is declared: runs of earlier schemas may hold removals and retracts that
     later records must still meet, although the options let none in any more
-    (``app.core.plan.merging.evolution.remembering``).
+    (``app.core.plan.merging.evolution.remembering``). Nor is ``epoch``, the number of earlier ALTERs of the table that
+    changed the meaning of its state.
     """
 
     columns: tuple[Column, ...]
@@ -70,6 +71,7 @@ class TableSchema:
     options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     comment: str | None = None
     remembers_removals: bool = False
+    epoch: int = 0
     # By name what others have worked out of this very value; no part of it, and not handed to its copies.
     worked_out: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 

@@ -89,10 +89,12 @@ def _file_of(body: dict[str, Any]) -> DataFile:
 def _schema_json(schema: TableSchema | None) -> dict[str, Any] | None:
     if schema is None:
         return None
-    return {"declared": schema.to_json(), "remembers_removals": schema.remembers_removals}
+    own = {"remembers_removals": schema.remembers_removals, "epoch": schema.epoch}
+    return {"declared": schema.to_json(), **own}
 
 
 def _schema_of(body: Any) -> TableSchema | None:
     if body is None:
         return None
-    return replace(TableSchema.from_json(body["declared"]), remembers_removals=body["remembers_removals"])
+    declared = TableSchema.from_json(body["declared"])
+    return replace(declared, remembers_removals=body["remembers_removals"], epoch=body["epoch"])

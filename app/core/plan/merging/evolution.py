@@ -43,6 +43,8 @@ def same_fold(old: TableSchema, new: TableSchema) -> bool:
     """
     if old is new:
         return True
+    if old.epoch != new.epoch:
+        return False
     before, after = compile_plan(old), compile_plan(new)
     if not before.row.goes_on_as(after.row) or _row_meaning(before) != _row_meaning(after):
         return False
@@ -69,12 +71,15 @@ def remembering(old: TableSchema, new: TableSchema) -> TableSchema:
     """Return ``new``, which follows ``old`` in a table with rows.
 
     It remembers removals and retracts if rows may hold some that later records must still meet, and its options do not
-    say so.
+    say so. It begins an epoch if state means something else.
     """
+    new = replace(new, epoch=old.epoch)
     remembers = replace(new, remembers_removals=True)
-    if same_fold(old, new) or same_fold(remembers, new):
+    if same_fold(old, new):
         return new
-    return remembers if same_fold(old, remembers) else new
+    if same_fold(old, remembers) and not same_fold(remembers, new):
+        return remembers
+    return replace(new, epoch=old.epoch + 1)
 
 
 def same_types(old: TableSchema, new: TableSchema) -> bool:

@@ -198,6 +198,19 @@ def test_staged_batches_are_folded_by_their_own_rules(wide: TestClient, merge: M
     assert alter(wide, COMMENT, change).status_code == 200
 
 
+def test_a_meaning_that_comes_back_is_another_epoch(create: Create, shop: TestClient, merge: Merge) -> None:
+    of = "fields.n.aggregate-function"
+    options = {"merge-engine": "aggregation", "sequence.field": "s", "fields.n.ignore-retract": "true"}
+    create(fields=fields_of(id="BIGINT NOT NULL", s="INT", n="INT"), options=options | {of: "first_value"})
+    merge({"id": 1, "s": 5, "n": 1})
+    for function in ("last_value", "first_value"):
+        assert alter(shop, {"action": "setOption", "key": of, "value": function}).status_code == 200
+    shop.post(f"{WIDE}/batches", json={"records": [{"id": 1, "s": 7, "n": 3}]})
+    assert shop.get(f"{WIDE}/rows?key=1").json()["n"] == 3
+    merge()
+    assert shop.get(f"{WIDE}/rows?key=1&consistency=merged").json()["n"] == 3
+
+
 RENAME = {"action": "renameColumn", "fieldNames": ["n"], "newName": "m"}
 DEFAULT = {"action": "updateColumnDefaultValue", "fieldNames": ["note"], "newDefaultValue": "none"}
 

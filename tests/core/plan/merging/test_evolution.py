@@ -127,6 +127,15 @@ def test_a_column_that_decides_whether_rows_can_be_deleted_changes_the_meaning(o
     assert (finish(compile_plan(new), carried) or {})["a"] == 5
 
 
+def test_a_meaning_that_comes_back_is_not_the_one_of_before() -> None:
+    first, other = schema(SUMMED), schema(SUMMED | {"fields.a.aggregate-function": "max"})
+    back = remembering(remembering(first, other), first)
+    assert not same_fold(first, back)
+    commented = replace(first, comment="the same")
+    assert same_fold(first, remembering(first, commented))
+    assert same_fold(back, remembering(back, commented))
+
+
 def test_a_table_remembers_its_retracts_when_a_column_comes_that_takes_none() -> None:
     old = schema(SUMMED, ((0, "k", "INT"), (1, "a", "INT")))
     largest = schema(SUMMED | {"fields.b.aggregate-function": "max"})
