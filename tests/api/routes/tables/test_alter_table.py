@@ -202,7 +202,7 @@ def test_a_meaning_that_comes_back_is_another_epoch(create: Create, shop: TestCl
     of = "fields.n.aggregate-function"
     options = {"merge-engine": "aggregation", "sequence.field": "s", "fields.n.ignore-retract": "true"}
     create(fields=fields_of(id="BIGINT NOT NULL", s="INT", n="INT"), options=options | {of: "first_value"})
-    merge({"id": 1, "s": 5, "n": 1})
+    merge({"id": 1, "s": 5, "n": 1}, {"id": 1, "s": 9, "n": 2})
     for function in ("last_value", "first_value"):
         assert alter(shop, {"action": "setOption", "key": of, "value": function}).status_code == 200
     shop.post(f"{WIDE}/batches", json={"records": [{"id": 1, "s": 7, "n": 3}]})
