@@ -48,7 +48,7 @@ serve: $(VENV)/.serving
 MEMORY := $(shell [ -w /dev/shm ] && [ "$$(df -Pk /dev/shm | awk 'NR==2 {print $$4}')" -gt 4194304 ] && echo /dev/shm)
 IN_MEMORY := $(if $(MEMORY),TMPDIR=$(MEMORY))
 
-# Two processes, a file at a time, on one Spark and one PostgreSQL server; the order is that of tests/conftest.py.
+# Three processes, a file at a time, on one Spark and one PostgreSQL server; the order is that of tests/conftest.py.
 test: $(VENV)/.installed
 	$(IN_MEMORY) $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
