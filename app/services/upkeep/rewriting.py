@@ -5,7 +5,6 @@ without them (docs/decisions/0036).
 from __future__ import annotations
 
 import uuid
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -40,6 +39,10 @@ class _Searched:
     rewrite: Rewrite
     schema_id: int
     sought: Sought
+
+    def goes_with(self, other: _Searched) -> bool:
+        """Return whether one task can look into both."""
+        return self.schema_id == other.schema_id and self.sought == other.sought
 
 
 class Rewriting:
@@ -169,19 +172,20 @@ class Rewriting:
 
     def _tasks(self) -> Iterator[Task]:
         """Yield tasks of about ``TASK_BYTES`` each; the files of a task have one schema and may hold the same keys."""
-        groups: dict[tuple[int, Sought], list[Rewrite]] = {}
-        filled: Counter[tuple[int, Sought]] = Counter()
+        group: list[_Searched] = []
+        filled = 0
         for one in self._searched:
-            same = (one.schema_id, one.sought)
-            if filled[same] and filled[same] + one.rewrite.file.size_bytes > TASK_BYTES:
-                yield self._task(*same, groups.pop(same))
-                filled[same] = 0
-            groups.setdefault(same, []).append(one.rewrite)
-            filled[same] += one.rewrite.file.size_bytes
-        for same, group in groups.items():
-            yield self._task(*same, group)
+            size = one.rewrite.file.size_bytes
+            if group and (filled + size > TASK_BYTES or not one.goes_with(group[0])):
+                yield self._task(group)
+                group, filled = [], 0
+            group.append(one)
+            filled += size
+        if group:
+            yield self._task(group)
 
-    def _task(self, schema_id: int, sought: Sought, rewrites: Sequence[Rewrite]) -> Task:
+    def _task(self, group: Sequence[_Searched]) -> Task:
+        schema_id = group[0].schema_id
         return Task(
             Work.REWRITE,
             self._table.id,
@@ -189,8 +193,8 @@ class Rewriting:
             schema_id,
             output="",
             now=int(self._site.clock()),
-            rewrites=tuple(rewrites),
-            sought=sought,
+            rewrites=tuple(one.rewrite for one in group),
+            sought=group[0].sought,
         )
 
 

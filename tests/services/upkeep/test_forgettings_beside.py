@@ -293,6 +293,22 @@ def test_a_damaged_file_is_named_and_others_are_not_kept_waiting(site: MergeSite
     assert row(site, images, table, ADA) is None
 
 
+def test_tasks_share_the_files(site: MergeSite, images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.services.upkeep.rewriting.TASK_BYTES", 1)
+    executor = PythonExecutor()
+    site = replace(site, executor=executor)
+    table = people(site, DEDUPLICATE)
+    for at in (1, 2):
+        merged(site, table, person(ADA, at, STREET), person(BOB, at))
+    posted(site, person(ADA, 3, STREET), person(BOB, 3))
+    done = forgotten(site, table)
+    assert executor.last is not None
+    assert [len(task.rewrites) for task in executor.last.tasks] == [1] * 5  # two runs, three staging files
+    assert (done.rows, done.records) == (2, 3)
+    assert row(site, images, table, ADA) is None
+    assert (row(site, images, table, BOB) or {})["at"] == 3
+
+
 class Away(PythonExecutor):
     """Spark that answers from the second job on."""
 
