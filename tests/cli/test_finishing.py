@@ -84,12 +84,12 @@ def test_tags_keep_snapshots_and_go(merging: Terminal) -> None:
     assert merging.run("merge", table, "--wait").returncode == 0
     made = merging.run("tag", "create", table, "first one", "--keep", "30 d")
     assert f"snapshot 1 of {table} is kept as first one until " in made.stderr
-    assert merging.reported("tag", "create", table, "second", "--snapshot", "1")["expiresAt"] is None
+    assert merging.result("tag", "create", table, "second", "--snapshot", "1")["expiresAt"] is None
     lines = merging.run("tag", "list", table).stdout.splitlines()
     assert [line.split("  ")[0] for line in lines] == ["tag", "first one", "second"]
     assert merging.run("count", table, "--snapshot", "first one").stdout == "20\n"
     assert merging.run("tag", "delete", table, "first one").returncode == 0
-    assert [one["tagName"] for one in merging.reported("tag", "list", table)] == ["second"]
+    assert [one["tagName"] for one in merging.result("tag", "list", table)] == ["second"]
     assert merging.run("tag", "delete", table, "first one").returncode == Exit.NOT_FOUND
 
 
@@ -234,7 +234,7 @@ def test_status_says_in_a_line_what_a_table_holds(merging: Terminal) -> None:
     assert ", nothing staged, merged " in line
     assert re.fullmatch(r"on disk +[0-9.]+ KiB live, [0-9.]+ KiB history", disk)
     assert odd == []
-    assert merging.reported("status", table)["rows"] == 20
+    assert merging.result("status", table)["rows"] == 20
 
 
 def test_a_filter_with_a_sign_says_how_it_is_written(terminal: Terminal) -> None:

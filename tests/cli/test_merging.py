@@ -18,13 +18,13 @@ def test_a_merge_and_a_compaction_are_waited_for(merging: Terminal) -> None:
     table = merging.table("waited")
     merged(merging, table, id=1, n=1)
     merged(merging, table, id=1, n=2)
-    assert merging.reported("status", table)["runs"] == 2
-    done = merging.reported("compact", table, "--wait")
+    assert merging.result("status", table)["runs"] == 2
+    done = merging.result("compact", table, "--wait")
     assert (done["job"], done["state"], done["rows"]) == ("compaction", "succeeded", 1)
-    assert merging.reported("status", table)["runs"] == 1
-    assert merging.reported("get", table, "1", "--merged")["n"] == 3
-    assert merging.reported("get", table, "1", "--snapshot", "1")["n"] == 1
-    asked = merging.reported("merge", table)
+    assert merging.result("status", table)["runs"] == 1
+    assert merging.result("get", table, "1", "--merged")["n"] == 3
+    assert merging.result("get", table, "1", "--snapshot", "1")["n"] == 1
+    asked = merging.result("merge", table)
     assert asked["state"] in ("pending", "running", "succeeded")
 
 

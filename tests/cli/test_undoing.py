@@ -25,7 +25,7 @@ def test_a_rollback_shows_what_it_changes_asks_and_can_be_undone(merging: Termin
     listed = merging.run("snapshots", table).stdout.splitlines()
     assert listed[0].split() == ["snapshot", "made", "by", "committed", "rows", "bytes", "tags"]
     assert [(line.split()[0], line.split()[1]) for line in listed[1:]] == [("2", "merge"), ("1", "merge")]
-    assert [one["id"] for one in merging.reported("snapshots", table, "--limit", "1")] == [2]
+    assert [one["id"] for one in merging.result("snapshots", table, "--limit", "1")] == [2]
     assert "there are more: --limit" in merging.run("snapshots", table, "--limit", "1").stderr
     refused = merging.run("rollback", table, "1", stdin="n\n")
     assert refused.returncode == Exit.REFUSED
@@ -39,7 +39,7 @@ def test_a_rollback_shows_what_it_changes_asks_and_can_be_undone(merging: Termin
     assert merging.run("count", table).stdout == "2\n"
     assert merging.run("count", table, "--snapshot", "2", "--filter", "n.gt.2").stdout == "2\n"
     assert merging.run("rollback", table, "2", "--yes").returncode == 0
-    assert merging.reported("count", table) == {"count": 3, "exact": True, "snapshotId": 4}
+    assert merging.result("count", table) == {"count": 3, "exact": True, "snapshotId": 4}
     assert merging.run("rollback", table, "none", "--yes").returncode == Exit.NOT_FOUND
 
 
