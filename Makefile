@@ -48,9 +48,9 @@ serve: $(VENV)/.serving
 MEMORY := $(shell [ -w /dev/shm ] && [ "$$(df -Pk /dev/shm | awk 'NR==2 {print $$4}')" -gt 4194304 ] && echo /dev/shm)
 IN_MEMORY := $(if $(MEMORY),TMPDIR=$(MEMORY))
 
-# Three processes, a file at a time, on one Spark and one PostgreSQL server; the order is that of tests/conftest.py.
+# Two processes, a file at a time, on one Spark and one PostgreSQL server; the order is that of tests/conftest.py.
 test: $(VENV)/.installed
-	$(IN_MEMORY) $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(IN_MEMORY) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # What needs neither Spark nor PostgreSQL and is not slow, by the marks in pyproject.toml and what tests/slow.txt saw.
 quick: $(VENV)/.installed
