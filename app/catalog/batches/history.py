@@ -32,21 +32,23 @@ _AT_ONCE = 500  # numbers in one query
 
 def kept() -> sa.ColumnElement[bool]:
     """Return the condition that a batch's records are kept as history."""
-    return _merged_after(histories.c.since)
+    return _merged_after(_of_its_table(histories.c.since))
 
 
 def unfiled() -> sa.ColumnElement[bool]:
     """Return the condition that they are kept in the batch's staging file alone."""
-    return _merged_after(histories.c.filed)
+    return _merged_after(_of_its_table(histories.c.filed))
 
 
-def _merged_after(snapshot: sa.Column[int]) -> sa.ColumnElement[bool]:
-    """Return the condition that a batch with records was merged into a later snapshot than the table's history column
-    has.
-    """
-    said = sa.select(snapshot).where(histories.c.table_id == batches.c.table_id).scalar_subquery()
-    later = batches.c.snapshot_id > sa.func.coalesce(said, 0)
-    return sa.and_(batches.c.state == BatchState.MERGED, batches.c.records > 0, later)
+def _of_its_table(snapshot: sa.Column[int]) -> sa.ColumnElement[int]:
+    """Return what the history of a batch's table has in the column ``snapshot``."""
+    of_table = sa.select(snapshot).where(histories.c.table_id == batches.c.table_id)
+    return sa.func.coalesce(of_table.scalar_subquery(), 0)
+
+
+def _merged_after(snapshot: sa.ColumnElement[int] | int) -> sa.ColumnElement[bool]:
+    """Return the condition that a batch with records was merged into a later snapshot."""
+    return sa.and_(batches.c.state == BatchState.MERGED, batches.c.records > 0, batches.c.snapshot_id > snapshot)
 
 
 @dataclass(frozen=True)
@@ -82,16 +84,18 @@ class History:
         batches or more.
         """
         of = tables.outerjoin(histories, histories.c.table_id == tables.c.id)
-        later = tables.c.snapshot_id > sa.func.coalesce(histories.c.filed, 0)
-        waiting = sa.select(sa.func.count()).where(batches.c.table_id == tables.c.id, unfiled()).scalar_subquery()
-        query = sa.select(tables.c.id).select_from(of).where(later, waiting >= least)
+        filed = sa.func.coalesce(histories.c.filed, 0)
+        mine = (batches.c.table_id == tables.c.id) & _merged_after(filed)
+        waiting = sa.select(sa.func.count()).select_from(batches).where(mine).correlate(tables, histories)
+        later = (tables.c.snapshot_id > filed, waiting.scalar_subquery() >= least)
+        query = sa.select(tables.c.id).select_from(of).where(*later)
         return list(self.transaction.execute(query).scalars())
 
     def unfiled(self, table_id: str, after: int = 0, most: int | None = None) -> list[Batch]:
         """Return the batches whose records are kept in their staging files alone, in merge order, from snapshots after
         ``after``; at most ``most``.
         """
-        mine = (batches.c.table_id == table_id) & (batches.c.snapshot_id > after) & unfiled()
+        mine = (batches.c.table_id == table_id) & _merged_after(max(after, self.of(table_id).filed))
         query = sa.select(batches).where(mine).order_by(batches.c.snapshot_id, batches.c.number).limit(most)
         return [checksums.batch_of(row) for row in self.transaction.execute(query)]
 
@@ -122,7 +126,7 @@ class History:
             history_files.c.table_id == table_id, history_files.c.last_snapshot > snapshot_id
         )
         staged = sa.select(sa.func.coalesce(sa.func.sum(batches.c.size_bytes), 0)).where(
-            batches.c.table_id == table_id, batches.c.snapshot_id > snapshot_id, unfiled()
+            batches.c.table_id == table_id, _merged_after(max(snapshot_id, self.of(table_id).filed))
         )
         return sum(int(self.transaction.execute(query).scalar_one()) for query in (filed, staged))
 
