@@ -14,7 +14,6 @@ from hashlib import blake2b
 from inspect import signature
 from typing import Any, Final, cast
 
-import pandas as pd
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
@@ -242,6 +241,8 @@ def _store(
 
 def _by_key(rows: pa.Table, key: Sequence[str], count: int) -> Iterator[pa.Table]:
     """Yield the rows in ``count`` shares by the hash of their keys, those of a share in their order."""
+    import pandas as pd  # noqa: PLC0415  # Spark starts Python for each step of a query: it takes as long as all others
+
     if missing := [name for name in key if name not in rows.column_names]:
         raise Misuse(f"the rows have no column {', '.join(missing)}: the table's key is {', '.join(key)}")
     hashes = pd.util.hash_pandas_object(rows.select(key).to_pandas(), index=False).to_numpy() % count
