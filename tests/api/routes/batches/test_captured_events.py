@@ -229,6 +229,23 @@ LEFT_OUT = [
     {"type": "insert", "data": {"id": 1, "v": "a", "w": "x"}},
     {"type": "update", "data": {"id": 1, "w": "y"}, "old": {"v": "a", "w": "x"}},
 ]
+# As Canal 1.1.7 wrote them of MariaDB: a label of an ENUM has its number, those of a SET have a bit each, and the zeros
+# at the end of a BINARY are left out.
+LABELS = {
+    "type": "UPDATE",
+    "data": [{"id": "1", "mood": "3", "several": "9", "listed": "5", "none": "0", "fixed": "M", "year": "2"}],
+    "old": [{"mood": "1"}],
+    "mysqlType": {
+        "id": "int(11)",
+        "mood": "enum('sad','1','it''s, or (not)')",
+        "several": "set('a','b','c','d)')",
+        "listed": "SET('a','b','c')",
+        "none": "set('a')",
+        "fixed": "binary(3)",
+        "year": "year(4)",
+    },
+}
+LABELLED = {**dict.fromkeys(("mood", "several", "none", "year"), "STRING"), "listed": "ARRAY<STRING>", "fixed": "BYTES"}
 # Of each the format, the columns, the events, and what the row has then.
 MEANT: list[tuple[str, dict[str, str], list[Any], dict[str, Any]]] = [
     ("debezium-json", TRUTH, [{"op": "c", "before": None, "after": {"id": 1, "b": 1}}], {"b": True}),
@@ -236,7 +253,26 @@ MEANT: list[tuple[str, dict[str, str], list[Any], dict[str, Any]]] = [
     ("maxwell-json", TRUTH, [{"type": "insert", "data": {"id": 1, "b": 1}}], {"b": True}),
     ("canal-json", TRUTH, [{"type": "INSERT", "data": [{"id": "1", "b": "1"}]}], {"b": True}),
     ("canal-json", BYTES, [{"type": "INSERT", "data": [{"id": "1", "b": "abcdÿ"}]}], {"b": "YWJjZP8="}),
+    (
+        "canal-json",
+        LABELLED,
+        [LABELS],
+        {
+            "mood": "it's, or (not)",
+            "several": "a,d)",
+            "none": "",
+            "year": "2",
+            "listed": ["a", "c"],
+            "fixed": "TQAA",
+        },
+    ),
     ("maxwell-json", {"v": "STRING", "w": "STRING"}, LEFT_OUT, {"v": None, "w": "y"}),
+    (
+        "maxwell-json",
+        {"doc": "STRING", "several": "ARRAY<STRING>"},
+        [{"type": "insert", "data": {"id": 1, "doc": {"n": 1.10, "of": [18446744073709551616]}, "several": ["a"]}}],
+        {"doc": '{"n":1.1,"of":[18446744073709551616]}', "several": ["a"]},
+    ),
     (
         "maxwell-json",
         {"at": "TIMESTAMP(0) WITH LOCAL TIME ZONE"},
@@ -272,6 +308,7 @@ REFUSED: list[tuple[str, dict[str, str], str, str, tuple[str, ...]]] = [
     ("debezium-json", KEYED, json.dumps({"op": "c", "after": '{"_id": 1}'}), "", ("ExtractNewDocumentState",)),
     ("debezium-json", KEYED | {"neg": "DECIMAL(10, 0)"}, negative_scale(), "/neg", ("decimal.handling.mode=string",)),
     ("canal-json", KEYED | BYTES, json.dumps({"type": "INSERT", "data": [{"id": "1", "b": "€"}]}), "/b", ()),
+    ("maxwell-json", KEYED, json.dumps({"type": "insert", "data": {"id": 1, "v": ["a"]}}), "/v", ("wrong_type",)),
 ]
 
 
