@@ -25,6 +25,11 @@ CREATE TABLE inventory.orders (
 ALTER TABLE inventory.orders DROP COLUMN gone;
 CREATE TABLE inventory.whole (id int PRIMARY KEY, v real);
 ALTER TABLE inventory.whole REPLICA IDENTITY FULL;
+CREATE TYPE inventory.pair AS (a int, b int);
+CREATE TABLE inventory.unsent (
+  id int PRIMARY KEY, ranges int4multirange, place box, places point[], spans interval[], pair inventory.pair,
+  spot point, span interval, texts varchar(9)[], hours timetz[], letter "char", path jsonpath
+);
 CREATE TABLE inventory.keyless (v int);
 """
 TYPES = {
@@ -85,6 +90,17 @@ def test_whole_rows_need_nothing_that_stays_as_it_is(terminal: Terminal, dsn: st
     written = terminal.run("table", "create", "--from-postgres", dsn, "inventory.whole")
     assert "merge-engine" not in written.stdout
     assert "'fields.lsn.from-event' = 'source.lsn'" in written.stdout
+
+
+def test_columns_that_debezium_does_not_send_are_named(terminal: Terminal, dsn: str) -> None:
+    """Seen with PostgreSQL 18 and Debezium 3.6: the columns are in no event."""
+    written = terminal.run("table", "create", "--from-postgres", dsn, "inventory.unsent").stdout
+    [note] = [line for line in written.splitlines() if "include.unknown.datatypes" in line]
+    assert note.partition("(include.unknown.datatypes): ")[2] == (
+        "ranges (int4multirange), place (box), places (point[]), spans (interval[]), "
+        "pair (inventory.pair), path (jsonpath)"
+    )
+    assert "include.unknown" not in terminal.run("table", "create", "--from-postgres", dsn, "inventory.orders").stdout
 
 
 @pytest.mark.parametrize(
