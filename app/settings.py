@@ -34,7 +34,7 @@ def _octal(mode: object) -> object:
     return int(mode, 8) if isinstance(mode, str) else mode
 
 
-# As browsers write it: no path, a name in lower case, a port only where it is not the scheme's own.
+# An origin as browsers send it: no path, lower case, and no port that is the default of the scheme.
 _ORIGIN = re.compile(r"(?!http:.*:80$|https:.*:443$)https?://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?")
 
 
@@ -183,29 +183,47 @@ class Settings(BaseSettings):
         None, ge=0, le=65535, description="port on 127.0.0.1 for the metrics of keyfold worker; 0 takes a free one"
     )
 
-    # Not for operators: bounds that protect a process, the same on every machine. Tests subclass.
-    poll_seconds: ClassVar[float] = 0.1  # between two checks of a counter for new batches
-    lookup_consistency: ClassVar[Consistency] = Consistency.LATEST  # by default: read your writes
-    metrics_tables: ClassVar[int] = 50  # with series per table: as many lines as a dashboard shows
-    stop_seconds: ClassVar[int] = 5  # for open requests to end: docker stop kills after 10
-    # Limits of a serving process for connections and bodies.
-    max_connections: ClassVar[int] = 1000  # each takes one of the usual 1024 files
-    head_seconds: ClassVar[float] = 10.0  # for the line and headers of a request
-    silence_seconds: ClassVar[float] = 60.0  # without a byte of a request sent or of an answer read
-    body_bytes_per_second: ClassVar[int] = 2**14  # the lowest rate of a body that takes longer than that
-    bodies_mib: ClassVar[int] = 256  # in memory while they are received; more go to disk
-    uploads_bytes: ClassVar[int] = 2**34  # on disk while they are received
-    # Of one batch, one table, one catalog.
-    max_batch_values: ClassVar[int] = 2**28  # records times columns, sent or not: memory of a wide table
-    max_record_bytes: ClassVar[int] = 2**23  # of a record as it is sent, and of each value in it
-    max_decompression_ratio: ClassVar[int] = 250  # of bodies above 16 MiB; rows that repeat reach 100
-    max_columns: ClassVar[int] = 2000  # with the fields inside them
+    # Constants that protect a process, the same on every machine: operators cannot set them, tests subclass.
+    # Seconds between two checks whether batches were added.
+    poll_seconds: ClassVar[float] = 0.1
+    # The consistency of lookups that set none: a lookup sees every accepted batch.
+    lookup_consistency: ClassVar[Consistency] = Consistency.LATEST
+    # At most this many tables have metrics of their own: a dashboard shows no more lines.
+    metrics_tables: ClassVar[int] = 50
+    # Open requests have this long to end at a stop; ``docker stop`` kills after 10 s.
+    stop_seconds: ClassVar[int] = 5
+
+    # Limits of a serving process for its connections.
+    # Each connection takes a file descriptor, of which a process usually has 1024.
+    max_connections: ClassVar[int] = 1000
+    # The first line and the headers of a request must arrive within this time.
+    head_seconds: ClassVar[float] = 10.0
+    # A connection is closed if no byte is sent or read for this long in the middle of a request or an answer.
+    silence_seconds: ClassVar[float] = 60.0
+    # A body that takes longer than ``silence_seconds`` must arrive at this rate at least.
+    body_bytes_per_second: ClassVar[int] = 2**14
+    # Bodies that are being received take at most this much memory; the rest goes to disk.
+    bodies_mib: ClassVar[int] = 256
+    # Bodies that are being received take at most this much disk.
+    uploads_bytes: ClassVar[int] = 2**34
+
+    # Limits of a batch, a table and the catalog.
+    # Records of a batch times columns of its table, sent or not: a wide table takes the memory of all of them.
+    max_batch_values: ClassVar[int] = 2**28
+    # Largest record as it is sent; also the largest value in it.
+    max_record_bytes: ClassVar[int] = 2**23
+    # Highest ratio of decompressed to sent bytes, for bodies above 16 MiB. Repeated rows reach 100.
+    max_decompression_ratio: ClassVar[int] = 250
+    # Columns of a table, with the fields inside them.
+    max_columns: ClassVar[int] = 2000
     max_tables: ClassVar[int] = 10_000
     max_databases: ClassVar[int] = 10_000
-    # Of staging, in addition to its bytes: many small records cost lookups more than disk.
+
+    # Limits of staging beyond its bytes: many small records take little disk, but slow lookups down.
     staged_table_records: ClassVar[int] = 50_000_000
     staged_records: ClassVar[int] = 200_000_000
-    staged_late_seconds: ClassVar[float] = 86_400.0  # beyond merge.max-staleness: time to bring Spark back
+    # A batch may wait this long beyond merge.max-staleness before its table is full: time to repair Spark.
+    staged_late_seconds: ClassVar[float] = 86_400.0
 
     model_config["populate_by_name"] = True
 

@@ -1,4 +1,4 @@
-"""Every metric, as an entry: those that a process counts itself, and those that are read at a scrape.
+"""All metrics: those that processes count while they work (``Counted``), and those that a scrape reads (``Measured``).
 
 ``docs/monitoring.md`` lists them all, ``docs/grafana-dashboard.json`` and ``docs/alerts.yml`` name some; tests compare.
 """
@@ -13,12 +13,17 @@ from typing import Final
 from app.core.table.published import Format
 from app.core.table.upkeep.overdue import OverdueReason
 
-OTHERS: Final = "(others)"  # the label of the rest, beyond a bound; no name can contain a parenthesis
-NO_OPERATION: Final = "none"  # requests that no route took: refused by the gate, too large, of an unknown path
-GONE: Final = "gone"  # instead of a status: the client disconnected before the answer was complete
+# The table label that sums up all tables beyond the bound. No table has this name: parentheses are not allowed.
+OTHERS: Final = "(others)"
+# The operation label of requests that reached no route: refused by the gate, too large, or of an unknown path.
+NO_OPERATION: Final = "none"
+# The status label of requests whose client disconnected before the answer was complete.
+GONE: Final = "gone"
 STATUSES: Final = ("1xx", "2xx", "3xx", "4xx", "5xx", GONE)
-OPERATION: Final = "operation"  # the label
-OPERATIONS: Final[Sequence[str]] = ()  # in ``Counted``: the operation ids of the application's routes
+# The name of that label.
+OPERATION: Final = "operation"
+# Its values. Empty here: ``Metrics`` fills in the operation ids of the routes.
+OPERATIONS: Final[Sequence[str]] = ()
 
 
 class Kind(StrEnum):
@@ -42,54 +47,54 @@ class TaskOutcome(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
-    HANDED_BACK = "handed_back"  # left to another worker, or taken over by one
+    HANDED_BACK = "handed_back"  # another worker runs it now, or will
 
 
 class Bound(StrEnum):
     """The bound for which a batch is refused."""
 
-    TABLE_BYTES = "table_bytes"  # staged, of the table
-    TABLE_RECORDS = "table_records"
-    TABLE_AGE = "table_age"
-    BYTES = "bytes"  # staged, of all tables
-    RECORDS = "records"
-    ROOM = "room"  # on the disk of the warehouse or of the data folder
-    WAREHOUSE = "warehouse"  # it is not there
+    TABLE_BYTES = "table_bytes"  # the table has too many staged bytes
+    TABLE_RECORDS = "table_records"  # the table has too many staged records
+    TABLE_AGE = "table_age"  # the table's oldest staged batch waits too long
+    BYTES = "bytes"  # all tables together have too many staged bytes
+    RECORDS = "records"  # all tables together have too many staged records
+    ROOM = "room"  # the disk of the warehouse or of the data folder is nearly full
+    WAREHOUSE = "warehouse"  # the warehouse is missing
 
 
 class SparkState(StrEnum):
-    """The states of Spark."""
+    """The state of Spark, as this service knows it."""
 
-    ELSEWHERE = "elsewhere"  # merges are left to other services
-    STARTING = "starting"  # it has not answered yet
-    READY = "ready"
-    LOST = "lost"  # it answered before, and does not answer now
-    REFUSED = "refused"  # it answers, but cannot run merges
+    ELSEWHERE = "elsewhere"  # this service has no workers: other services merge
+    STARTING = "starting"  # Spark has not answered yet
+    READY = "ready"  # Spark answers and can run merges
+    LOST = "lost"  # Spark answered before, but does not now
+    REFUSED = "refused"  # Spark answers, but cannot run merges
 
 
 class Upkeep(StrEnum):
-    """The work of a worker for all tables, one after the other."""
+    """The kinds of background work of a worker, for one table after the other."""
 
-    PARTITIONS = "partitions"  # those that are outdated are dropped
-    SNAPSHOTS = "snapshots"  # those that nothing keeps are forgotten
-    HISTORY = "history"  # merged batches are filed and forgotten
-    SWEEP = "sweep"  # files that nothing names are removed
-    DELTA = "delta"  # logs are written and cut
-    ICEBERG = "iceberg"  # metadata is
-    SCRUB = "scrub"  # files are read to find damage
-    IMAGES = "images"  # those that lookups need are asked for
-    FORGETTING = "forgetting"  # keys are forgotten
-    COMPACTIONS = "compactions"  # failed ones are requested again
+    PARTITIONS = "partitions"  # drop expired partitions
+    SNAPSHOTS = "snapshots"  # expire snapshots that nothing keeps
+    HISTORY = "history"  # move merged batches into history files, and forget old ones
+    SWEEP = "sweep"  # garbage-collect files that the catalog does not name
+    DELTA = "delta"  # write Delta logs, and cut old versions from them
+    ICEBERG = "iceberg"  # write Iceberg metadata, and cut old versions from it
+    SCRUB = "scrub"  # read files to find damage
+    IMAGES = "images"  # request the images that lookups need
+    FORGETTING = "forgetting"  # remove forgotten keys from files
+    COMPACTIONS = "compactions"  # request failed compactions again
 
 
 SPARK_SERVES: Final = (SparkState.READY, SparkState.ELSEWHERE)
-"""The states in which merges need not wait for Spark, as far as this service knows."""
+"""The states in which no merge waits for Spark."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One metric. ``labels`` has the values of each label; none if they are only known while the service runs.
-    ``bounds`` are those of a histogram's buckets.
+    """One metric. ``labels`` has by label its possible values; empty if they are only known while the service runs.
+    ``bounds`` are the upper bounds of a histogram's buckets, in its unit.
     """
 
     name: str
@@ -281,4 +286,4 @@ class Measured(Enum):
     PROCESS_MOST_FILES = Entry("process_max_fds", Kind.GAUGE, "Maximum number of open file descriptors.", _OF_PROCESS)
 
 
-ENTRIES: Final[Sequence[Entry]] = tuple(one.value for one in (*Counted, *Measured))
+ENTRIES: Final[Sequence[Entry]] = tuple(metric.value for metric in (*Counted, *Measured))

@@ -31,7 +31,7 @@ Measure = Callable[[Step], float | None]
 
 @dataclass(frozen=True)
 class _Entry:
-    """One plot: its lines by name, with the class of their colour and what they measure of each step."""
+    """One plot. A line is its name, the CSS class of its colour, and the function that measures a step."""
 
     title: str
     meaning: str
@@ -47,7 +47,7 @@ def show_operations(visit: Visit) -> Response:
 
 
 def show_hour(visit: Visit) -> Response:
-    """Show the part that changes, which is polled."""
+    """Show the changing part of the page, which the browser polls."""
     return visit.fragment(_FRAGMENT, **_context(visit))
 
 
@@ -78,23 +78,28 @@ def _plot(entry: _Entry, steps: Sequence[Step], now: float) -> Plot:
 
 
 def _answered(*statuses: str) -> Measure:
-    """Return requests of the API a second that were answered with a status of one of these classes."""
+    """Return the measure of API requests a second that were answered with a status of one of these classes."""
 
     def measure(step: Step) -> float | None:
         rates = [step.a_second(Counted.REQUESTS, status) for status in statuses]
-        return None if None in rates else sum(one for one in rates if one is not None)
+        return _sum_of_known(rates)
 
     return measure
 
 
-def _beside(step: Step) -> float | None:
-    """Return requests a second that no operation of the API took: pages of the console, and what its gate refused."""
+def _without_operation(step: Step) -> float | None:
+    """Return requests a second outside the API's operations: console pages, and requests that the gate refused."""
     rates = [step.a_second(Counted.REQUESTS, NO_OPERATION, status) for status in ("1xx", "2xx", "3xx", "4xx", "5xx")]
-    return None if None in rates else sum(one for one in rates if one is not None)
+    return _sum_of_known(rates)
+
+
+def _sum_of_known(rates: Sequence[float | None]) -> float | None:
+    """Return the sum; None if one of ``rates`` is unknown."""
+    return None if None in rates else sum(rate for rate in rates if rate is not None)
 
 
 def _answer_time(share: float) -> Measure:
-    """Return the seconds below which ``share`` of the API's answers took."""
+    """Return the measure of seconds within which ``share`` (0 to 1) of the API's requests were answered."""
 
     def measure(step: Step) -> float | None:
         grown = step.grown(Counted.REQUEST_SECONDS)
@@ -104,23 +109,24 @@ def _answer_time(share: float) -> Measure:
 
 
 def _task_time(kind: str) -> Measure:
-    """Return the seconds that a merge or compaction took, on the average of those that ended."""
+    """Return the measure of the average seconds of the merges or compactions that ended in a step."""
 
     def measure(step: Step) -> float | None:
         grown = [step.grown(Counted.TASK_SECONDS, kind, outcome) for outcome in TaskOutcome]
-        known = [one for one in grown if one is not None]
-        ended = sum(sum(one[:-1]) for one in known)
-        return sum(one[-1] for one in known) / ended if ended else None
+        # Of each histogram: the counts of its buckets, then the sum of seconds.
+        known = [histogram for histogram in grown if histogram is not None]
+        ended = sum(sum(histogram[:-1]) for histogram in known)
+        return sum(histogram[-1] for histogram in known) / ended if ended else None
 
     return measure
 
 
 def _lookups(images: str) -> Measure:
-    """Return keys a second that were answered by images alone, or not."""
+    """Return the measure of keys a second that images alone answered (``hit``), or not (``miss``)."""
 
     def measure(step: Step) -> float | None:
         rates = [step.a_second(Counted.LOOKED_UP, kind, images) for kind in ("one", "many")]
-        return None if None in rates else sum(one for one in rates if one is not None)
+        return _sum_of_known(rates)
 
     return measure
 
@@ -138,7 +144,7 @@ PLOTS: Final = (
             ("answered", "green", _answered("1xx", "2xx", "3xx")),
             ("refused, 4xx", "orange", _answered("4xx")),
             ("failed, 5xx", "red", _answered("5xx", "gone")),
-            ("not the API", "soft", _beside),
+            ("not the API", "soft", _without_operation),
         ],
     ),
     _Entry(
@@ -173,7 +179,7 @@ _COLOURS: Final = ("blue", "orange", "green", "grey")
 
 
 def _of_processes(hour: Hour) -> list[_Entry]:
-    """Processor time and memory of each kind of process: those that serve are reported together."""
+    """Return the plots of processor time and memory by kind of process. All serving processes are one kind."""
     kinds: dict[str, list[str]] = {}
     for life in hour.metrics.lives():
         kinds.setdefault(life.name.partition("-")[0], []).append(life.name)
@@ -192,7 +198,8 @@ def _share(part: float) -> str:
 
 def _cpu(names: Iterable[str]) -> Measure:
     def measure(step: Step) -> float | None:
-        known = [one for one in (step.a_second(Measured.PROCESS_CPU, name) for name in names) if one is not None]
+        rates = (step.a_second(Measured.PROCESS_CPU, name) for name in names)
+        known = [rate for rate in rates if rate is not None]
         return sum(known) if known else None
 
     return measure
@@ -200,7 +207,8 @@ def _cpu(names: Iterable[str]) -> Measure:
 
 def _memory(names: Iterable[str]) -> Measure:
     def measure(step: Step) -> float | None:
-        known = [one for one in (step.now(Measured.PROCESS_MEMORY, name) for name in names) if one is not None]
+        sizes = (step.now(Measured.PROCESS_MEMORY, name) for name in names)
+        known = [size for size in sizes if size is not None]
         return sum(known) if known else None
 
     return measure
@@ -208,7 +216,7 @@ def _memory(names: Iterable[str]) -> Measure:
 
 @dataclass(frozen=True)
 class _Process:
-    """A process of the service as the system sees it now."""
+    """A process of the service: what the operating system reports of it now."""
 
     name: str
     pid: int
@@ -222,26 +230,26 @@ class _Process:
 
 def _processes(hour: Hour, steps: Sequence[Step]) -> list[_Process]:
     lives = hour.metrics.lives()
-    numbers = {(one.metric, one.values): one.number for one in process_readings(lives)}
+    numbers = {(reading.metric, reading.values): reading.number for reading in process_readings(lives)}
     processes = []
     for life in lives:
-        of = {metric: numbers.get((metric, (life.name,))) for metric in Measured}
-        began = of[Measured.PROCESS_BEGAN]
+        by_metric = {metric: numbers.get((metric, (life.name,))) for metric in Measured}
+        began = by_metric[Measured.PROCESS_BEGAN]
         at = None if began is None else datetime.fromtimestamp(began, UTC)
-        measured = (of[Measured.PROCESS_CPU], of[Measured.PROCESS_MEMORY], of[Measured.PROCESS_FILES])
-        processes.append(_Process(life.name, life.pid, life.starts, _restarts(life.name, steps), *measured, at))
+        used = (by_metric[Measured.PROCESS_CPU], by_metric[Measured.PROCESS_MEMORY], by_metric[Measured.PROCESS_FILES])
+        processes.append(_Process(life.name, life.pid, life.starts, _restarts(life.name, steps), *used, at))
     return processes
 
 
 def _restarts(name: str, steps: Sequence[Step]) -> int:
-    """Return how often the process was started again in the last hour; the first start is none."""
+    """Return how often the process was restarted in the last hour; its first start does not count."""
     grown = (step.grown(Measured.PROCESS_STARTS, name) for step in steps)
-    return sum(int(one[0]) for one in grown if one is not None)
+    return sum(int(starts[0]) for starts in grown if starts is not None)
 
 
 @dataclass(frozen=True)
 class _Tiles:
-    """What a scrape says of the service as a whole; 0 if the catalog did not answer it."""
+    """The figures of the whole service from the last scrape; 0 if the catalog did not answer it."""
 
     failing_tables: int
     set_aside: int
@@ -252,7 +260,7 @@ class _Tiles:
 
 def _tiles(visit: Visit) -> _Tiles:
     readings: list[Reading] | None = anyio.from_thread.run(visit.parts.scrapes.now)
-    numbers = {one.metric: int(one.number) for one in readings or () if not one.values}
+    numbers = {reading.metric: int(reading.number) for reading in readings or () if not reading.values}
     shown = (
         Measured.FAILING_TABLES,
         Measured.SET_ASIDE_BATCHES,
@@ -265,7 +273,7 @@ def _tiles(visit: Visit) -> _Tiles:
 
 @dataclass(frozen=True)
 class _Spark:
-    """The state that Spark has been in for the last ``seconds`` of the hour, and how often it was another before."""
+    """Spark's current state, the seconds since it began (at most the hour), and the changes of state in the hour."""
 
     state: SparkState
     seconds: float
@@ -273,13 +281,13 @@ class _Spark:
 
 
 def _spark(steps: Sequence[Step]) -> _Spark | None:
-    """None before the first sample says."""
-    said = [(state, step) for step in steps for state in SparkState if step.now(Counted.SPARK, state)]
-    if not said:
+    """Return the state of Spark; None before the first sample has one."""
+    states = [(state, step) for step in steps for state in SparkState if step.now(Counted.SPARK, state)]
+    if not states:
         return None
-    state, last = said[-1]
-    changes = [one for one, before in zip(said[1:], said, strict=False) if one[0] is not before[0]]
-    begin = changes[-1][1] if changes else said[0][1]
+    state, last = states[-1]
+    changes = [after for after, before in zip(states[1:], states, strict=False) if after[0] is not before[0]]
+    begin = changes[-1][1] if changes else states[0][1]
     return _Spark(state, last.after.at - begin.before.at, len(changes))
 
 

@@ -1,4 +1,4 @@
-"""A row written in a form: added, changed and deleted by records of its key."""
+"""The form that adds, changes or deletes a row: it stages a record of the row's key."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ NEW_PATH, EDIT_PATH, DELETE_PATH = ROW_FORM_PATHS
 LONGEST_FIELD: Final = 20_000  # characters; a longer value is kept out of the form, and unchanged
 LONGEST_COMMAND: Final = 20_000
 _VALUE, _NULL, _EMPTY, _SEEN = "value.", "null.", "empty.", "seen."
-# What a field says that it showed, other than digests.
+# Values of the hidden field ``seen.*``, which says what a field showed: a digest of the text, or one of these.
 _ABSENT, _WAS_NULL, _NOT_SHOWN, _FOLDS_IN = "-", "null", "kept", "folds"
-# What a page cannot carry to a browser and back.
+# Characters that a form does not return unchanged from a browser.
 _UNSHOWN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 EXAMPLES: Final[Mapping[Family, str]] = {
     Family.BOOLEAN: "true",
@@ -61,16 +61,19 @@ EXAMPLES: Final[Mapping[Family, str]] = {
     Family.MAP: 'JSON: {"a": 1}',
     Family.ROW: 'JSON: {"a": 1}',
 }
-"""How a value is written."""
+"""By family of type: an example of how a value is written in the form."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """One column in the form: the text in it, what it said that it showed (``seen``), and what is wrong with it.
+    """One column in the form.
 
-    ``wide``: it may have several lines. ``length`` is that of a value that is too long to be shown, and kept. ``rule``
-    says how what is written is folded into what there is (``now``); nothing if it takes its place. ``does`` says it
-    shortly, of functions that have words for it. ``nullable``: a record can set it to null.
+    ``text`` is the content of the input. ``seen`` identifies the value that the input showed first: a digest, or one of
+    the constants above. ``faults`` are the errors of the text. ``length`` (characters) is set if the value is too long
+    to be shown; it is kept unless the user writes another. ``nullable`` means that a record can set the column to null.
+
+    ``rule`` says how a written value is folded into the current one, ``now``; empty if it replaces it. ``does`` says
+    the same in a few words, for functions that have such words.
     """
 
     column: Column
@@ -87,17 +90,17 @@ class Field:
 
     @property
     def family(self) -> Family:
-        """What decides how it is written."""
+        """The family of the column's type: it decides how a value is written."""
         return self.column.type.family
 
     @property
     def wide(self) -> bool:
-        """Whether it takes several lines."""
+        """Whether the input has several lines."""
         return self.family in (Family.TEXT, Family.ARRAY, Family.MAP, Family.ROW)
 
     @property
     def hint(self) -> str:
-        """What stands in it while it is empty."""
+        """The placeholder of the empty input."""
         example = EXAMPLES[self.family]
         note = {_ABSENT: "left out", _WAS_NULL: "null"}.get(self.seen, "")
         if self.seen == _FOLDS_IN:
@@ -109,7 +112,7 @@ class Field:
 
 @dataclass(frozen=True)
 class _Form:
-    """What is shown: the key (none for a new row), the row as it is now, and what the form says of it."""
+    """The state of the page: the key (empty for a new row), the current row, and the form as it was sent, if it was."""
 
     table: Table
     plan: MergePlan
@@ -122,7 +125,7 @@ class _Form:
 
     @property
     def columns(self) -> Sequence[Column]:
-        """Those that can be written: of a new row all."""
+        """The columns that can be written. An existing row keeps its key."""
         return self.table.schema.value_columns if self.texts else self.table.schema.columns
 
     def touched(self) -> dict[str, Any]:
@@ -131,7 +134,7 @@ class _Form:
         return {name: value for name, value in written.items() if value is not _UNTOUCHED}
 
     def record(self) -> dict[str, Any]:
-        """Return the record that it comes to."""
+        """Return the record that the edits make."""
         touched = self.touched()
         return record_of(self.plan, self.key, touched, self.kind, self.row)
 
@@ -140,7 +143,7 @@ _UNTOUCHED: Final = object()
 
 
 def _written(column: Column, sent: Mapping[str, str]) -> Any:
-    """Return the value that somebody wrote for ``column``; ``_UNTOUCHED`` where no one did."""
+    """Return the value written for ``column``; ``_UNTOUCHED`` if its input was not changed."""
     name = column.name
     if sent.get(_NULL + name):
         return None
@@ -150,12 +153,12 @@ def _written(column: Column, sent: Mapping[str, str]) -> Any:
     if (text == "" and seen in (_ABSENT, _WAS_NULL, _NOT_SHOWN, _FOLDS_IN)) or _digest(text) == seen:
         return _UNTOUCHED
     if text == "" and column.type.family is not Family.TEXT:
-        return None  # what was there is wiped out
+        return None  # the user cleared the input
     return typed(column, text)
 
 
 def _lines(text: str) -> str:
-    """Return a text with line feeds as the ends of lines; forms send others, too."""
+    """Return ``text`` with line feeds only: browsers send CR LF."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -169,12 +172,12 @@ def show_new(visit: Visit) -> Response:
 
 
 def show_edit(visit: Visit) -> Response:
-    """Show the form of the row whose key the address has, as it is now."""
+    """Show the form of the row whose key is in the address, with its current values."""
     return _page(visit, _form(visit, visit.request.query_params.getlist("key")))
 
 
 def send(visit: Visit) -> Response:
-    """Try the record of the form, or stage it; show faults at their fields."""
+    """Try the record of the form, or stage it. Show errors at their fields."""
     form = _form(visit, visit.form.getlist("key"), visit.form)
     record, name = form.record(), table_name(visit)
     if visit.form.get("action") == "try":
@@ -194,7 +197,7 @@ def send(visit: Visit) -> Response:
 
 
 def delete(visit: Visit) -> Response:
-    """Stage a -D record of the row, not older than what it deletes."""
+    """Stage a -D record of the row, with the values of its ordering columns: so it is not older than the row."""
     form = _form(visit, visit.form.getlist("key"), visit.form)
     body = json.dumps(ordering_now(form.plan, form.row)).encode()
     change = RowChange((*form.texts,), body, RowMethod.DELETE, visit.once("delete"), visit.grant.name)
@@ -208,7 +211,7 @@ def delete(visit: Visit) -> Response:
 
 
 def _form(visit: Visit, texts: Sequence[str], sent: Mapping[str, str] | None = None) -> _Form:
-    """Raise ``Invalid`` for texts that are no key."""
+    """Return the form of the row with the key ``texts``. Raise ``Invalid`` for texts that are no key."""
     with visit.parts.database.reading() as repository:
         table = repository.tables.get(*table_name(visit))
         key, row = row_now(repository, visit.parts.images, table, texts) if texts else ({}, None)
@@ -220,7 +223,7 @@ def _form(visit: Visit, texts: Sequence[str], sent: Mapping[str, str] | None = N
 
 
 def _fields(form: _Form, faults: Sequence[Violation]) -> list[Field]:
-    return [_field(form, column, [one for one in faults if one.column == column.name]) for column in form.columns]
+    return [_field(form, column, [fault for fault in faults if fault.column == column.name]) for column in form.columns]
 
 
 def _field(form: _Form, column: Column, faults: Sequence[Violation]) -> Field:
@@ -241,7 +244,7 @@ def _field(form: _Form, column: Column, faults: Sequence[Violation]) -> Field:
     if form.sent is None:
         return field(text, False, False, seen)
     null, empty = bool(form.sent.get(_NULL + name)), bool(form.sent.get(_EMPTY + name))
-    # What it showed is as it was: what somebody else wrote meanwhile is not what was written here.
+    # Keep the digest of the first display: otherwise another user's change in between would count as an edit here.
     seen = form.sent.get(_SEEN + name, seen)
     return field(_lines(form.sent.get(_VALUE + name, "")), null, empty, seen)
 
@@ -261,7 +264,7 @@ def _page(visit: Visit, form: _Form, *, trial: Trial | None = None, error: Keyfo
         key=", ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in form.key.items()),
         fields=_fields(form, violations),
         error=error,
-        others=[one for one in violations if one.column not in names],
+        others=[violation for violation in violations if violation.column not in names],
         kinds=[] if form.plan.row_kind_column else table_rules(table.schema).kinds,
         row_url=_row_url(visit, form.texts) if form.texts else None,
         trial=trial,

@@ -1,4 +1,4 @@
-"""How a run holds the total of a column: what the column shows, and in a hidden column what it cannot hold."""
+"""How a run stores the total of a column: the shown value, and in a hidden column the part that does not fit it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Total = TypeVar("Total")
 
 
 class Totals(ABC, Generic[Total]):
-    """The totals of one column."""
+    """Totals of one column: computed from values, and stored in a state row. ``Total`` is the type of one total."""
 
     def __init__(self, column: Column) -> None:
         self.column = column
@@ -28,43 +28,43 @@ class Totals(ABC, Generic[Total]):
     @property
     @abstractmethod
     def hidden(self) -> HiddenColumn:
-        """The hidden column."""
+        """The hidden column that completes the total."""
 
     @property
     def bounds(self) -> tuple[TotalBounds, ...]:
-        """The range that a total must end in; none if any total is legal."""
+        """The range that the final total must be in; empty if every total is legal."""
         return ()
 
     @abstractmethod
     def of_value(self, value: Any) -> Total:
-        """Return the total of one value that is added."""
+        """Return the total of one added value."""
 
     @abstractmethod
     def negated(self, value: Any) -> Total:
-        """Return the total of one value that is taken back."""
+        """Return the total of one retracted value."""
 
     @abstractmethod
     def added(self, totals: Sequence[Total]) -> Total:
-        """Return the total of ``totals``, of which there is one at least."""
+        """Return the sum of ``totals``; they are not empty."""
 
     @abstractmethod
     def widened(self, total: Any, old: DataType) -> Total:
-        """Return a total of a column whose type was ``old``."""
+        """Return ``total``, made when the column had the type ``old``, for its wider type now."""
 
     @abstractmethod
     def total(self, state: Mapping[str, Any]) -> Total | None:
-        """Return the total that a state holds; None if nothing was summed."""
+        """Return the total that ``state`` stores; None if nothing was summed."""
 
     @abstractmethod
     def state(self, total: Total) -> State:
-        """Return the state that holds a total."""
+        """Return the values of the column and its hidden column that store ``total``."""
 
 
 class WholeTotals(Totals[Any]):
     """Totals of whole numbers and decimals.
 
-    One outside the column's type is kept in ``_kf_carry_*`` until later records bring it back, so that the answer does
-    not depend on where the history was cut (check once, at the end of the fold).
+    A total outside the column's type is stored in ``_kf_carry_*``, because later records may bring it back. It is
+    checked once, at the end of the fold. So the result does not depend on where merges cut the history.
     """
 
     @cached_property
@@ -113,11 +113,11 @@ class WholeTotals(Totals[Any]):
 
 
 class FloatTotals(Totals[FloatSum]):
-    """Totals of FLOAT and DOUBLE: the exact sum, rounded once. ``_kf_rest_*`` holds what that takes away."""
+    """Totals of FLOAT and DOUBLE: the exact sum, rounded once. ``_kf_rest_*`` stores the part that rounding removes."""
 
     @cached_property
     def hidden(self) -> HiddenColumn:
-        # Runs of before had rounded sums and no rest.
+        # Optional: runs of earlier versions have rounded sums and no rest.
         rest = DataType(Kind.ARRAY, element=DataType(Kind.DOUBLE))
         return HiddenColumn(f"_kf_rest_{self.column.id}", rest, needed=False)
 
@@ -132,9 +132,9 @@ class FloatTotals(Totals[FloatSum]):
         return retracted(value)
 
     def added(self, totals: Sequence[FloatSum]) -> FloatSum:
-        # A rest may have been made for the narrower type that the column had before.
-        alone = len(totals) == 1 and totals[0].rest is None
-        return totals[0] if alone else added(totals, single=self._single)
+        # Compute a rest again: it may belong to a narrower type that the column had before.
+        is_whole = len(totals) == 1 and totals[0].rest is None
+        return totals[0] if is_whole else added(totals, single=self._single)
 
     def widened(self, total: Any, old: DataType) -> FloatSum:
         if old.family is Family.FLOATING:
@@ -150,7 +150,7 @@ class FloatTotals(Totals[FloatSum]):
 
 
 def totals_of(column: Column) -> Totals[Any]:
-    """Return how runs hold the totals of a numeric column."""
+    """Return the totals of a numeric column, by its type."""
     return FloatTotals(column) if column.type.family is Family.FLOATING else WholeTotals(column)
 
 

@@ -1,8 +1,8 @@
 """Schema changes and stored state: which old runs are read unchanged, and how others are converted to a new plan.
 
-A run is written under one schema. Renamed, added, dropped and widened columns do not change what its state means: it
-is found by column id and widened with its column. Where the meaning changed (another function, another group, another
-order), the rows that the old plan shows enter the new plan as its first records.
+A run is written under one schema. Renamed, added, dropped and widened columns do not change the meaning of its state.
+The state is then found by column id, and widened with its column. Another function, group or order does change the
+meaning. The rows that the old plan shows are then the first records of the new plan.
 """
 
 from __future__ import annotations
@@ -31,15 +31,14 @@ from app.core.types.datatype import DataType
 Stored = TypeVar("Stored")
 Rows = TypeVar("Rows")
 
-# Members of a rule that name it; they do not change its result.
-_WORDS = ("columns", "column", "meaning")
+# Fields of a rule that only name it and do not change its result.
+_NAMES = ("columns", "column", "meaning")
 
 
 def same_fold(old: TableSchema, new: TableSchema) -> bool:
-    """Return whether the state of runs under ``old`` has the same meaning under ``new``, for all columns that both
-    have.
+    """Return whether runs written under ``old`` have the same meaning under ``new``, for all columns that both have.
 
-    It compares the compiled plans, so that no option can be missed; types may be wider.
+    Types may be wider. The compiled plans are compared, not the options, so that no option can be missed.
     """
     if old is new:
         return True
@@ -54,15 +53,16 @@ def same_fold(old: TableSchema, new: TableSchema) -> bool:
 
 
 def shows_alike(old: TableSchema, new: TableSchema) -> bool:
-    """Return whether a state row of ``old`` shows its values under ``new`` by itself: it means the same, and no sum has
-    another type, which may hold more of its total.
+    """Return whether a state row of ``old`` shows the same values under ``new``.
+
+    It has the same meaning, and no sum was widened: a wider sum may show a total that did not fit before.
     """
     return same_state(old, new) and not _retotalled(compile_plan(old), compile_plan(new))
 
 
 def same_state(old: TableSchema, new: TableSchema) -> bool:
-    """Return whether what runs hold under ``old`` means the same under ``new`` as it is, without a hidden column more
-    that says which rows are live.
+    """Return whether runs written under ``old`` have the same meaning under ``new``, and need no added hidden column
+    that marks live rows.
     """
     return same_fold(old, new) and not compile_plan(old).row.shown_by_adds(compile_plan(new).row)
 
@@ -70,8 +70,8 @@ def same_state(old: TableSchema, new: TableSchema) -> bool:
 def remembering(old: TableSchema, new: TableSchema) -> TableSchema:
     """Return ``new``, which follows ``old`` in a table with rows.
 
-    It remembers removals and retracts if rows may hold some that later records must still meet, and its options do not
-    say so. It begins an epoch if state means something else.
+    Set ``remembers_removals`` if the options of ``new`` need none, but rows may hold removals or retracts that later
+    records must still respect. Begin an epoch if the meaning of the state changes.
     """
     new = replace(new, epoch=old.epoch)
     remembers = replace(new, remembers_removals=True)
@@ -83,15 +83,15 @@ def remembering(old: TableSchema, new: TableSchema) -> TableSchema:
 
 
 def same_types(old: TableSchema, new: TableSchema) -> bool:
-    """Return whether the columns that both have are of the same type, so that state needs no conversion."""
+    """Return whether the columns that both have are of the same type: then state needs no conversion."""
     types = {column.id: column.type for column in old.columns}
     return all(same_type(types[column.id], column.type) for column in new.columns if column.id in types)
 
 
 def _same_state(old: MergePlan, new: MergePlan) -> bool:
-    """Return whether runs of ``old`` have the state that ``new`` needs for the columns of both.
+    """Return whether runs of ``old`` have the hidden columns that ``new`` needs for the columns of both.
 
-    A column that comes or goes may change that for others: one that refuses retracts keeps all rows alive.
+    An added or dropped column may change them for others: one that refuses retracts keeps all rows alive.
     """
     known = {column.id for column in old.schema.columns}
     needed = {
@@ -116,17 +116,17 @@ def _row_meaning(plan: MergePlan) -> tuple[Any, ...]:
 
 
 def _column_meanings(plan: MergePlan) -> dict[int, Any]:
-    """Per column id: what its rule does."""
+    """Return by column id the meaning of the column's rule, to compare."""
     rules = [inner for rule in plan.rules for inner in (rule.rules if isinstance(rule, Replay) else (rule,))]
     return {column.id: _rule_meaning(rule) for rule in rules for column in rule.columns}
 
 
 def _rule_meaning(rule: Rule) -> tuple[Any, ...]:
-    """Return the settings of a rule, columns by id; ``called`` stands for a function, not its code."""
+    """Return the type and the settings of a rule, columns by id; a function counts by its name, not its code."""
     settings = {
         field.name: getattr(rule, field.name)
         for field in fields(rule)  # type: ignore[arg-type]  # every rule is a dataclass
-        if field.name not in _WORDS
+        if field.name not in _NAMES
     }
     return (type(rule), *((name, _meaning(value)) for name, value in settings.items() if not _is_code(value)))
 
@@ -136,7 +136,7 @@ def _is_code(value: Any) -> bool:
 
 
 def _meaning(value: Any) -> Any:
-    """Return a setting with columns by id; their names and widths do not count."""
+    """Return a setting in a form to compare: columns by id, because names and widths do not count."""
     if isinstance(value, Column):
         return value.id
     if isinstance(value, OrderField):
@@ -146,13 +146,13 @@ def _meaning(value: Any) -> Any:
     if isinstance(value, Lateness):
         return (value.column.id, value.horizon)
     if isinstance(value, (Participation, Condition)):
-        return (type(value), *(_meaning(getattr(value, one.name)) for one in fields(value)))  # type: ignore[arg-type]  # every condition is a dataclass
-    return tuple(_meaning(one) for one in value) if isinstance(value, tuple) else value
+        return (type(value), *(_meaning(getattr(value, field.name)) for field in fields(value)))  # type: ignore[arg-type]  # every condition is a dataclass
+    return tuple(_meaning(part) for part in value) if isinstance(value, tuple) else value
 
 
 def renamed(values: Mapping[str, Any], old: TableSchema, new: TableSchema) -> State:
-    """Return the columns of a record or row of ``old`` under the names and types of ``new``; those that it lacks are
-    null.
+    """Return the values of a record or row of ``old`` by the names and in the types of ``new``; null in columns that
+    ``old`` lacks.
     """
     before = {column.id: column for column in old.columns}
     return {
@@ -164,8 +164,8 @@ def renamed(values: Mapping[str, Any], old: TableSchema, new: TableSchema) -> St
 
 
 def renamed_record(record: Record, old: TableSchema, new: TableSchema) -> Record:
-    """Return a record of ``old`` under the names and types of ``new``; of the columns that ``old`` lacks it names
-    none.
+    """Return a record of ``old`` by the names and in the types of ``new``. It names none of the columns that ``old``
+    lacks.
     """
     named = None
     if new.absent_unchanged:
@@ -175,26 +175,26 @@ def renamed_record(record: Record, old: TableSchema, new: TableSchema) -> Record
 
 
 class RunSteps(ABC, Generic[Stored, Rows]):
-    """What ``combined_runs`` is made of: over the state row of one key, or over whole columns of many."""
+    """The steps of ``combined_runs``. One implementation works on the state row of a key, another on whole columns."""
 
     @abstractmethod
     def read(self, written: MergePlan, run: Stored, plan: MergePlan) -> Rows:
-        """Return a run that was written under ``written`` as state of ``plan``, which has the same meaning."""
+        """Return a run that was written under ``written`` as state of ``plan``, where it has the same meaning."""
 
     @abstractmethod
     def combined(self, plan: MergePlan, rows: Sequence[Rows]) -> Rows:
-        """Return state of ``plan``, oldest first, as one."""
+        """Return the combination of states of ``plan``, given oldest first."""
 
     @abstractmethod
     def carried_over(self, old: MergePlan, new: MergePlan, rows: Rows) -> Rows:
-        """Return state of ``old`` as first records of ``new``, which means something else."""
+        """Return the rows that a state of ``old`` shows, as first records of ``new``, which has another meaning."""
 
 
 def combined_runs(plan: MergePlan, runs: Sequence[tuple[MergePlan, Stored]], steps: RunSteps[Stored, Rows]) -> Rows:
-    """Neighbouring runs, oldest first, each with the plan that it was written under, as one state of ``plan``.
+    """Return the combination of ``runs`` as one state of ``plan``.
 
-    Runs whose state means the same are combined under one plan, the youngest of them; all of them together enter the
-    next plan as its first records. There is at least one run.
+    ``runs`` are neighbours, oldest first, at least one, each with the plan that it was written under. Those with the
+    same meaning are combined under the youngest of their plans. The result enters the next plan as its first records.
     """
     carried: list[Rows] = []
     previous = plan
@@ -208,7 +208,7 @@ def combined_runs(plan: MergePlan, runs: Sequence[tuple[MergePlan, Stored]], ste
 def _epochs(
     plan: MergePlan, runs: Sequence[tuple[MergePlan, Stored]]
 ) -> list[tuple[MergePlan, list[tuple[MergePlan, Stored]]]]:
-    """Neighbouring runs whose state means the same, each with the plan that reads them (columns are found by id)."""
+    """Return the groups of neighbouring runs with the same meaning, each with the plan that reads the group."""
     epochs: list[tuple[MergePlan, list[tuple[MergePlan, Stored]]]] = []
     for written, run in runs:
         reading = plan if same_fold(written.schema, plan.schema) else written
@@ -220,7 +220,7 @@ def _epochs(
 
 
 class _StateRow(RunSteps[Mapping[str, Any], Mapping[str, Any] | None]):
-    """The steps over the state row of one key; None if there is none."""
+    """The steps over the state row of one key; None stands for no row."""
 
     def read(self, written: MergePlan, run: Mapping[str, Any], plan: MergePlan) -> Mapping[str, Any] | None:
         return run if written.schema is plan.schema else converted(run, written, plan)
@@ -233,14 +233,15 @@ class _StateRow(RunSteps[Mapping[str, Any], Mapping[str, Any] | None]):
 
 
 def combined_row(plan: MergePlan, stored: Sequence[tuple[MergePlan, Mapping[str, Any]]]) -> Mapping[str, Any] | None:
-    """Return the state row of one key under ``plan``, of its state rows in the runs that have it, oldest first, each
-    with the plan that the run was written under; None if nothing is known of the key.
+    """Return the combined state row of one key under ``plan``; None if no run has the key.
+
+    ``stored`` are its state rows in the runs, oldest first, each with the plan that the run was written under.
     """
     return combined_runs(plan, stored, _StateRow()) if stored else None
 
 
 def converted(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> State:
-    """Return a state row of ``old`` under the names and types of ``new``, whose meaning is the same (``same_fold``)."""
+    """Return a state row of ``old`` by the names and types of ``new``, where it means the same (``same_fold``)."""
     sources = sources_of(old, new)
     values = {
         name: widened(state.get(sources[name][0]), sources[name][1], data_type) if name in sources else None
@@ -259,37 +260,40 @@ def converted(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> State
 
 
 def read_by_columns(old: MergePlan, new: MergePlan) -> bool:
-    """Return whether each state column of ``new`` is one of ``old`` as it is, or null (``sources_of``)."""
+    """Return whether each state column of ``new`` is an unchanged column of ``old`` (``sources_of``), or null."""
     return same_types(old.schema, new.schema) and not (_null_in(old, new) or old.row.shown_by_adds(new.row))
 
 
 def _null_in(old: MergePlan, new: MergePlan) -> list[tuple[Register, Register | None]]:
-    """Return the registers of columns that ``old`` lacks in which its records count as null, for their state says more
-    than null; each with the register that holds the latest record of the same order.
+    """Return the registers of added columns in which records of ``old`` count as null, and which store more than that
+    null. Each comes with the register of ``old`` that holds the latest record in the same order; None if none does.
     """
     known = {column.id for column in old.schema.columns}
     registers = [rule for rule in new.rules if isinstance(rule, Register)]
     added = [
-        one
-        for one in registers
-        if one.hidden and one.columns and one.counts_null and not known & {c.id for c in one.columns}
+        register
+        for register in registers
+        if register.hidden
+        and register.columns
+        and register.counts_null
+        and not known & {c.id for c in register.columns}
     ]
-    kept = [one for one in registers if known & {c.id for c in one.columns} and one.pick is Pick.LATEST]
-    return [(one, next((other for other in kept if _of_latest(other, one)), None)) for one in added]
+    kept = [register for register in registers if known & {c.id for c in register.columns}]
+    latest = [register for register in kept if register.pick is Pick.LATEST]
+    return [(register, next((other for other in latest if _of_latest(other, register)), None)) for register in added]
 
 
 def _of_latest(register: Register, other: Register) -> bool:
-    """Return whether ``register`` holds the latest record, add or retract, that is in the order and group of the
-    other.
-    """
+    """Return whether ``register`` holds the latest record, add or retract, in the order and group of ``other``."""
     part = register.part
     alike = register.order == other.order and part.group == other.part.group
     return alike and register.counts_null and not part.adds_only
 
 
 def sources_of(old: MergePlan, new: MergePlan) -> dict[str, tuple[str, DataType]]:
-    """Return per state column of ``new`` the name and type of what holds it under ``old``; hidden ones are named by
-    id.
+    """Return per state column of ``new`` the name and type of the same column under ``old``.
+
+    Visible columns are the same if their ids are. Hidden ones have the id in their name.
     """
     before = {column.id: (column.name, column.type) for column in old.schema.columns}
     hidden = {column.name: (column.name, column.type) for column in old.hidden}
@@ -298,18 +302,16 @@ def sources_of(old: MergePlan, new: MergePlan) -> dict[str, tuple[str, DataType]
 
 
 def _retotalled(old: MergePlan, new: MergePlan) -> list[tuple[Sum, Sum]]:
-    """Return the sums of widened columns, before and after: a total that left the old type may be inside the new
-    one.
-    """
+    """Return the sums of widened columns, before and after: a total outside the old type may fit the new one."""
     before = {rule.column.id: rule for rule in old.rules if isinstance(rule, Sum)}
     pairs = [(before[rule.column.id], rule) for rule in new.rules if isinstance(rule, Sum) and rule.column.id in before]
-    return [(one, other) for one, other in pairs if not same_type(one.column.type, other.column.type)]
+    return [(narrow, wide) for narrow, wide in pairs if not same_type(narrow.column.type, wide.column.type)]
 
 
 def carried_over(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> State | None:
-    """Return a state row of ``old`` as a state row under ``new``: the row that it shows, lifted as a first record.
+    """Return the row that a state row of ``old`` shows, as the first record of a state row of ``new``.
 
-    A hidden row becomes a removal if that hides rows that sort before it (``removing``), else None.
+    A hidden row becomes a removal if removals hide older records under both plans (``removing``); else return None.
     """
     row = visible_row(old, state)
     if row is not None:
@@ -324,15 +326,17 @@ def carried_over(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> St
 
 
 def _said(plan: MergePlan, state: Mapping[str, Any]) -> frozenset[str]:
-    """Return the columns of which the records in ``state`` said something, the key's among them: those that a row
-    names which enters another plan as its first record.
+    """Return the columns that the records in ``state`` named, with those of the key.
+
+    The row names them when it enters another plan as its first record.
     """
     return frozenset(plan.schema.primary_key).union(*(rule.said(state) for rule in plan.rules))
 
 
 def removing(old: MergePlan, new: MergePlan) -> tuple[Replay, Replay] | None:
-    """Return the replays of both plans if a removal hides the same older records under either: the order of rows, and
-    what removes them, did not change.
+    """Return the replay rules of both plans if a removal hides the same older records under either, else None.
+
+    That is so if neither the order of records nor the groups that remove a row changed.
     """
     replays = [next((rule for rule in plan.rules if isinstance(rule, Replay)), None) for plan in (old, new)]
     before, after = replays
@@ -343,6 +347,6 @@ def removing(old: MergePlan, new: MergePlan) -> tuple[Replay, Replay] | None:
 
 
 def key_names(old: MergePlan, new: MergePlan) -> list[tuple[str, str]]:
-    """Return the key columns' names under ``new`` and ``old``."""
+    """Return the pairs of names of the key columns: under ``new``, and under ``old``."""
     before = {column.id: column.name for column in old.schema.columns}
     return [(column.name, before[column.id]) for column in new.schema.key_columns]

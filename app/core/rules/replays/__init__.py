@@ -1,1 +1,1 @@
-"""Rows that a delete can remove in the middle of their history: replayed from a log."""
+"""Rows whose state is a log of their records. A delete can remove the middle of their history, so they are replayed."""

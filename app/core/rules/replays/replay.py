@@ -1,7 +1,8 @@
-"""Rows that a delete can remove in the middle of their history: the state is the log of the row's records.
+"""The rule of rows that a delete can remove in the middle of their history: the state is the log of their records.
 
-Needed where a removal does not simply end everything that arrived before it: a -D with a sequence field removes what
-sorts before it, however late that arrives, and a -D that a sequence group accepts depends on all groups.
+Other rows need no log: a -D removes every record that arrived before it. Two options need one. With a sequence field
+a -D removes the records that sort before it, even those that arrive later. With sequence groups the effect of a -D
+depends on the sequences of all groups.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ BASE = "_kf_base"
 
 @dataclass(frozen=True)
 class Replay(Rule):
-    """All columns of a row whose records are replayed in merge order with ``rules``.
+    """The rule of all columns of a row: it replays the row's log in merge order with ``rules``.
 
-    ``listed`` are the sequence groups whose accepted -D removes the row; without any, every -D does. ``logs_names``:
-    the log says which columns a record names. ``late``: which records the log leaves out, and
-    what of it settles; None if none, and all of it where arrival is the order.
+    ``listed`` are the sequence groups that can remove the row: a -D that one of them accepts does. If it is empty,
+    every -D does. ``logs_names`` means that each entry of the log holds which columns its record names.
+
+    ``late`` bounds how late a record may come. The log leaves later records out, and entries that no record can come
+    before any more are settled: the base replaces them. None if there is no such bound.
     """
 
     columns: tuple[Column, ...]
@@ -46,7 +49,9 @@ class Replay(Rule):
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """What a log entry has to say which columns it names."""
+        """The names of the bit masks of a log entry that say which columns its record names; none without
+        ``logs_names``.
+        """
         return words_of(self.columns) if self.logs_names else ()
 
     @cached_property
@@ -64,37 +69,37 @@ class Replay(Rule):
 
     @property
     def base(self) -> str:
-        """The name of the column of what stands for a settled log."""
+        """The name of the column of the base: the state that replaces the settled part of the log."""
         return BASE
 
     @property
     def settles(self) -> bool:
-        """Whether what the oldest run holds may stand for its log, or for a part: nothing can come before it any
+        """Whether a base may replace the log of the oldest run, or a part of it: no record can come before it any
         more.
         """
         return self.order.by_arrival or self.late is not None
 
     @cached_property
     def base_type(self) -> DataType:
-        """The type of what a settled log came to: the state of every rule, and what its last removal left."""
+        """The type of the base: the state of every rule after the settled log, and its last removal."""
         columns = [Field(c.id, member_of(c), c.type.with_nullable(True)) for rule in self.rules for c in rule.columns]
         hidden = [Field(_id_of(h.name), h.name, h.type) for rule in self.rules for h in rule.hidden]
-        own = [(LIVE_COLUMN, BOOLEAN), (REMOVED_AT, DataType(Kind.BIGINT))]
-        own += [(f"{TOMBSTONE}{i}", _tombstone_type(register)) for i, register in enumerate(self.listed)]
-        fields = (*columns, *hidden, *(Field(_id_of(name), name, data_type) for name, data_type in own))
+        of_row = [(LIVE_COLUMN, BOOLEAN), (REMOVED_AT, DataType(Kind.BIGINT))]
+        of_row += [(f"{TOMBSTONE}{i}", _tombstone_type(register)) for i, register in enumerate(self.listed)]
+        fields = (*columns, *hidden, *(Field(_id_of(name), name, data_type) for name, data_type in of_row))
         return DataType(Kind.ROW, fields=fields)
 
     @cached_property
     def entry_type(self) -> DataType:
-        """The type of a log entry: arrival, kind, what it names, the columns by id."""
-        own = (Field(-2, ARRIVAL_COLUMN, DataType(Kind.BIGINT)), Field(-1, KIND_COLUMN, DataType(Kind.TINYINT)))
+        """The type of a log entry: arrival, kind, the named columns as bit masks, and the columns by id."""
+        of_record = (Field(-2, ARRIVAL_COLUMN, DataType(Kind.BIGINT)), Field(-1, KIND_COLUMN, DataType(Kind.TINYINT)))
         words = (Field(_id_of(word), word, DataType(Kind.BIGINT)) for word in self.words)
-        fields = (*own, *words, *(Field(c.id, member_of(c), c.type.with_nullable(True)) for c in self.columns))
+        fields = (*of_record, *words, *(Field(c.id, member_of(c), c.type.with_nullable(True)) for c in self.columns))
         return DataType(Kind.ROW, fields=fields)
 
     @cached_property
     def bounds(self) -> tuple[TotalBounds, ...]:
-        """Those of the rules inside; what one run removes another one may have added, so that no totals add up."""
+        """The bounds of the inner rules. Totals of runs do not add up: a run may remove what an older one added."""
         return tuple(replace(bounds, additive=False) for rule in self.rules for bounds in rule.bounds)
 
     def fault(self, record: Record) -> str | None:
@@ -113,7 +118,7 @@ class Replay(Rule):
 
     @cached_property
     def members(self) -> Mapping[str, str]:
-        """By column what it is called in a log entry."""
+        """The name of each column in a log entry, by column name."""
         return {column.name: member_of(column) for column in self.columns}
 
     def combine(self, older: Mapping[str, Any], newer: Mapping[str, Any]) -> State:
@@ -127,8 +132,8 @@ class Replay(Rule):
         return self._replayed(states[0].get(BASE), [entry for state in known for entry in state[LOG] or ()])
 
     def _replayed(self, base: Mapping[str, Any] | None, log: Sequence[Mapping[str, Any]]) -> State:
-        """Return the state that holds ``base`` and ``log`` without what came too late, and the columns that they come
-        to.
+        """Return the state with this base and log: the folded columns, and the log without records that came too
+        late.
         """
         log = self.late.on_time(log, self._sequence(self.late), ARRIVAL_COLUMN) if self.late else log
         row = ReplayedRow(self, base, log)
@@ -159,8 +164,8 @@ class Replay(Rule):
             return kept
         below, others = self.late.split(log, self._sequence(self.late)) if self.late else (log, [])
         row = ReplayedRow(self, state.get(BASE), below)
-        # A total outside its column is none yet: its log stays. So does the -D of a row that is gone: ``removal`` may
-        # have to read it from the log.
+        # Keep the log of a total outside its column's type: later entries may bring it back. Keep the -D of a removed
+        # row: ``removal`` may have to read it from the log.
         outside = any(row.state[bounds.carry] is not None for bounds in self.bounds)
         stays = outside or (self.late is not None and not row.live)
         return kept if stays else {**kept, LOG: others, BASE: row.base}
@@ -173,7 +178,7 @@ class Replay(Rule):
         return self.row(state).state
 
     def removal(self, state: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return a log entry that removes the row of ``state`` as the -D did that last removed it; None if none did."""
+        """Return a log entry with the effect of the last -D that removed the row of ``state``; None if none did."""
         row = self.row(state)
         if row.removed_at is None:
             return None
@@ -182,8 +187,8 @@ class Replay(Rule):
             KIND_COLUMN: int(RowKind.DELETE),
             **dict.fromkeys(self.members.values()),
         }
-        entry = next((one for one in state[LOG] or () if one[ARRIVAL_COLUMN] == row.removed_at), nothing)
-        # A group that did not accept it has nothing to say.
+        entry = next((entry for entry in state[LOG] or () if entry[ARRIVAL_COLUMN] == row.removed_at), nothing)
+        # Groups that did not accept the -D get null sequences: it must not count for them.
         accepted = {
             self.members[name]: (row.tombstones.get(i) or {}).get(f"g{place}")
             for i, register in enumerate(self.listed)
@@ -192,7 +197,7 @@ class Replay(Rule):
         return {**entry, **accepted}
 
     def removed(self, removal: Mapping[str, Any]) -> State:
-        """Return the state of a row of which nothing is known but the log entry of its last removal."""
+        """Return the state of a row whose log has only the entry of its last removal."""
         return self._replayed(None, [{**removal, **dict.fromkeys(self.words, ALL_NAMED)}])
 
     def said(self, state: Mapping[str, Any]) -> frozenset[str]:
@@ -200,22 +205,22 @@ class Replay(Rule):
         return frozenset().union(*(rule.said(inner) for rule in self.rules))
 
     def closed_groups(self, state: Mapping[str, Any], record: Record) -> set[tuple[str, ...]]:
-        """Return the groups that a removal closed to a record that is older."""
+        """Return the groups that ignore ``record`` because a removal of theirs is newer."""
         return self.row(state).closed_to(record)
 
     def highest(self, state: Mapping[str, Any]) -> Any:
-        """Return the highest sequence that came to the log of ``state``, along that of ``late``; None if none
-        did.
+        """Return the highest value in the log of ``state`` of the column that ``late`` compares; None if it has
+        none.
         """
         return highest_of(state[LOG] or (), self._sequence(self.late)) if self.late is not None else None
 
     def comes_late(self, state: Mapping[str, Any], record: Record) -> bool:
-        """Return whether the record comes too late for what ``state`` holds."""
+        """Return whether the record comes too late to change ``state``."""
         late = self.late
         return late is not None and late.is_closed(self.highest(state), record.values[late.column.name])
 
     def removes(self, inner: Mapping[str, Any] | None, record: Record) -> bool:
-        """Return whether a record removes a row whose rules hold ``inner``."""
+        """Return whether ``record`` removes a row; ``inner`` are the states of its rules, None for a new row."""
         if record.kind is not RowKind.DELETE:
             return False
         before = inner if inner is not None else {n: v for rule in self.rules for n, v in rule.empty.items()}
@@ -227,7 +232,7 @@ class Replay(Rule):
 
 
 def _id_of(name: str) -> int:
-    """Return a field id of a hidden column in a base: its name decides, for any columns come and go."""
+    """Return the field id of a hidden column in a base. It follows from the name, because columns come and go."""
     return -1 - int.from_bytes(name.encode())
 
 

@@ -1,6 +1,6 @@
-"""One row replayed from its log, in Python: what its last removal left, and what came after it.
+"""One row, replayed from its log in Python: the state after its last removal, and the records since then.
 
-The rules fold what is left by column, all at once; only removals are walked one by one.
+Removals are searched one by one. The rules then fold the remaining records by column, all at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Base = Mapping[str, Any]
 
 
 class ReplayRules(Protocol):
-    """What a row is replayed by: the rules inside, and the order and names of the entries of its log."""
+    """The part of ``Replay`` that a replayed row reads: the inner rules, and the order and names of the log."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -32,17 +32,17 @@ class ReplayRules(Protocol):
 
     @property
     def rules(self) -> Sequence[Rule]:
-        """The rules inside."""
+        """The inner rules, which share the columns among them."""
         ...
 
     @property
     def order(self) -> Order:
-        """What sorts the log."""
+        """The order of the log's entries."""
         ...
 
     @property
     def listed(self) -> Sequence[Register]:
-        """The sequence groups whose accepted -D removes the row; none: every -D does."""
+        """The sequence groups whose accepted -D removes the row. If there are none, every -D does."""
         ...
 
     @property
@@ -57,7 +57,7 @@ class ReplayRules(Protocol):
 
 
 class ReplayedRow:
-    """What ``base``, a settled log (None: nothing), and the entries of ``log``, which came after it, come to."""
+    """A row of which ``base`` (None: nothing) is the settled history and ``log`` the entries after it."""
 
     def __init__(self, rule: ReplayRules, base: Base | None, log: Sequence[Mapping[str, Any]]) -> None:
         self.rule = rule
@@ -73,20 +73,20 @@ class ReplayedRow:
         self._remove()
 
     def _remove(self) -> None:
-        """Find the last -D that removes the row, and what it leaves."""
+        """Find the last -D that removes the row, and the sequences that it leaves to the groups (tombstones)."""
         deletes = [place for place, kind in enumerate(self._records.kinds) if kind == RowKind.DELETE]
         if not self.rule.listed:
             self._removed(deletes[-1], ()) if deletes else None
             return
         highs = [self._high(register) for register in self.rule.listed] if deletes else []
-        begun = 0
+        begun = 0  # the first record that ``highs`` does not count yet
         for place in deletes:
             highs = [_highest(high, ranks[begun:place]) for high, ranks in zip(highs, self._group_ranks, strict=True)]
             placed = [ranks[place] for ranks in self._group_ranks]
             accepting = [
                 i for i, rank in enumerate(placed) if rank is not None and (highs[i] is None or rank >= highs[i])
             ]
-            begun = place + 1 if accepting else place  # one that removes nothing counts among its group's records
+            begun = place + 1 if accepting else place  # a -D that removes nothing is a record like others
             if accepting:
                 highs = [rank if i in accepting else None for i, rank in enumerate(placed)]
                 self._removed(place, accepting)
@@ -103,7 +103,7 @@ class ReplayedRow:
 
     @cached_property
     def _group_ranks(self) -> list[list[Any]]:
-        """Per listed group what sorts each record by its sequence; None for one that does not touch the group."""
+        """Per listed group the sort key of each record's sequence; None if the record does not touch the group."""
         return [self._ranks(register) for register in self.rule.listed]
 
     def _ranks(self, register: Register) -> list[Any]:
@@ -114,7 +114,7 @@ class ReplayedRow:
         return ranks
 
     def _high(self, register: Register) -> Any:
-        """Return the group's sequence in the base."""
+        """Return the sort key of the group's sequence in the base; None if it has none."""
         names = register.part.group
         return _rank(register, [self._kept.get(self.rule.members[name]) for name in names])
 
@@ -125,7 +125,7 @@ class ReplayedRow:
 
     @cached_property
     def _stale(self) -> dict[tuple[str, ...], set[int]]:
-        """Per group whose removal is remembered the places (in ``_left``) of older records."""
+        """Per group with a tombstone the places in ``_left`` of the records that are older than it."""
         begun = 0 if self._removal is None else self._removal + 1
         stale = {}
         for i, tombstone in self.tombstones.items():
@@ -137,14 +137,14 @@ class ReplayedRow:
 
     @cached_property
     def live(self) -> bool:
-        """Whether the row is there."""
+        """Whether the row exists."""
         closed = set().union(*self._stale.values())
         added = any(not kind & 1 and place not in closed for place, kind in enumerate(self._left.kinds))
         return added or bool(self._kept.get(LIVE_COLUMN))
 
     @cached_property
     def state(self) -> State:
-        """What the rules hold."""
+        """The states of the inner rules, all records folded."""
         return {name: value for rule in self.rule.rules for name, value in self._folded(rule).items()}
 
     def _folded(self, rule: Rule) -> State:
@@ -152,32 +152,32 @@ class ReplayedRow:
         return folded if before is None else rule.combine(before, folded)
 
     def folded_by(self, rule: Rule) -> LogRecords:
-        """Return the records that a rule folds, in merge order."""
+        """Return the records that ``rule`` folds, in merge order: those since the last removal that are not stale."""
         stale = self._stale.get(rule.part.group)
         places = range(len(self._left))
         return self._left.at([place for place in places if place not in stale]) if stale else self._left
 
     def without_removed(self, log: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        """Return the entries of ``log`` that the last -D does not remove for good: itself, and what sorts after it."""
+        """Return the entries of ``log`` that the state still needs: the last -D, and those that sort after it."""
         if not self._removal:
             return log
         kept = {entry[ARRIVAL_COLUMN] for entry in self._records.since(self._removal).entries}
         return [entry for entry in log if entry[ARRIVAL_COLUMN] in kept]
 
     def holds(self, arrival: int) -> bool:
-        """Return whether the record of this arrival came, in merge order, after the last removal."""
+        """Return whether the record with this arrival sorts after the last removal."""
         return any(entry[ARRIVAL_COLUMN] == arrival for entry in self._left.entries)
 
     def begins_with_removal(self, rule: Rule) -> bool | None:
-        """Return whether what a rule holds before these is of the last -D that removed the row; None if it holds
-        nothing.
+        """Return whether the state in ``before(rule)`` was left by a -D of the log, not by the base; None if there is
+        no such state.
         """
         if self.before(rule) is None:
             return None
         return self._removal is not None
 
     def before(self, rule: Rule) -> State | None:
-        """Return the state of a rule before the first remaining record; None if there is none."""
+        """Return the state of ``rule`` before its first record since the last removal; None if it has none."""
         if self._removal is not None:
             accepted = any(self.rule.listed[i] is rule for i in self.tombstones)
             return rule.lift(self._records.record(self._removal)) if accepted else None
@@ -188,13 +188,13 @@ class ReplayedRow:
 
     @property
     def base(self) -> Base:
-        """What stands for all of it once nothing older can come."""
+        """The base that replaces the whole log once no older record can come."""
         values = {self.rule.members.get(name, name): value for name, value in self.state.items()}
         tombstones = {f"{TOMBSTONE}{i}": self.tombstones.get(i) for i in range(len(self.rule.listed))}
         return {**values, LIVE_COLUMN: self.live, REMOVED_AT: self.removed_at, **tombstones}
 
     def closed_to(self, record: Record) -> set[tuple[str, ...]]:
-        """Return the groups whose removal is younger than the record."""
+        """Return the groups that ignore ``record`` because their tombstone is newer."""
         closed = set()
         for i, tombstone in self.tombstones.items():
             register = self.rule.listed[i]
@@ -205,7 +205,7 @@ class ReplayedRow:
 
 
 def _highest(high: Any, ranks: Sequence[Any]) -> Any:
-    """Return the highest of ``high`` and ``ranks``, None among them being nothing."""
+    """Return the highest of ``high`` and ``ranks``, without counting None; None if all are."""
     return max((rank for rank in (high, *ranks) if rank is not None), default=None)
 
 
@@ -220,7 +220,7 @@ def _in_merge_order(rule: ReplayRules, log: Sequence[Mapping[str, Any]]) -> Sequ
 
 def _rank(register: Register, values: Sequence[Any]) -> Any:
     """Return the sort key of the values of a group's ordering fields; None if all are null."""
-    if len(values) == 1:  # by far the most
+    if len(values) == 1:  # the usual case
         return None if values[0] is None else register.order.fields[0].column.type.entry.rank(values[0])
     fields = register.order.fields[: len(values)]
     return None if all(v is None for v in values) else tuple(f.rank(v) for f, v in zip(fields, values, strict=True))
