@@ -28,7 +28,7 @@ MATRIX = [line.split("|")[1:-1] for line in PAGE.splitlines() if re.match(r"\| (
 
 
 @pytest.mark.parametrize(("place", "meaning"), [(1, "unchanged"), (3, "null")])
-def test_each_cell_of_the_matrix_is_what_the_record_makes_of_the_column(place: int, meaning: str) -> None:
+def test_each_cell_of_the_matrix_is_the_effect_of_the_record_on_the_column(place: int, meaning: str) -> None:
     first = RECORDS[0]
     assert len(MATRIX) == 3
     for cells in MATRIX:

@@ -155,7 +155,7 @@ def test_every_part_has_a_memory_limit_and_the_page_says_their_sum() -> None:
     assert float(said[1]) == round(total / 1024, 1)
 
 
-def test_what_a_part_names_there_is() -> None:
+def test_every_part_names_only_parts_that_exist() -> None:
     for one in SERVICES.values():
         assert {*one.get("depends_on", ())} <= {*SERVICES}
         assert {*one.get("networks", ())} <= {*COMPOSE["networks"]}

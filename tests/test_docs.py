@@ -206,7 +206,7 @@ def test_every_page_with_commands_is_run() -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_curl_is_requested_nothing_that_ubuntu_22_04_has_not(document: Path) -> None:
+def test_curl_commands_use_only_options_that_ubuntu_22_04_has(document: Path) -> None:
     """Its curl is 7.81; --json came with 7.82."""
     assert not re.search(r"^.*\bcurl\b.* --json\b", document.read_text(), re.MULTILINE)
 

@@ -68,12 +68,12 @@ def test_a_cell_of_a_table_and_an_item_of_a_list_are_sentences_with_their_lines(
 
 
 @pytest.mark.parametrize("prose", ["Who builds images.", "A lock. Who has it, builds.", "The turn of\n    who reads."])
-def test_who_without_a_noun_is_found_in_docstrings(prose: str) -> None:
+def test_the_word_who_without_a_noun_is_found_in_docstrings(prose: str) -> None:
     assert len([*code_faults("x.py", f'"""{prose}"""\n')]) == 1
 
 
 @pytest.mark.parametrize("prose", ["Who has the lock?", "Callers who wait.", "The log: who did what."])
-def test_who_after_a_noun_and_in_questions_is_left(prose: str) -> None:
+def test_the_word_who_after_a_noun_and_in_questions_is_allowed(prose: str) -> None:
     assert [*code_faults("x.py", f'"""{prose}"""\n')] == []
 
 

@@ -41,7 +41,7 @@ def test_a_variable_that_is_no_setting_is_named_in_the_log(caplog: pytest.LogCap
     assert [one.args for one in caplog.records] == [("KEYFOLD_POLL_SECONDS",), ("KEYFOLD_PROCESES",)]
 
 
-def test_operators_meet_forty_settings_at_most_beside_those_of_an_identity_provider() -> None:
+def test_at_most_forty_settings_are_not_of_an_identity_provider() -> None:
     of_service = [name for name in Settings.model_fields if not name.startswith("oidc_")]
     assert len(of_service) + len(ClientSettings.model_fields) <= 40
 

@@ -49,7 +49,7 @@ def test_all_users_meet_at_what_was_opened_once_and_the_last_of_them_ends_it(tmp
     assert (server.opened, server.users_at_the_end) == (1, [0])
 
 
-def test_who_comes_after_the_end_opens_it_again(tmp_path: Path) -> None:
+def test_a_user_after_the_end_opens_the_server_again(tmp_path: Path) -> None:
     server = Server()
     assert [server.use(tmp_path, threading.Barrier(1)) for _ in range(2)] == ["address 1", "address 2"]
 

@@ -66,7 +66,7 @@ def labels_of(entry: Entry, series: str) -> set[str]:
 
 
 @pytest.mark.parametrize("where", expressions())
-def test_an_expression_asks_for_series_and_labels_that_there_are(where: str) -> None:
+def test_an_expression_names_series_and_labels_that_exist(where: str) -> None:
     parsed = promql_parser.parse(expressions()[where])
     asked = list(selectors(parsed))
     assert asked
@@ -85,7 +85,7 @@ def test_an_expression_asks_for_series_and_labels_that_there_are(where: str) -> 
     assert set(groupings(parsed)) <= known
 
 
-def test_what_a_legend_and_a_summary_name_is_a_label_that_is_left() -> None:
+def test_legends_and_summaries_name_labels_that_the_query_keeps() -> None:
     reported = {rule["alert"]: rule["annotations"]["summary"] for rule in RULES}
     legends = {one: one for one in expressions() if one not in reported}
     for where, text in (reported | legends).items():

@@ -79,7 +79,7 @@ def test_every_family_has_kinds_and_numbers_are_the_kinds_of_numbers() -> None:
     assert {kind for kind in Kind if DataType(kind).numeric} == numbers
 
 
-def test_what_a_kind_widens_to_is_of_its_own_nature() -> None:
+def test_a_kind_widens_only_within_its_family_or_to_another_number() -> None:
     for old, entry in ENTRIES.items():
         families = {ENTRIES[new].family for new in entry.widens}
         assert families <= {entry.family} or all(DataType(kind).numeric for kind in (old, *entry.widens))

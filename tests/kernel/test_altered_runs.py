@@ -116,7 +116,7 @@ def test_rows_stay_when_a_column_comes_or_goes_that_refuses_deletes(tmp_path: Pa
 
 
 @pytest.mark.parametrize("compacted", [True, False])
-def test_what_was_retracted_outlives_a_column_that_refuses_retracts(tmp_path: Path, compacted: bool) -> None:
+def test_retracts_still_count_after_a_column_that_refuses_them_is_added(tmp_path: Path, compacted: bool) -> None:
     without = plan_of(SUMMED, (2, "n", "INT"))
     with_it = plan_of(SUMMED | {"fields.m.aggregate-function": "max"}, (2, "n", "INT"), (3, "m", "INT"))
     site = Site(tmp_path, without)

@@ -221,7 +221,7 @@ def test_rows_are_compared_by_what_their_values_mean(key: int, changed_keys: set
     assert (key in changed_keys) is COMPARED[key][3]
 
 
-def test_after_a_change_of_meaning_the_rows_of_the_old_plan_are_what_was_there(tmp_path: Path) -> None:
+def test_after_a_change_of_meaning_the_changelog_starts_from_the_rows_of_the_old_plan(tmp_path: Path) -> None:
     def plan(function: str) -> MergePlan:
         options = {"merge-engine": "aggregation", "fields.v.aggregate-function": function}
         return compile_plan(schema_of(TableCase((("k", "INT"), ("v", "INT")), ("k",), options)))

@@ -178,7 +178,7 @@ def test_a_task_that_cannot_be_understood_fails_no_other(tmp_path: Path) -> None
         assert from_text(Result, to_text(result)) == result
 
 
-def test_what_cannot_be_written_is_a_failure_of_its_task(tmp_path: Path) -> None:
+def test_an_unwritable_run_fails_its_task(tmp_path: Path) -> None:
     site = text_site(tmp_path)
     (tmp_path / site.table_id / "runs" / ("f" * 32)).write_bytes(b"no folder")
     assert failure_of(site, Work.MERGE, batches=tuple(site.batches)).kind is FailureKind.FAILED

@@ -38,7 +38,9 @@ def on_one_key(table: oracle.TableCase, changes: list[oracle.Change]) -> list[or
 
 @settings(max_examples=examples(25))
 @given(seed=st.integers(0, 2**32))
-def test_what_came_too_late_is_left_out_in_any_cut(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+def test_records_that_came_too_late_are_left_out_in_any_cut(
+    tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
     random = Random(seed)
     table, retracts = oracle.TableCase((), ()), False
     while not table.columns or not any(getattr(one, "late", None) for one in compile_plan(schema_of(table)).rules):

@@ -61,7 +61,7 @@ def change(kind: str, named: str, **values: Any) -> Change:
     return Change(kind, every, frozenset(named) | {"k"})
 
 
-def test_a_table_whose_records_name_all_from_some_moment_on_leaves_columns_alone_from_then_on(tmp_path: Path) -> None:
+def test_records_name_columns_only_from_the_change_of_the_option_on(tmp_path: Path) -> None:
     """The rows of before enter with what they show; nulls of a group are values, those outside are not."""
     before, after = (
         TableCase(COLUMNS, ("k",), {**PARTIAL, "fields.g.sequence-group": "a", **o}) for o in ({}, TELLING)
@@ -90,7 +90,7 @@ def test_a_row_that_was_removed_before_the_change_stays_so_for_what_is_older(tmp
     assert visible(site.rows()) == {(1,): {"k": 1, "g": 6, "h": 2, "a": None, "b": "back"}}
 
 
-def test_what_was_said_outlives_a_change_of_meaning(tmp_path: Path) -> None:
+def test_named_columns_are_kept_by_a_change_of_meaning(tmp_path: Path) -> None:
     """A group of which one field is null, and a column that was cleared; id 63 is the last of its word."""
     columns = (*COLUMNS, ("free", "INT"))
     old, new = (
@@ -156,7 +156,7 @@ def with_id(schema: TableSchema, name: str, column_id: int) -> TableSchema:
 
 
 @pytest.mark.parametrize(("options", "words"), [({}, []), (TELLING, ["_kf_named_0"])])
-def test_only_files_of_tables_whose_records_tell_say_what_is_named(
+def test_only_tables_whose_records_name_columns_have_masks_in_their_files(
     tmp_path: Path, options: dict[str, str], words: list[str]
 ) -> None:
     site = Site(tmp_path, compile_plan(schema_of(TableCase(COLUMNS, ("k",), {**PARTIAL, **options}))))

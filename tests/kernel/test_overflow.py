@@ -107,7 +107,7 @@ def test_a_total_that_leaves_its_column_over_several_runs_is_found_by_its_key(
 
 
 @pytest.mark.parametrize("options", REPLAYED)
-def test_what_a_later_run_removes_does_not_overflow(options: dict[str, str], tmp_path: Path) -> None:
+def test_a_total_that_a_later_run_removes_does_not_overflow(options: dict[str, str], tmp_path: Path) -> None:
     site = site_of(tmp_path, options)
     site.merge([[change("+I", 1, 1, 100)]])
     site.merge([[change("+I", 1, 2, 100), change("-D", 1, 3, None), change("+I", 1, 4, 5)]])

@@ -37,7 +37,7 @@ def test_every_target_has_stored_inputs_and_all_of_them_are_small() -> None:
     assert sum(path.stat().st_size for name in TARGETS for path in corpus(name)) < 200_000
 
 
-def test_what_is_none_of_ours_and_what_takes_too_much_is_found() -> None:
+def test_unexpected_errors_and_inputs_that_take_too_much_are_found() -> None:
     def run(body: bytes) -> None:
         raise {b"a": KeyError, b"b": ValueError}[body]("odd")
 

@@ -53,7 +53,7 @@ def test_any_batch_that_is_lost_is_seen_in_rows_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["summed", "rolled"])
-def test_a_batch_that_is_folded_twice_is_told_as_doubled(name: str) -> None:
+def test_a_batch_that_is_folded_twice_is_reported_as_doubled(name: str) -> None:
     ledger = filled(name)
     every = list(ledger.sent.values())
     for place in range(len(every)):
@@ -145,7 +145,7 @@ def test_two_batches_of_one_key_and_two_numbers_of_one_batch_are_seen() -> None:
     assert ledger.accept(every[0], 31) == "batch k1 was answered as number 1, then as 31"
 
 
-def test_what_a_rollback_takes_out_of_sight_must_not_be_seen() -> None:
+def test_rows_that_a_rollback_hides_must_not_be_seen() -> None:
     ledger = filled("rolled")
     every = list(ledger.sent.values())
     ledger.rollbacks.append((10, 21))  # snapshot 21 shows what 10 showed
@@ -155,7 +155,7 @@ def test_what_a_rollback_takes_out_of_sight_must_not_be_seen() -> None:
     assert ledger.compare(listed(there), rows(ledger, there)).doubled
 
 
-def test_a_rollback_to_what_an_earlier_one_took_out_of_sight_shows_it_again() -> None:
+def test_a_rollback_to_a_hidden_snapshot_shows_its_rows_again() -> None:
     ledger = filled("rolled")
     every = list(ledger.sent.values())
     ledger.rollbacks += [(10, 21), (15, 25)]  # snapshots 21 and 25 are no batches' then

@@ -33,7 +33,7 @@ def test_a_pair_of_files_is_a_certificate(files: tuple[Path, Path]) -> None:
     assert certificate.context() is certificate.context()
 
 
-def test_what_is_no_pair_is_refused_by_name(files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_files_that_are_no_pair_are_refused_by_name(files: tuple[Path, Path], tmp_path: Path) -> None:
     chain, key = files
     other = tmp_path / "other.pem"
     other.write_bytes(AUTHORITY.issue_cert("localhost").private_key_pem.bytes())
@@ -43,7 +43,7 @@ def test_what_is_no_pair_is_refused_by_name(files: tuple[Path, Path], tmp_path: 
         assert str(pair[1]) in refused.value.message
 
 
-def test_a_key_with_a_passphrase_is_refused_and_nobody_is_asked(files: tuple[Path, Path]) -> None:
+def test_a_key_with_a_passphrase_is_refused_without_a_prompt(files: tuple[Path, Path]) -> None:
     chain, key = files
     plain = pem.load_pem_private_key(key.read_bytes(), None)
     hidden = pem.BestAvailableEncryption(b"open sesame")

@@ -147,7 +147,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.mark.parametrize("before", [b"", GET])
 @pytest.mark.parametrize("head", [b"G", b"GET / HTTP/1.1\r\nHost: local", b"\r\nGET / HTTP/1.1\r\n"])
-def test_a_head_that_does_not_end_is_told_so(quick: Served, before: bytes, head: bytes) -> None:
+def test_a_head_that_does_not_end_is_answered_408(quick: Served, before: bytes, head: bytes) -> None:
     connection = quick.connect(before)
     if before:
         assert answer(connection).startswith(b"HTTP/1.1 200")
@@ -159,17 +159,17 @@ def test_a_head_that_does_not_end_is_told_so(quick: Served, before: bytes, head:
 
 
 @pytest.mark.parametrize("said", [b"", b"\r\n\r\n"])
-def test_who_connects_and_asks_nothing_is_let_go(quick: Served, said: bytes) -> None:
+def test_a_connection_without_a_request_is_closed(quick: Served, said: bytes) -> None:
     assert rest(quick.connect(said)) == b""
 
 
-def test_a_body_that_stalls_is_told_so(quick: Served) -> None:
+def test_a_body_that_stalls_is_answered_408(quick: Served) -> None:
     reported = rest(quick.connect(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nx"))
     assert reported.startswith(b"HTTP/1.1 408")
     assert "1 bytes" in problem(reported)["detail"]
 
 
-def test_a_body_that_trickles_is_told_so(tmp_path: Path) -> None:
+def test_a_body_that_trickles_is_answered_408(tmp_path: Path) -> None:
     with serving(tmp_path, ConnectionBounds(), silence_seconds=0.5, body_bytes_per_second=10**6) as served:
         connection = served.connect(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 90000\r\n\r\n")
         connection.settimeout(0.01)
@@ -195,7 +195,7 @@ CHUNKED = b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n
 
 
 @pytest.mark.parametrize("end", [b"0\r\nx: ", b"1;"])
-def test_what_stands_between_the_parts_of_a_body_is_bounded(quick: Served, end: bytes) -> None:
+def test_the_text_between_two_chunks_is_bounded(quick: Served, end: bytes) -> None:
     connection = quick.connect(CHUNKED + end)
     with pytest.raises(OSError):  # reset, or a broken pipe
         for _ in range(100):
@@ -207,13 +207,13 @@ def test_fields_behind_a_body_count_with_the_others(quick: Served) -> None:
     assert reported.startswith(b"HTTP/1.1 400")
 
 
-def test_an_answer_that_nobody_reads_is_given_up(quick: Served) -> None:
+def test_an_unread_answer_is_given_up(quick: Served) -> None:
     quick.ended.clear()
     quick.connect(ENDLESS)
     assert quick.ended.wait(PATIENCE_SECONDS)
 
 
-def test_who_waits_longest_without_a_request_makes_room(tmp_path: Path) -> None:
+def test_the_longest_idle_connection_is_closed_for_a_new_one(tmp_path: Path) -> None:
     with serving(tmp_path, ConnectionBounds(connections=3)) as served:
         served.busy(1)
         first, second = served.connect(GET), served.connect(GET)
@@ -227,7 +227,7 @@ def test_who_waits_longest_without_a_request_makes_room(tmp_path: Path) -> None:
         assert answer(first).startswith(b"HTTP/1.1 200")
 
 
-def test_where_all_are_busy_health_is_reported_and_others_may_come_again(tmp_path: Path) -> None:
+def test_with_all_connections_busy_health_is_answered_and_others_get_503_with_retry_after(tmp_path: Path) -> None:
     with serving(tmp_path, ConnectionBounds(connections=3)) as served:
         served.busy(3)
         reported = rest(served.connect(GET))
@@ -243,7 +243,7 @@ def test_where_all_are_busy_health_is_reported_and_others_may_come_again(tmp_pat
         assert answer(served.connect(GET)).startswith(b"HTTP/1.1 200")
 
 
-def test_far_too_many_are_let_go_at_once(tmp_path: Path) -> None:
+def test_far_too_many_connections_are_closed_at_once(tmp_path: Path) -> None:
     with serving(tmp_path, ConnectionBounds(connections=2)) as served:
         served.busy(2)
         silent = [served.connect() for _ in range(100)]
@@ -265,7 +265,7 @@ def test_a_process_that_may_open_few_files_logs_what_it_takes_and_what_it_needs(
     assert "may open 400 files, so it takes 80 connections at a time; let it open 1320 (ulimit -n" in ended.stderr
 
 
-def test_requests_that_a_stop_cuts_off_are_told_to_come_again(tmp_path: Path) -> None:
+def test_requests_that_a_stop_cuts_off_get_503(tmp_path: Path) -> None:
     with serving(tmp_path, ConnectionBounds()) as served:
         body = served.connect(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nx")
         served.busy(1)

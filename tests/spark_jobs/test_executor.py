@@ -135,6 +135,6 @@ def test_progress_is_heard_and_a_cancelled_job_ends(jobs: SparkJobs, tmp_path: P
     assert jobs.run("next", job_of(site, task_of(site)), no_words)[0].failure is None
 
 
-def test_workers_that_have_all_lack_nothing(jobs: SparkJobs) -> None:
+def test_complete_workers_report_nothing_missing(jobs: SparkJobs) -> None:
     jobs.warm_up()
     assert jobs.missing() == ()

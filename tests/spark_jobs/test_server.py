@@ -59,7 +59,7 @@ def test_every_port_listens_on_loopback_only(server: EmbeddedServer) -> None:
     assert {address for address, _ in sockets} <= {"127.0.0.1", "::ffff:127.0.0.1"}
 
 
-def test_the_ports_of_sparks_own_processes_run_nothing_for_whom_does_not_know_their_secret(
+def test_the_ports_of_spark_processes_run_nothing_without_their_secret(
     server: EmbeddedServer,
 ) -> None:
     ports = {port for _, port in _listening(_java_of(server))} - {server.port}

@@ -63,7 +63,7 @@ def test_workers_begin_with_the_kernel_imported_and_the_allocator_that_gives_mem
     assert [row[0] for row in rows] == ["True", "system"]
 
 
-def test_progress_tells_of_the_stages_of_this_thread(connection: SparkConnection) -> None:
+def test_progress_counts_the_stages_of_this_thread(connection: SparkConnection) -> None:
     reported: list[tuple[float, Mapping[str, int], int]] = []
 
     def hear(fraction: float, counts: Mapping[str, int]) -> None:
