@@ -53,7 +53,7 @@ UPKEEP_SECONDS = 0.2  # between two checks for upkeep: without it each commit of
 @dataclass(frozen=True)
 class Upkeep:
     """The settings of a worker's other work: the retention of Idempotency-Keys, the rate of scrubs (0: none), whether
-    Spark is tried before merging (``merging.spark_trial``), and when a refused Spark is tried again.
+    Spark is tried before merging (``merging.spark_trial``), and when a refused Spark is retried.
     """
 
     keys_known: timedelta = KEYS_KNOWN
@@ -303,7 +303,7 @@ class Worker:
         except Exception as error:
             if not self._stopped.is_set():
                 known = isinstance(error, KeyfoldError)
-                logger.warning("Spark could not be warmed up; merges try again: %s", error, exc_info=not known)
+                logger.warning("Spark could not be warmed up; merges retry: %s", error, exc_info=not known)
 
     def _sweep(self) -> None:
         swept = time.monotonic()
@@ -319,7 +319,7 @@ class Worker:
                 look_again(self.site.database, self.site.warehouse)
                 request_failed_compactions(self.site.database)
             except Exception:
-                logger.warning("the sweep failed and is tried again later", exc_info=True)
+                logger.warning("the sweep failed and is retried later", exc_info=True)
 
     def _scrub(self) -> None:
         scrub(self.site.database, self.site.warehouse, self.upkeep.scrub_bytes_per_second, self._stopped.wait)

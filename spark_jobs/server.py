@@ -173,7 +173,7 @@ class EmbeddedServer:
         """The TCP port on 127.0.0.1. Raise ``Unavailable`` while the server is not ready."""
         port = self._port
         if port is None or not self.alive:
-            raise Unavailable("The embedded Spark server is not ready. Wait a few seconds and try again.")
+            raise Unavailable("The embedded Spark server is not ready. Wait a few seconds and retry.")
         return port
 
     @property

@@ -113,7 +113,7 @@ class SparkConnection:
                 if job.cancelled:
                     raise JobCancelled(tag) from error
                 if _is_lost(error):
-                    raise Unavailable("Spark was lost while it worked. Try again.") from error
+                    raise Unavailable("Spark was lost while it worked. Retry.") from error
                 raise
         if job.cancelled:
             raise JobCancelled(tag)

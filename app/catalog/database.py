@@ -238,7 +238,7 @@ class CatalogDatabase:
         while not self._turns.acquire(timeout=LOOK_SECONDS):
             check()
             if time.monotonic() > deadline:
-                raise Unavailable("the catalog is busy with other changes; try again later")
+                raise Unavailable("the catalog is busy with other changes; retry later")
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:

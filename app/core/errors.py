@@ -263,7 +263,7 @@ class Cancelled(Exception):
 
 
 class Unavailable(KeyfoldError):
-    """A part that the request needs (the catalog, Spark) does not answer now; trying again later may succeed."""
+    """A part that the request needs (the catalog, Spark) does not answer now; a later retry may succeed."""
 
     default_code = ErrorCode.UNAVAILABLE
     default_retry_seconds = 1

@@ -306,4 +306,4 @@ def missing(warehouse: Warehouse, file: NamedFile) -> KeyfoldError:
 
 def not_now(file: NamedFile, reason: str) -> Unavailable:
     """Return the error for a ``file`` that cannot be read at present, for a reason outside the file."""
-    return Unavailable(f"{file.path} cannot be read now: {reason}; try again later")
+    return Unavailable(f"{file.path} cannot be read now: {reason}; retry later")

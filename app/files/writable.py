@@ -86,7 +86,7 @@ def check_not_gone(warehouse: Warehouse) -> None:
     """
     if warehouse.marked and warehouse.local and not is_claimed(warehouse):
         raise Unavailable(
-            "the warehouse is missing: check that its disk is mounted; nothing was changed, try again later"
+            "the warehouse is missing: check that its disk is mounted; nothing was changed; retry later"
         )
 
 

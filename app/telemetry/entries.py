@@ -213,7 +213,7 @@ class Measured(Enum):
         "keyfold_staged_oldest_seconds", Kind.GAUGE, "Time since the oldest staged batch was accepted.", _OF_TABLE
     )
     FAILING_TABLES = Entry(
-        "keyfold_failing_tables", Kind.GAUGE, "Tables whose last merge failed: their batches wait and are tried again."
+        "keyfold_failing_tables", Kind.GAUGE, "Tables whose last merge failed: their batches wait and are retried."
     )
     WAITING_TABLES = Entry(
         "keyfold_tables_waiting_for_compaction",

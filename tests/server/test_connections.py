@@ -276,5 +276,5 @@ def test_requests_that_a_stop_cuts_off_get_503(tmp_path: Path) -> None:
         for connection in (body, served.sockets[1]):
             reported = rest(connection)
             assert reported.startswith(b"HTTP/1.1 503")
-            assert "send it again" in problem(reported)["detail"]
+            assert "did not finish the request; retry" in problem(reported)["detail"]
         assert rest(head) == rest(idle) == b""

@@ -80,7 +80,7 @@ class Observed:
         answer.outcome = 503
         logger.info("%s %s: cut off, for the service stops", scope["method"], scope["path"])
         if not answer.status:
-            error = Unavailable("the service stops and did not finish the request; send it again")
+            error = Unavailable("the service stops and did not finish the request; retry")
             await refusal(Request(scope), error)(scope, receive, answer.send)
 
     def _log(self, scope: Scope, outcome: int, seconds: float) -> None:

@@ -329,7 +329,7 @@ def internal_error(request: Request, error: Exception) -> ProblemResponse:
     log.error("%s %s failed, id %s", request.method, _path(request), number, exc_info=error)
     if isinstance(error, OSError):
         why = error.strerror or type(error).__name__
-        unavailable = Unavailable(f"a file of the service cannot be read or written now ({why}); try again later")
+        unavailable = Unavailable(f"a file of the service cannot be read or written now ({why}); retry later")
         return problem(request, unavailable, HTTPStatus.SERVICE_UNAVAILABLE, instance=number.urn)
     hidden = KeyfoldError(f"an error inside the service; its log has it under the id {number}", code=ErrorCode.INTERNAL)
     return problem(request, hidden, HTTPStatus.INTERNAL_SERVER_ERROR, instance=number.urn)

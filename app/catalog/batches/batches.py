@@ -90,7 +90,7 @@ class Batches:
             if earlier is not None:
                 return _same_request(earlier, new)
         if table.schema_id != new.schema_id:
-            return Conflict(f"table {table.id!r} was altered while the batch was read; post it again")
+            return Conflict(f"table {table.id!r} was altered while the batch was read; retry")
         batch = Batch(
             table_id=table.id,
             number=table.last_batch_number + len(added) + 1,

@@ -79,7 +79,7 @@ class SetAside:
         """
         if batch.state not in SET_ASIDE:
             raise Conflict(
-                f"batch {batch.id!r} is {batch.state}: only one that was set aside is tried again",
+                f"batch {batch.id!r} is {batch.state}: only one that was set aside can be retried",
                 code=ErrorCode.BATCH_NOT_SET_ASIDE,
                 resource_type="BATCH",
                 resource_name=batch.id,

@@ -43,7 +43,7 @@ def translated() -> Iterator[None]:
     try:
         yield
     except exc.TimeoutError as error:
-        raise Unavailable("all connections to the catalog are in use; try again later") from error
+        raise Unavailable("all connections to the catalog are in use; retry later") from error
     except (exc.DataError, UnicodeEncodeError) as error:
         raise Invalid("a name or value holds text that the catalog cannot store, such as U+0000") from error
     except (exc.OperationalError, exc.InterfaceError, exc.ProgrammingError) as error:
@@ -51,12 +51,12 @@ def translated() -> Iterator[None]:
             raise Unavailable("the catalog is not migrated to this version: run `keyfold migrate`") from error
         if isinstance(error, exc.ProgrammingError):
             raise  # SQL that the database refuses is a bug of the program
-        raise Unavailable(f"the catalog does not answer now{_reason(error)}; try again later") from error
+        raise Unavailable(f"the catalog does not answer now{_reason(error)}; retry later") from error
     except exc.DBAPIError as error:
         if _reason(error):  # PostgreSQL calls read-only an internal error
-            raise Unavailable(f"the catalog does not answer now{_reason(error)}; try again later") from error
+            raise Unavailable(f"the catalog does not answer now{_reason(error)}; retry later") from error
         if error.connection_invalidated:
-            raise Unavailable("the connection to the catalog was lost; try again later") from error
+            raise Unavailable("the connection to the catalog was lost; retry later") from error
         if type(error) is exc.DatabaseError:  # how SQLite calls a damaged file, and a file of another kind
             raise DamagedCatalog("its file cannot be read, or is no SQLite database") from error
         raise

@@ -33,7 +33,7 @@
     };
     request.upload.onload = () => { bar.removeAttribute("value"); progress.textContent = "sent; its records are read"; };
     request.onabort = () => idle("stopped; nothing was stored");
-    request.onerror = () => idle("the connection broke; send it again: the same file counts once");
+    request.onerror = () => idle("the connection broke; retry: the same file counts once");
     request.onload = () => {
       if (request.responseURL !== form.action) { location.assign(request.responseURL); return; } // it is staged
       const page = new DOMParser().parseFromString(request.responseText, "text/html");

@@ -66,7 +66,7 @@ def unforeseen_page(visit: Visit, error: Exception) -> Response:
     number = uuid.uuid4()
     log.error("%s %s failed, id %s", visit.request.method, visit.request.url.path, number, exc_info=error)
     if isinstance(error, OSError):
-        hidden: KeyfoldError = Unavailable("a file of the service cannot be read or written now; try again later")
+        hidden: KeyfoldError = Unavailable("a file of the service cannot be read or written now; retry later")
         return show_failure(visit, 503, "Not now", hidden)
     message = f"an error inside the service; its log has it under the id {number}"
     shown = KeyfoldError(message, code=ErrorCode.INTERNAL)

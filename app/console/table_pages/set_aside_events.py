@@ -1,4 +1,4 @@
-"""A table's change events that are set aside: what is wrong with each; tried again, and withdrawn."""
+"""A table's change events that are set aside: the error of each, and actions to retry or withdraw it."""
 
 from __future__ import annotations
 

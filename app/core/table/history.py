@@ -25,7 +25,7 @@ class BatchState(StrEnum):
 
 
 SET_ASIDE = (BatchState.DAMAGED, BatchState.POISONED)
-"""Staged once, and in no merge until their owner withdraws them or has them tried again."""
+"""Staged once, and in no merge until their owner withdraws or retries them."""
 UNMERGED = (BatchState.STAGED, *SET_ASIDE)
 """Those whose staging files are needed."""
 

@@ -44,5 +44,5 @@ class TokenUses(Repeated):
             with self._database.transaction(wakes=False) as repository:
                 repository.tokens.note_uses(times)
         except KeyfoldError as error:
-            logger.warning("when tokens were last used could not be written, and is tried again: %s", error)
+            logger.warning("when tokens were last used could not be written, and is retried: %s", error)
             self._times = noted | self._times

@@ -25,7 +25,7 @@ from app.telemetry.entries import Bound, Counted
 
 logger = logging.getLogger(__name__)
 FRESH_SECONDS: Final = 1.0  # after which the staging areas are read again
-_WAIT: Final = "send it again later: merges make room; if they do not, GET …/merges shows why"
+_WAIT: Final = "retry later: merges make room; if they do not, GET …/merges shows why"
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class Admission(Repeated):
                     f"the disk of {where} has {room} bytes of room, and this batch with those under way would leave"
                     f" less than {self._bounds.free_bytes} (KEYFOLD_LEAST_FREE_MIB); nothing was stored"
                 )
-                fix = "free room on the disk, then send it again"
+                fix = "free room on the disk, then retry"
                 with self._refusing(Bound.ROOM):
                     raise NotStored(message, violations=[Violation("", FaultCode.NO_ROOM, message, fix)])
 

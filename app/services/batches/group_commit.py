@@ -66,7 +66,7 @@ class GroupCommit:
             self._lead(table_id, own)
         if isinstance(own.outcome, Batch):
             return own.outcome
-        raise own.outcome or Unavailable("the batch was not entered; post it again")
+        raise own.outcome or Unavailable("the batch was not entered; retry")
 
     def _wait(self, table_id: str, own: _Entry) -> None:
         """Wait until ``own`` is committed or leads. Raise ``NotStored`` on a timeout; it is in no group then."""
@@ -151,7 +151,7 @@ class GroupCommit:
                 batches.append(outcome)
             are_new = {batch.id == new.id for batch, new in zip(batches, news.values(), strict=True)}
             if len(are_new) > 1:
-                raise Conflict("a part of this request was entered by another one; post it again")
+                raise Conflict("a part of this request was entered by another request; retry")
             if settle is not None and True in are_new:
                 settle(repository)
         return batches
@@ -182,5 +182,5 @@ class GroupCommit:
 def swept() -> Unavailable:
     """Return the error: the staging file was garbage-collected before its batch was committed."""
     return Unavailable(
-        "the batch took so long to be stored that its file was swept; nothing was accepted, post it again"
+        "the batch took so long to be stored that its file was swept; nothing was accepted; retry"
     )

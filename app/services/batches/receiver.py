@@ -136,7 +136,7 @@ def alters(staged: Sequence[StagedUpload], sent: Sent) -> Callable[[Repository],
         for one in changed:
             table = repository.tables.get(one.table.database, one.table.name)
             if table.schema_id != one.new.schema_id - 1:
-                raise Conflict(f"table {table.full_name} was altered while the batch was read; post it again")
+                raise Conflict(f"table {table.full_name} was altered while the batch was read; retry")
             alter_within(repository, table, one.changes, sent.sender, sent.schema_bounds)
 
     return alter if changed else None

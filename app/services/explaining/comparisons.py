@@ -156,7 +156,7 @@ def _not_committed(task: CatalogTask) -> Conflict:
     states = {
         TaskState.PENDING: "waits for a worker; repeat the request when its state is succeeded",
         TaskState.RUNNING: "runs; repeat the request when its state is succeeded",
-        TaskState.FAILED: "failed and changed nothing; GET …/merges/{id} says why, and the merge after it tries again",
+        TaskState.FAILED: "failed and changed nothing; GET …/merges/{id} says why, and the next merge retries it",
         TaskState.CANCELLED: "was cancelled and changed nothing; a later merge takes its batches",
     }
     message = f"the {task.kind} {task.id} {states[task.state]}"

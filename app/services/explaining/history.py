@@ -265,7 +265,7 @@ def _join_some(database: CatalogDatabase, warehouse: Warehouse, table: Table, cu
 def _check_files(warehouse: Warehouse, table: Table, files: Sequence[HistoryFile]) -> None:
     """Raise ``Unavailable`` if a sweep removed one of ``files`` before it was named. Lock the table first."""
     if not all_exist(warehouse, table.id, files):
-        raise Unavailable(f"history files of table {table.full_name} were swept before they were named; tried again")
+        raise Unavailable(f"history files of table {table.full_name} were swept before they were named; retried")
 
 
 def _give_up(database: CatalogDatabase, table: Table, error: DamagedFile) -> None:

@@ -102,8 +102,8 @@ _NOTHING_LOST: Mapping[TaskKind, str] = {
     TaskKind.COMPACTION: "the runs are as they were",
 }
 _NEXT: Mapping[TaskKind, str] = {
-    TaskKind.MERGE: "nothing was changed; the batches are still staged and the merge will be tried again",
-    TaskKind.COMPACTION: "no row was changed; it is tried again after a later merge",
+    TaskKind.MERGE: "nothing was changed; the batches are still staged and the merge will be retried",
+    TaskKind.COMPACTION: "no row was changed; it is retried after a later merge",
 }
 
 

@@ -257,7 +257,7 @@ def _check_base(repository: Repository, claimed: ClaimedTask, folded: Folded, ba
         return
     newer = repository.snapshots.page(claimed.table.id, limit=base.id - looked_up)
     if any(one.kind is not SnapshotKind.COMPACTION for one in newer if one.id > looked_up):
-        raise Conflict("the table's rows were changed by a rollback or a partition drop; the merge will be tried again")
+        raise Conflict("the table's rows were changed by a rollback or a partition drop; the merge will be retried")
 
 
 def _check_producer(repository: Repository, claimed: ClaimedTask, snapshot: Snapshot) -> None:
@@ -267,7 +267,7 @@ def _check_producer(repository: Repository, claimed: ClaimedTask, snapshot: Snap
         schemas = (table.schema, repository.tables.schema_at(table.id, snapshot.schema_id))
         before, after = (schema.parsed["changelog-producer"] for schema in schemas)
         if before is not after:
-            raise Conflict("the table's changelog-producer was altered during the merge; it will be tried again")
+            raise Conflict("the table's changelog-producer was altered during the merge; it will be retried")
 
 
 def request_merge(database: CatalogDatabase, table_id: str) -> CatalogTask:

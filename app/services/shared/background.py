@@ -60,9 +60,9 @@ class Repeated:
                 now = time.monotonic()
                 if str(error) != reason or now - logged_at > LOG_SECONDS:
                     reason, logged_at = str(error), now
-                    logger.warning("%s failed and is tried again: %s", self._name, error)
+                    logger.warning("%s failed and is retried: %s", self._name, error)
             except Exception:
-                logger.exception("%s failed and is tried again", self._name)
+                logger.exception("%s failed and is retried", self._name)
 
     def _goes_on(self) -> bool:
         """Wait until the next step is due. Return whether there is one."""

@@ -35,7 +35,7 @@ def commit_on_current(
         except Conflict as error:
             if error.code is not ErrorCode.COMMIT_CONFLICT or not _moved_on(database, table_id, base):
                 raise
-    raise Conflict(f"{COMMIT_TRIES} other commits of the table came first; try again later")
+    raise Conflict(f"{COMMIT_TRIES} other commits of the table came first; retry later")
 
 
 def _moved_on(database: CatalogDatabase, table_id: str, base: Snapshot | None) -> bool:

@@ -28,4 +28,4 @@ def faults_kept(metrics: Metrics, work: Upkeep, table: str) -> Iterator[None]:
         return
     except Exception as error:
         metrics.count(Counted.UPKEEP_FAULTS, work)
-        logger.warning("%s of table %s failed, and is tried again: %s", work, table, error, exc_info=True)
+        logger.warning("%s of table %s failed, and is retried: %s", work, table, error, exc_info=True)

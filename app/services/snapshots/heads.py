@@ -90,7 +90,7 @@ class Heads:
             try:
                 self._known, self._read = await asyncio.to_thread(self._heads, followed), followed
             except KeyfoldError:
-                logger.warning("followed tables could not be looked up; tried again", exc_info=True)
+                logger.warning("followed tables could not be looked up; retried", exc_info=True)
             tick, self._tick = self._tick, asyncio.Event()
             tick.set()
             await asyncio.sleep(self._seconds)

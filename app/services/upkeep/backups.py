@@ -51,7 +51,7 @@ def back_up(
             return _back_up(database, warehouse, target, version, progress)
         except _RemovedError:
             continue  # nearly all files are copied by now, so that the next attempt is fast
-    raise Unavailable("files expire faster than they are copied; set snapshot.time-retained higher, or try again")
+    raise Unavailable("files expire faster than they are copied; set snapshot.time-retained higher, or retry")
 
 
 def _back_up(

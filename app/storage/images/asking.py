@@ -125,7 +125,7 @@ class Asking:
                 if not self._look():
                     return
             except OSError:
-                logger.warning("the builder of images cannot be started; tried again later", exc_info=True)
+                logger.warning("the builder of images cannot be started; retried later", exc_info=True)
 
     def _look(self) -> bool:
         """Drop answered requests, and start a builder for the rest. Return whether there are any."""

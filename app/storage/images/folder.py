@@ -105,7 +105,7 @@ class Images:
                     if not passed:
                         self.keep_only(live_runs())
                 except Exception:
-                    logger.warning("images could not be swept; tried again later", exc_info=True)
+                    logger.warning("images could not be swept; retried later", exc_info=True)
 
         threading.Thread(target=sweep, name="image-sweep", daemon=True).start()
 

@@ -49,7 +49,7 @@ class Room:
 
 
 def _no_room(what: str) -> Unavailable:
-    return Unavailable(f"{what} while they are read, and there is room for no more; send the request again later")
+    return Unavailable(f"{what} while they are read, and there is room for no more; retry later")
 
 
 class Spool:
@@ -97,7 +97,7 @@ class Spool:
                 self._file = tempfile.TemporaryFile(dir=self._room.folder)  # noqa: SIM115  # the mapping outlives it
             self._file.write(self._pending)
         except OSError as error:
-            raise Unavailable(f"the body could not be stored: {error.strerror}; post it again later") from error
+            raise Unavailable(f"the body could not be stored: {error.strerror}; retry later") from error
         self._pending.clear()
         self._note(0)
 

@@ -92,7 +92,7 @@ def test_what_was_set_aside_is_reported_with_its_reason_and_tried_again(
 ) -> None:
     bad = poison(app, browser, table)
     page = words(browser.get(f"{BATCHES}?state=poisoned").text)
-    assert "Try again" in page
+    assert "Retry" in page
     assert "leaves" in page or "total" in page
     post(browser, -10)
     merge(app, table)

@@ -100,7 +100,7 @@ def test_a_table_whose_history_cannot_be_filed_keeps_no_other_from_it(
         merge_staged(site.database, site.warehouse, table.id)
     broken, other = tables
     file_histories(site.database, PartlyBroken(site.warehouse.root, broken=broken.id))
-    assert f"history of table {broken.full_name} failed, and is tried again" in caplog.text
+    assert f"history of table {broken.full_name} failed, and is retried" in caplog.text
     assert [len(files(site, table)) for table in (broken, other)] == [0, 1]
 
 

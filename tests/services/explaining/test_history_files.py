@@ -257,7 +257,7 @@ def test_a_sweep_that_slept_names_no_file_that_another_one_has_removed(catalog_u
     quiet = CatalogDatabase(catalog_url)
     [staged] = files_in(site.warehouse, table.id, "staging")
     sleepy = BetweenDatabase(catalog_url, lambda: [one.unlink() for one in files_in_history(site, table)])
-    with pytest.raises(Unavailable, match="tried again"):
+    with pytest.raises(Unavailable, match="retried"):
         file_history(sleepy, site.warehouse, table)
     assert files(site, table) == []
     assert staged.exists()

@@ -246,7 +246,7 @@ def test_an_object_that_cannot_be_read_now_is_not_damaged(
 ) -> None:
     merge(site, table, 1)
     line.fail(fault, "GET")
-    with pytest.raises(Unavailable, match=r"the object store .*; try again later"):
+    with pytest.raises(Unavailable, match=r"the object store .*; retry later"):
         totals(site.database, images, table, [1])
     line.fail(fault, "GET", times=1)
     assert totals(site.database, images, table, [1]) == [1]

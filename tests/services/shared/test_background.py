@@ -37,7 +37,7 @@ def test_a_step_that_fails_is_reported_and_is_no_end(error: Exception, caplog: p
     with running(Repeated("sums", step, lambda: 0.001)):
         for _ in range(3):
             done.get(timeout=PATIENCE_SECONDS)
-    assert [str(error) in caplog.text, "sums failed and is tried again" in caplog.text] == [True, True]
+    assert [str(error) in caplog.text, "sums failed and is retried" in caplog.text] == [True, True]
 
 
 def test_a_reason_that_stays_is_logged_once_and_another_one_at_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -45,7 +45,7 @@ def test_a_commit_that_another_overtook_is_prepared_again(database: CatalogDatab
 
 def test_one_that_is_always_overtaken_ends(database: CatalogDatabase) -> None:
     writer = Writer(database, slower=COMMIT_TRIES)
-    with pytest.raises(Conflict, match="other commits of the table came first; try again later"):
+    with pytest.raises(Conflict, match="other commits of the table came first; retry later"):
         writer.run()
     assert len(writer.bases) == COMMIT_TRIES
 

@@ -121,7 +121,7 @@ class Batch(Answer):
     accepted_by: str = Field(description="the name of the token that it was sent with, empty where none was needed")
     merge_id: str | None
     snapshot_id: int | None
-    fault: str | None = Field(description="why it is set aside: withdraw it, or have it tried again")
+    fault: str | None = Field(description="why it is set aside: withdraw it, or have it retried")
     ignored_columns: Annotated[list[IgnoredColumn], From(lambda batch: ignored_columns(batch.ignored_columns))] = Field(
         description="with unknownColumns=ignore: columns that were left out, the first hundred"
     )

@@ -114,7 +114,7 @@ def load(
         say_json([{**vars(one), "file": str(one.file)} for one in loaded])
     if lost := sum(one.set_aside for one in loaded):
         what = f"{lost} of the batches, posted before, are set aside or withdrawn: their records are in no answer"
-        raise Failure(Exit.REFUSED, what, "  → have them tried again (…/batches/ID:retry), or load with --again WORD")
+        raise Failure(Exit.REFUSED, what, "  → have them retried (…/batches/ID:retry), or load with --again WORD")
 
 
 def _form_of(file: Path) -> FileFormat:

@@ -17,7 +17,7 @@ ALLOWANCE: Final = timedelta(seconds=1)
 class OverdueReason(StrEnum):
     """Why a table is overdue: the first of these reasons that holds."""
 
-    FAILS = "fails"  # its last merge failed; it is tried again, later each time
+    FAILS = "fails"  # its last merge failed; it is retried, with longer pauses each time
     MERGING = "merging"  # a merge that has the batch runs, and takes longer than that
     FORGETTING = "forgetting"  # keys are taken out of its files first
     COMPACTION = "compaction"  # the table has too many runs, and merges wait for its compaction first
@@ -26,7 +26,7 @@ class OverdueReason(StrEnum):
 
 
 EXPLAINED: Final[Mapping[OverdueReason, str]] = {
-    OverdueReason.FAILS: "its last merge failed and is tried again; GET …/merges shows why",
+    OverdueReason.FAILS: "its last merge failed and is retried; GET …/merges shows why",
     OverdueReason.MERGING: "its merge runs, and takes longer than that",
     OverdueReason.FORGETTING: "keys are being forgotten, and merges wait for that",
     OverdueReason.COMPACTION: "it has num-sorted-run.stop-trigger runs, and merges wait for a compaction",
