@@ -323,7 +323,7 @@ def identities_of(settings: Settings) -> Identities | None:
     return Identities(
         settings.oidc_issuer,
         settings.oidc_audience,
-        [one.rule for one in settings.oidc_grants],
+        [grant.rule for grant in settings.oidc_grants],
         None if secret is None else secret.get_secret_value(),
     )
 

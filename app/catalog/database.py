@@ -156,7 +156,7 @@ class CatalogDatabase:
             return []
         with translated(), self._reading() as connection:
             lines = connection.exec_driver_sql(f"PRAGMA integrity_check({_MOST_FAULTS})").scalars()
-            return [" ".join(one.split()) for one in lines if one != "ok"]
+            return [" ".join(line.split()) for line in lines if line != "ok"]
 
     def remember(self, committed: Iterable[Snapshot]) -> None:
         """Cache the snapshots of a committed transaction, so that they need not be loaded."""

@@ -83,7 +83,7 @@ class TokenScope:
         """Return the scope's part for one database."""
         if self.covers(database):
             return TokenScope(databases=frozenset([database]))
-        return TokenScope(tables=frozenset(one for one in self.tables if one[0] == database))
+        return TokenScope(tables=frozenset(table for table in self.tables if table[0] == database))
 
     def shown_tables(self, database: str) -> Collection[str] | None:
         """Return the names of those tables of the database that it holds; None for all."""

@@ -17,7 +17,7 @@ CODINGS: Final[Mapping[str, str]] = {".gz": "gzip", ".zst": "zstd"}
 
 def media_type_and_coding(name: str) -> tuple[str | None, str]:
     """Return the media type for a file name, None if unknown, and its content coding, "" if it is not compressed."""
-    ending = next((one for one in CODINGS if name.lower().endswith(one)), "")
+    ending = next((coding for coding in CODINGS if name.lower().endswith(coding)), "")
     plain = name.lower().removesuffix(ending)
     media_type = next((kind for kind, endings in ENDINGS.items() if plain.endswith(endings)), None)
     return media_type, CODINGS.get(ending, "")

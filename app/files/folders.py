@@ -63,6 +63,6 @@ def at_once(warehouse: Warehouse, ask: Callable[[_Item], _Answer], items: Sequen
     what ``ask`` raises.
     """
     if not warehouse.is_store or len(items) < 2:
-        return [ask(one) for one in items]
+        return [ask(item) for item in items]
     with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(items))) as pool:
         return list(pool.map(ask, items))

@@ -85,9 +85,7 @@ def check_not_gone(warehouse: Warehouse) -> None:
     meaningless.
     """
     if warehouse.marked and warehouse.local and not is_claimed(warehouse):
-        raise Unavailable(
-            "the warehouse is missing: check that its disk is mounted; nothing was changed; retry later"
-        )
+        raise Unavailable("the warehouse is missing: check that its disk is mounted; nothing was changed; retry later")
 
 
 def holds_table(warehouse: Warehouse, table_id: str) -> bool:

@@ -97,9 +97,9 @@ def columns_schema(columns: Sequence[Column], integers: Integers) -> Json:
     """Return an object of some columns, each of which may be left out."""
     return {
         "type": "object",
-        "properties": {one.name: _described(one, schema_of(one.type, integers)) for one in columns},
+        "properties": {column.name: _described(column, schema_of(column.type, integers)) for column in columns},
         "additionalProperties": False,
-        "examples": [{one.name: example_of(one.type, integers) for one in columns}],
+        "examples": [{column.name: example_of(column.type, integers) for column in columns}],
     }
 
 

@@ -91,7 +91,7 @@ def _changes(schema: TableSchema, rows: pa.Table, kinds: pa.Array) -> pa.Table:
     own = [hidden_field(KIND_COLUMN, DataType(Kind.TINYINT)), hidden_field(TOKEN_COLUMN, DataType(Kind.BIGINT))]
     words = [hidden_field(word, DataType(Kind.BIGINT)) for word in named_words(schema) if word in rows.column_names]
     fields = [*(arrow_field(column) for column in schema.columns), *words, *own]
-    columns = [kinds if one.name == KIND_COLUMN else rows.column(one.name).cast(one.type) for one in fields]
+    columns = [kinds if field.name == KIND_COLUMN else rows.column(field.name).cast(field.type) for field in fields]
     return pa.table(columns, schema=pa.schema(fields))
 
 

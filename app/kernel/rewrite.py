@@ -46,7 +46,7 @@ def rewritten(warehouse: Warehouse, task: Task) -> tuple[RewrittenFile | None, .
 
     Raise ``DamagedFile``.
     """
-    return tuple(_without(warehouse, one, task.schema, task.sought) for one in task.rewrites)
+    return tuple(_without(warehouse, rewrite, task.schema, task.sought) for rewrite in task.rewrites)
 
 
 def _without(warehouse: Warehouse, rewrite: Rewrite, schema: TableSchema, sought: Sought) -> RewrittenFile | None:

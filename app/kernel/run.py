@@ -43,8 +43,8 @@ def run_tasks(warehouse: Warehouse, tasks: Sequence[Task]) -> list[Result]:
 
 
 def _paths(task: Task, result: Result) -> list[tuple[str, ...]]:
-    files = [data_file(task.table_id, run_of(task.output, one.partition), one.file.name) for one in result.files]
-    changes = [changelog_file(task.table_id, one.name) for one in result.changes]
+    files = [data_file(task.table_id, run_of(task.output, file.partition), file.file.name) for file in result.files]
+    changes = [changelog_file(task.table_id, change.name) for change in result.changes]
     pairs = zip(task.rewrites, result.rewritten, strict=False)
     return [*files, *changes, *((*one.folder, new.name) for one, new in pairs if new is not None)]
 

@@ -90,8 +90,8 @@ class Task:
     @property
     def size_bytes(self) -> int:
         """The most bytes of files that it reads."""
-        batches, runs = sum(one.size_bytes for one in self.batches), sum(one.size_bytes for one in self.runs)
-        return batches + runs + sum(one.file.size_bytes for one in self.rewrites)
+        batches, runs = sum(batch.size_bytes for batch in self.batches), sum(run.size_bytes for run in self.runs)
+        return batches + runs + sum(rewrite.file.size_bytes for rewrite in self.rewrites)
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def from_text(kind: type[T], text: str) -> T:
 
 def _plain(value: Any) -> Any:
     if is_dataclass(value):
-        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple):
@@ -236,4 +236,4 @@ _READ: Mapping[type, Any] = {bytes: base64.b85decode, datetime: datetime.fromiso
 @lru_cache(maxsize=64)
 def _hints(kind: type) -> Mapping[str, Any]:
     hints = get_type_hints(kind)
-    return {one.name: hints[one.name] for one in fields(kind)}
+    return {field.name: hints[field.name] for field in fields(kind)}

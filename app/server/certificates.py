@@ -69,7 +69,7 @@ class Certificate:
             statuses = [os.stat(path) for path in (self._chain, self._key)]
         except OSError:
             return ()
-        return tuple((one.st_mtime_ns, one.st_size, one.st_ino) for one in statuses)
+        return tuple((status.st_mtime_ns, status.st_size, status.st_ino) for status in statuses)
 
 
 def _no_passphrase() -> str:

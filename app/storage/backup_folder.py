@@ -53,7 +53,7 @@ class BackupFolder:
         """Return the backups that are complete, oldest first."""
         folder = self.path / _DUMPS
         paths = folder.iterdir() if folder.is_dir() else ()
-        return sorted(one.name.removesuffix(_SUFFIX) for one in paths if one.name.endswith(_SUFFIX))
+        return sorted(path.name.removesuffix(_SUFFIX) for path in paths if path.name.endswith(_SUFFIX))
 
     def has(self, file: NamedFile) -> bool:
         """Return whether an earlier backup has the file; names are never used again."""

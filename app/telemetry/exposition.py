@@ -52,8 +52,8 @@ class _Everything(Collector):
             mine = [(values, numbers) for (metric, values), numbers in totals.items() if metric is counted]
             yield _family(counted.value, mine)
         numbers = defaultdict(list)
-        for one in self._readings:
-            numbers[one.metric].append((one.values, [one.number]))
+        for reading in self._readings:
+            numbers[reading.metric].append((reading.values, [reading.number]))
         for metric in Measured:
             yield _family(metric.value, numbers[metric])
 
@@ -81,4 +81,6 @@ def process_readings(lives: Iterable[Life]) -> Iterator[Reading]:
         yield Reading(Measured.PROCESS_STARTS, (life.name,), life.starts)
         if life.pid:
             for family in ProcessCollector(pid=lambda: life.pid, registry=None).collect():  # noqa: B023  # called at once
-                yield from (Reading(_OF_PROCESSES[family.name], (life.name,), one.value) for one in family.samples)
+                yield from (
+                    Reading(_OF_PROCESSES[family.name], (life.name,), sample.value) for sample in family.samples
+                )

@@ -109,13 +109,13 @@ class Hour:
         cells, width = self._cells.tolist(), self._width
         oldest = now - HOUR_SECONDS - SAMPLE_SECONDS
         rows = (cells[start : start + width] for start in range(0, len(cells), width))
-        return sorted((Sample(one[0], one[1:]) for one in rows if oldest < one[0] <= now), key=lambda one: one.at)
+        return sorted((Sample(row[0], row[1:]) for row in rows if oldest < row[0] <= now), key=lambda one: one.at)
 
     def steps(self, now: float) -> list[Step]:
         """Return the steps of the hour before ``now``, each of ``STEP_SECONDS`` and measured by its last sample. A
         step is longer if the service took no sample in time.
         """
-        last = {int(one.at // STEP_SECONDS): one for one in self.samples(now)}
+        last = {int(sample.at // STEP_SECONDS): sample for sample in self.samples(now)}
         return [Step(before, after, self.places) for before, after in pairwise(last.values())]
 
 
@@ -166,11 +166,11 @@ def _without_operation(entry: Entry, values: tuple[str, ...]) -> tuple[str, ...]
 def _combined(readings: Iterable[Reading]) -> Iterator[tuple[Key, Sequence[float]]]:
     """Yield the readings of each process. Values of tables are summed; of ages the oldest is taken."""
     of_service: dict[Measured, list[float]] = {}
-    for one in readings:
-        if one.metric in _OF_PROCESS:
-            yield (one.metric, one.values), [one.number]
-        elif one.metric in _OF_SERVICE:
-            of_service.setdefault(one.metric, []).append(one.number)
+    for reading in readings:
+        if reading.metric in _OF_PROCESS:
+            yield (reading.metric, reading.values), [reading.number]
+        elif reading.metric in _OF_SERVICE:
+            of_service.setdefault(reading.metric, []).append(reading.number)
     for metric, numbers in of_service.items():
         yield (metric, ()), [max(numbers) if metric is Measured.STAGED_AGE else sum(numbers)]
 

@@ -49,7 +49,7 @@ class Metrics:
         self._looked_up = [self._places[Counted.LOOKED_UP, ("one", images)] for images in ("miss", "hit")]
         self._bounds = Counted.REQUEST_SECONDS.value.bounds
         # Of each operation: the cell before that of 1xx, the first bucket, the sum of the seconds.
-        seconds = {one: self._places[Counted.REQUEST_SECONDS, (one,)] for one in values}
+        seconds = {value: self._places[Counted.REQUEST_SECONDS, (value,)] for value in values}
         self._operations: Mapping[str, tuple[int, int, int]] = {
             one: (self._places[Counted.REQUESTS, (one, "1xx")] - 1, first, first + len(self._bounds) + 1)
             for one, first in seconds.items()
@@ -147,7 +147,7 @@ class Metrics:
     def lives(self) -> list[Life]:
         """Return the processes of the service that were started at least once."""
         starts = range(0, len(self._all), self._width)
-        lives = [(int(self._all[one + _PID]), int(self._all[one + _STARTS])) for one in starts]
+        lives = [(int(self._all[start + _PID]), int(self._all[start + _STARTS])) for start in starts]
         named = zip(self._processes, lives, strict=True)
         return [Life(name, pid, count) for name, (pid, count) in named if count]
 
@@ -159,7 +159,7 @@ def _laid_out(operations: Sequence[str]) -> tuple[dict[_Place, int], int]:
     for metric in Counted:
         given = (values or operations for values in metric.value.labels.values())
         for values in product(*given):
-            places[metric, tuple(str(one) for one in values)] = width
+            places[metric, tuple(str(value) for value in values)] = width
             width += cells_of(metric.value)
     return places, width
 

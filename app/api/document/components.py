@@ -90,7 +90,10 @@ _HEADERS: Final[Mapping[str, tuple[str, str]]] = {
     "Vary": ("string", "the headers of the request that this answer was made for"),
     "Content-Digest": ("string", "of this answer as it is sent, if Want-Content-Digest requested one (RFC 9530)"),
     "Location": ("string", "the path of the created or requested resource"),
-    "Retry-After": ("integer", "seconds to wait before retrying the request, or before reading the state of what was accepted"),
+    "Retry-After": (
+        "integer",
+        "seconds to wait before retrying the request, or before reading the state of what was accepted",
+    ),
     "WWW-Authenticate": ("string", "Bearer"),
     "Link": ("string", 'the next page, rel="next"'),
     "Preference-Applied": ("string", "what of Prefer was done"),

@@ -151,7 +151,7 @@ def _never_null(parameter: Json) -> None:
 
 def _statuses(operation: Json) -> tuple[int, ...]:
     parameters = operation.get("parameters", [])
-    of_path = _OF_PATH if any(one["in"] == "path" for one in parameters) else ()
+    of_path = _OF_PATH if any(parameter["in"] == "path" for parameter in parameters) else ()
     of_body = _OF_BODY if "requestBody" in operation else ()
     return (*_OF_ALL, *(_OF_INPUT if parameters or of_body else ()), *of_path, *of_body)
 
@@ -177,7 +177,7 @@ def _revalidate(operation: Json | None) -> None:
     responses["304"] = same | {"headers": same["headers"] | kept}
     operation["responses"] = dict(sorted(responses.items()))
     parameters: list[Json] = operation.setdefault("parameters", [])
-    if _IF_NONE_MATCH not in (one["name"].lower() for one in parameters):
+    if _IF_NONE_MATCH not in (parameter["name"].lower() for parameter in parameters):
         schema = {
             "type": "string",
             "description": "the ETag of the answer that the caller has: 304 where it is the same",

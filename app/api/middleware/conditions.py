@@ -75,7 +75,7 @@ class TakenConditions:
 
 
 def _parameters(route: APIRoute) -> frozenset[str]:
-    return frozenset(one.alias for one in get_flat_params(route.dependant))
+    return frozenset(param.alias for param in get_flat_params(route.dependant))
 
 
 def _not_taken(name: str) -> Violation:

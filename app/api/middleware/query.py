@@ -38,7 +38,7 @@ class DeclaredQuery:
 
 def _names(route: APIRoute) -> frozenset[str]:
     fields = get_flat_params(route.dependant)
-    return frozenset(one.alias for one in fields if getattr(one.field_info, "in_", None) is ParamTypes.query)
+    return frozenset(field.alias for field in fields if getattr(field.field_info, "in_", None) is ParamTypes.query)
 
 
 def _too_many() -> Invalid:

@@ -10,7 +10,7 @@ from fastapi import Depends, Header, Query, Request
 
 from app.core.table.options.entries import Integers
 
-INTEGERS: Final[Mapping[str, Integers]] = {one.value: one for one in Integers}
+INTEGERS: Final[Mapping[str, Integers]] = {Integer.value: Integer for Integer in Integers}
 
 
 def preference(prefer: str | None, name: str) -> str | None:

@@ -26,7 +26,7 @@ from app.catalog.tables.tables import Tables
 from app.core.errors import NotFound
 from app.core.table.history import Base, Batch, BatchState, HistoryExtent, HistoryFile
 
-_FILE = tuple(history_files.c[one.name] for one in fields(HistoryFile))
+_FILE = tuple(history_files.c[field.name] for field in fields(HistoryFile))
 _AT_ONCE = 500  # numbers in one query
 
 

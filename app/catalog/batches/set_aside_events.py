@@ -27,7 +27,7 @@ _FULL: Final = "retry those that can be stored by now, or withdraw them: GET …
 def _event(row: AnyRow) -> SetAsideEvent:
     values = dict(row._mapping)
     del values["digest"]
-    return SetAsideEvent(**{**values, "faults": [_violation(one) for one in values["faults"]]})
+    return SetAsideEvent(**{**values, "faults": [_violation(fault) for fault in values["faults"]]})
 
 
 def _violation(stored: Mapping[str, Any]) -> Violation:
@@ -35,7 +35,7 @@ def _violation(stored: Mapping[str, Any]) -> Violation:
 
 
 def _stored(faults: Sequence[Violation]) -> list[dict[str, Any]]:
-    return [{"code": one.code.value, **{name: getattr(one, name) for name in _MEMBERS}} for one in faults]
+    return [{"code": fault.code.value, **{name: getattr(fault, name) for name in _MEMBERS}} for fault in faults]
 
 
 @dataclass(frozen=True)

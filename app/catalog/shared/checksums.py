@@ -49,7 +49,7 @@ def check_table(row: AnyRow) -> None:
 
 def of_run(table_id: str, run: Run) -> str:
     """Return the checksum of a run and its files."""
-    files = [(one.name, one.rows, one.size_bytes, one.min_token, one.max_token) for one in run.files]
+    files = [(file.name, file.rows, file.size_bytes, file.min_token, file.max_token) for file in run.files]
     changed_at = None if run.changed_at is None else run.changed_at.isoformat()
     totals = () if run.totals is None else (json.dumps(run.totals, sort_keys=True),)
     return _checksum(

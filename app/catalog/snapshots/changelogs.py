@@ -16,7 +16,7 @@ from app.core.table.history import ChangelogFile, SnapshotKind
 from app.core.table.published import Changes
 
 _columns = changelog_files.c
-_FILE = tuple(_columns[one.name] for one in fields(ChangelogFile))
+_FILE = tuple(_columns[field.name] for field in fields(ChangelogFile))
 _FOLLOWED = (SnapshotKind.MERGE, SnapshotKind.COMPACTION)  # which change no rows, or rows that a changelog names
 
 

@@ -159,7 +159,7 @@ class PublishedVersions:
             return Next.NOTHING
         changes = self.changelogs.between(table_id, newest.base_id, table.snapshot_id)
         new_columns = self.shows_other_columns(newest, table.schema)
-        if changes is not None and not new_columns and all(one.snapshot_id <= newest.as_of for one in changes):
+        if changes is not None and not new_columns and all(change.snapshot_id <= newest.as_of for change in changes):
             return Next.NOTHING
         readable = self.readable(table_id, self._schemas_of_runs(newest), table.schema)
         fits = changes is not None and self._fits(table_id, changes, table.schema)
@@ -192,9 +192,9 @@ class PublishedVersions:
 
     def _fits(self, table_id: str, changes: Sequence[Changes], schema: TableSchema) -> bool:
         """Return whether a version under ``schema`` may include these changes."""
-        rows = sum(file.rows for one in changes for file in one.files)
+        rows = sum(file.rows for change in changes for file in change.files)
         few = len(changes) <= MOST_MERGES and rows <= MOST_CHANGES
-        return few and self.readable(table_id, {one.schema_id for one in changes}, schema)
+        return few and self.readable(table_id, {change.schema_id for change in changes}, schema)
 
     def _schemas_of_runs(self, version: PublishedVersion) -> set[int]:
         same_run = (runs.c.table_id == snapshot_runs.c.table_id) & (runs.c.id == snapshot_runs.c.run_id)

@@ -25,7 +25,7 @@ from app.catalog.tables.tables import Tables
 from app.core.errors import Conflict, NotFound, Resource, not_found
 from app.core.table.history import ChangelogFile, DataFile, Run, Snapshot, SnapshotKind, Table
 
-_DATA_FILE = tuple(data_files.c[one.name] for one in fields(DataFile))
+_DATA_FILE = tuple(data_files.c[field.name] for field in fields(DataFile))
 _RUNS_BY_NAME = 500  # of one query whose files are selected by name
 
 

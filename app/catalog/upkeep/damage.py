@@ -17,7 +17,7 @@ from app.core.errors import NotFound
 from app.core.table.history import HISTORY_FOLDER, UNMERGED
 from app.core.table.upkeep.damage import Damage, DamagedFile, FileKind, NamedFile
 
-_COLUMNS = tuple(damages.c[one.name] for one in fields(Damage))
+_COLUMNS = tuple(damages.c[field.name] for field in fields(Damage))
 
 
 _history_path = history_files.c.table_id + f"/{HISTORY_FOLDER}/" + history_files.c.name

@@ -38,7 +38,7 @@ _CHANGES: Final = ("name", "rows", "size_bytes", "digest", "block_digests")
 def _forgetting(row: AnyRow) -> Forgetting:
     values = dict(row._mapping)
     values["prints"] = [KeyPrint(*one) for one in values["prints"]]
-    values["remnants"] = [_remnant(one) for one in values["remnants"]]
+    values["remnants"] = [_remnant(remnant) for remnant in values["remnants"]]
     return Forgetting(**values)
 
 
@@ -51,12 +51,12 @@ def _remnant(stored: Mapping[str, Any]) -> Remnant:
 def _stored(remnants: Sequence[Remnant]) -> list[dict[str, Any]]:
     return [
         {
-            "kind": one.kind.value,
-            "count": one.count,
-            "example": one.example,
-            "until": None if one.until is None else one.until.timestamp(),
+            "kind": remnant.kind.value,
+            "count": remnant.count,
+            "example": remnant.example,
+            "until": None if remnant.until is None else remnant.until.timestamp(),
         }
-        for one in remnants
+        for remnant in remnants
     ]
 
 

@@ -90,7 +90,7 @@ def _line(place: int, column: FormColumn, form: ColumnForm, bounds: SchemaBounds
     try:
         example = fold_example(engine, column.type, column.function, bounds, orders=orders)
     except KeyfoldError as error:
-        types = [one for one in error.violations if one.code is FaultCode.ILLEGAL_FUNCTION_TYPE]
+        types = [violation for violation in error.violations if violation.code is FaultCode.ILLEGAL_FUNCTION_TYPE]
         takes = f"{column.function} takes {FUNCTIONS[column.function].takes}" if types else ""
         return FormLine(place, column, reason=takes)
     return FormLine(place, column, example)

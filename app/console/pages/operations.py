@@ -73,7 +73,9 @@ def _context(visit: Visit) -> dict[str, Any]:
 
 def _plot(entry: _Entry, steps: Sequence[Step], now: float) -> Plot:
     measured = ((name, colour, measure) for name, colour, measure in entry.lines)
-    lines = [Line(name, colour, [(one.after.at, measure(one)) for one in steps]) for name, colour, measure in measured]
+    lines = [
+        Line(name, colour, [(step.after.at, measure(step)) for step in steps]) for name, colour, measure in measured
+    ]
     return Plot(entry.title, entry.meaning, entry.says, lines, now, entry.scaled)
 
 

@@ -49,7 +49,7 @@ class FunctionEntry:
 def show_reference(visit: Visit) -> Response:
     """Show all options under the headings of the settings, then the functions."""
     entries = [*_options()]
-    groups = [(title, [one for one in entries if one.group == title]) for title in GROUPS]
+    groups = [(title, [entry for entry in entries if entry.group == title]) for title in GROUPS]
     return visit.page("pages/reference.html", groups=groups, functions=_functions())
 
 

@@ -40,16 +40,18 @@ class Cell:
 
 def cells(lanes: Iterable[StoryLane], columns: Sequence[ColumnStep]) -> list[Cell]:
     """Return a cell for each lane with the effect of a record on its columns."""
-    by_name = {one.column: one for one in columns}
+    by_name = {column.column: column for column in columns}
     return [_cell(lane, [by_name[name] for name in lane.columns if name in by_name]) for lane in lanes]
 
 
 def _cell(lane: StoryLane, columns: Sequence[ColumnStep]) -> Cell:
     by_reason: dict[str, list[ColumnStep]] = {}
-    for one in columns:
-        by_reason.setdefault(one.reason, []).append(one)
+    for column in columns:
+        by_reason.setdefault(column.reason, []).append(column)
     said = [
-        Said(reason, [one for one in steps if is_change(one)], [one.column for one in steps if not is_change(one)])
+        Said(
+            reason, [step for step in steps if is_change(step)], [step.column for step in steps if not is_change(step)]
+        )
         for reason, steps in by_reason.items()
     ]
     return Cell(lane, _mark(columns), sorted(said, key=lambda one: not one.changed))
@@ -61,9 +63,9 @@ def is_change(step: ColumnStep) -> bool:
 
 
 def _mark(columns: Sequence[ColumnStep]) -> Mark:
-    changed = any(is_change(one) for one in columns)
-    if any(one.late for one in columns):
+    changed = any(is_change(column) for column in columns)
+    if any(column.late for column in columns):
         return Mark.LATE_COUNTED if changed else Mark.LATE
     if changed:
         return Mark.CHANGED
-    return Mark.IGNORED if any(one.ignored for one in columns) else Mark.SAME
+    return Mark.IGNORED if any(column.ignored for column in columns) else Mark.SAME

@@ -130,9 +130,9 @@ def _fixed(schema: TableSchema, option: Option, filled: bool) -> str | None:
 def grouped(fields: Sequence[OptionField]) -> list[OptionGroup]:
     """Return the fields that can change, under their headings; those that are set stand first."""
     groups: dict[str, list[OptionField]] = {title: [] for title in GROUPS}
-    for one in fields:
-        if one.fixed is None:
-            groups[group_of(one.option, of_column=_is_of_column(one.key))].append(one)
+    for field in fields:
+        if field.fixed is None:
+            groups[group_of(field.option, of_column=_is_of_column(field.key))].append(field)
     return [OptionGroup(title, sorted(members, key=_unset)) for title, members in groups.items() if members]
 
 
@@ -151,7 +151,7 @@ def _unset(field: OptionField) -> bool:
 
 def changes_of(fields: Sequence[OptionField], form: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return the option changes of the form, in the order of its fields; an option typed by name comes last."""
-    changes = [change for one in fields if (change := one.change) is not None]
+    changes = [change for field in fields if (change := field.change) is not None]
     key, value = form.get("new-key", "").strip(), form.get("new-value", "")
     if key:
         changes.append({"action": "setOption", "key": key, "value": value})

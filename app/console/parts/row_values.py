@@ -48,7 +48,7 @@ class RowValue:
 
 def row_values(row: Mapping[str, Any], key: Collection[str], columns: Sequence[ExplainedColumn]) -> Sequence[RowValue]:
     """Return the columns of ``row`` in its order."""
-    explained = {one.column: one for one in columns}
+    explained = {column.column: column for column in columns}
     sources = [(name, ValueSource(key=True) if name in key else _source(explained.get(name))) for name in row]
     values = []
     for source, run in groupby(sources, key=lambda one: one[1]):

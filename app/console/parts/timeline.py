@@ -37,8 +37,8 @@ def timeline_of(items: Sequence[Item], at: Callable[[Item], datetime], weight: C
     """Return the line of ``items``, the oldest first; the one of the most ``weight`` is the highest."""
     if not items:
         return Timeline([], None, None)
-    times = [at(one) for one in items]
-    most = max(1, *(weight(one) for one in items), 1)
+    times = [at(item) for item in items]
+    most = max(1, *(weight(item) for item in items), 1)
     places = _apart(_placed(times))
     marks = [
         Mark(one, round(place, 2), weight(one) / most, number % LEVELS)

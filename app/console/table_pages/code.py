@@ -41,7 +41,7 @@ def show_code(visit: Visit) -> Response:
         service,
         pattern_of(*table_name(visit)),
     )
-    languages = [(one.name, one.title, [*one.snippets(target)]) for one in LANGUAGES]
+    languages = [(language.name, language.title, [*language.snippets(target)]) for language in LANGUAGES]
     return table_page(visit, "code", statements=_statements(table), languages=languages, published=published)
 
 

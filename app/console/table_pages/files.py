@@ -113,7 +113,7 @@ def _bars(stats: TableStats) -> list[Bar]:
 
 
 def _courses(steps: Sequence[Amplified]) -> list[Course]:
-    numbers = [one.snapshot_id for one in steps]
+    numbers = [step.snapshot_id for step in steps]
     return [
         course(
             "Write amplification",
@@ -121,10 +121,10 @@ def _courses(steps: Sequence[Amplified]) -> list[Course]:
             _times,
             "orange",
             numbers,
-            [one.write for one in steps],
+            [step.write for step in steps],
         ),
         course(
-            "Read amplification", "runs that a lookup may read", _runs, "blue", numbers, [one.read for one in steps]
+            "Read amplification", "runs that a lookup may read", _runs, "blue", numbers, [step.read for step in steps]
         ),
         course(
             "Space amplification",
@@ -132,7 +132,7 @@ def _courses(steps: Sequence[Amplified]) -> list[Course]:
             _times,
             "green",
             numbers,
-            [one.space for one in steps],
+            [step.space for step in steps],
         ),
     ]
 

@@ -87,7 +87,9 @@ def show_row(visit: Visit) -> Response:
     except (NotFound, Invalid) as error:
         if error.code == ErrorCode.ROW_NOT_FOUND and address.as_of is None:
             return _no_row(visit, table, address, error)
-        if error.code == ErrorCode.ROW_NOT_FOUND or any(one.pointer.startswith("/key") for one in error.violations):
+        if error.code == ErrorCode.ROW_NOT_FOUND or any(
+            violation.pointer.startswith("/key") for violation in error.violations
+        ):
             return _ask_for_key(visit, table, address, error)
         raise
     return visit.page("row/row.html", **_context(visit, table, address, view))
@@ -268,8 +270,8 @@ def _until(
         raise NotFound(f"there is no step {address.step[:50]!r} of this row (any more): open the row without step=")
     last = places.index(address.step)
     step = explained.steps[last]
-    row = {**explained.key, **{one.column: one.after for one in step.columns}} if step.exists else None
-    changed = {one.column for one in step.columns if repr(one.before) != repr(one.after)}
+    row = {**explained.key, **{column.column: column.after for column in step.columns}} if step.exists else None
+    changed = {column.column for column in step.columns if repr(column.before) != repr(column.after)}
     return explained.steps[: last + 1], row, changed
 
 

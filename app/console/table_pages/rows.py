@@ -82,7 +82,8 @@ class WantedRows:
             self,
             filters=tuple(_mended(one, schema) for one in self.filters),
             columns=tuple(
-                one if one in schema.by_name else nearest(one, schema.by_name) or one for one in self.columns
+                column if column in schema.by_name else nearest(column, schema.by_name) or column
+                for column in self.columns
             ),
         )
         return None if mended == self else mended

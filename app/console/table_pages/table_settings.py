@@ -110,7 +110,9 @@ def _alter(visit: Visit, changes: Sequence[Change]) -> None:
     check = _unchanged(visit.form.get("seen", ""))
     alter_table(visit.parts.database, table_name(visit), changes, by=visit.grant.name, bounds=bounds, check=check)
     database, table = table_name(visit)
-    shown = [{member: one[member] for member in ("action", "key", "fieldNames") if member in one} for one in changes]
+    shown = [
+        {member: change[member] for member in ("action", "key", "fieldNames") if member in change} for change in changes
+    ]
     visit.note("alterTable", database=database, table=table, changes=shown)
 
 
@@ -147,7 +149,7 @@ def _judged(visit: Visit, table: Table, fields: Sequence[OptionField], form: Map
 
 def _placed(error: KeyfoldError, changes: Sequence[Change], fields: Sequence[OptionField]) -> Faults:
     """Return the faults by the field of the change that brought them about."""
-    numbers = {one.key: one.number for one in fields if one.change is not None}
+    numbers = {field.key: field.number for field in fields if field.change is not None}
     by_place: dict[object, list[Violation]] = {}
     faults = error.violations or (Violation("", FaultCode.ILLEGAL_OPTION_VALUE, error.message),)
     for fault in faults:
@@ -162,7 +164,7 @@ def _placed(error: KeyfoldError, changes: Sequence[Change], fields: Sequence[Opt
 def _context(visit: Visit, fields: Sequence[OptionField], verdict: SettingsVerdict) -> dict[str, Any]:
     database, table = table_name(visit)
     path = of_table(visit)["api"]
-    before = {one.key: one.text for one in fields}
+    before = {field.key: field.text for field in fields}
     return {
         "fields": fields,
         "verdict": verdict,
@@ -181,7 +183,7 @@ def _form(
     table, fields = _fields(visit, form)
     verdict = _judged(visit, table, fields, form)
     wanted = _filter(visit)
-    shown = [one for one in fields if wanted.takes(one)]
+    shown = [field for field in fields if wanted.takes(field)]
     columns = [column.name for column in table.schema.columns]
     offered = [f"fields.{name}.{suffix}" for name in columns[:MOST_OFFERED] for suffix in FIELD_OPTIONS]
     return table_page(

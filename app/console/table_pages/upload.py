@@ -86,7 +86,7 @@ def _upload(visit: Visit) -> Upload:
 
 def _texts(upload: Upload, error: KeyfoldError) -> dict[int, str]:
     """Return the texts of the rows with faults, by row; empty for a compressed body."""
-    rows = {one.row for one in error.violations[:MOST_FAULTS] if one.row is not None}
+    rows = {violation.row for violation in error.violations[:MOST_FAULTS] if violation.row is not None}
     if upload.encoding:
         return {}
     try:
@@ -105,7 +105,10 @@ def _page(visit: Visit, *, error: KeyfoldError | None = None, texts: Mapping[int
         "upload",
         status=200 if error is None else status_of(error),
         error=error,
-        faults_of_rows=[(one, (texts or {}).get(one.row if one.row is not None else -1)) for one in violations],
+        faults_of_rows=[
+            (violation, (texts or {}).get(violation.row if violation.row is not None else -1))
+            for violation in violations
+        ],
         total=max(error.total_violations or 0, len(error.violations)) if error else 0,
         sent=sent_batch(visit, table.id, visit.param("sent")),
         once=new_once(),

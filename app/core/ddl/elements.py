@@ -114,7 +114,7 @@ class Elements:
         self.if_not_exists = True
 
     def _read_path(self, node: Node) -> None:
-        self.path = tuple(self._name(one) for one in trees(node))
+        self.path = tuple(self._name(tree) for tree in trees(node))
         self.places["/identifier/object"] = self._at(trees(node)[-1])
 
     # Columns and keys
@@ -203,7 +203,7 @@ class Elements:
         self._warn(node, "WATERMARK is the engine's own and left out", "declare it where a stream is read")
 
     def _read_key(self, node: Node) -> None:
-        names = [one for one in trees(node) if one.data == "name"]
+        names = [tree for tree in trees(node) if tree.data == "name"]
         constrained = "CONSTRAINT" in self._source_of(node).upper().split()[:1]
         self._set_key(node, names[1:] if constrained else names)
 
@@ -212,7 +212,7 @@ class Elements:
             fix = "write one PRIMARY KEY (a, b)"
             self._fault(node, FaultCode.PRIMARY_KEY_TWICE, "the primary key is declared twice", fix)
             return
-        self.key = [self._name(one) for one in names]
+        self.key = [self._name(name) for name in names]
         self.places["/schema/primaryKeys"] = self._at(node)
         self.places |= {f"/schema/primaryKeys/{number}": self._at(one) for number, one in enumerate(names)}
 

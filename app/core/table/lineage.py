@@ -37,12 +37,12 @@ class Lineage:
 
     def holds(self, snapshot_id: int) -> bool:
         """Return whether the commit of this snapshot is in the last one."""
-        return any(one.first <= snapshot_id <= one.until for one in self.stretches)
+        return any(stretch.first <= snapshot_id <= stretch.until for stretch in self.stretches)
 
     @property
     def rewrites(self) -> Sequence[Rewrite]:
         """The rollbacks, drops and forgettings on the way, oldest first."""
-        begun = [one.begun for one in self.stretches if one.begun is not None]
+        begun = [stretch.begun for stretch in self.stretches if stretch.begun is not None]
         return sorted([*begun, *self.drops], key=lambda one: one.snapshot_id)
 
 
@@ -52,16 +52,16 @@ def lineage(rewrites: Sequence[Rewrite], until: int) -> Lineage:
     """
     stretches: list[Stretch] = []
     last, complete = until, True
-    rollbacks = [one for one in rewrites if one.kind is SnapshotKind.ROLLBACK]
+    rollbacks = [rewrite for rewrite in rewrites if rewrite.kind is SnapshotKind.ROLLBACK]
     while last > 0:
-        begun = next((one for one in reversed(rollbacks) if one.snapshot_id <= last), None)
+        begun = next((rollback for rollback in reversed(rollbacks) if rollback.snapshot_id <= last), None)
         stretches.append(Stretch(begun.snapshot_id if begun else 1, last, begun))
         last = (begun.restored_from or 0) if begun else 0
         complete = complete and (begun is None or begun.restored_from is not None)
     stretches.reverse()
-    drops = [one for one in rewrites if one.kind in (SnapshotKind.PARTITION_DROP, SnapshotKind.FORGETTING)]
+    drops = [rewrite for rewrite in rewrites if rewrite.kind in (SnapshotKind.PARTITION_DROP, SnapshotKind.FORGETTING)]
     known = Lineage(stretches, (), complete)
-    return Lineage(stretches, [one for one in drops if known.holds(one.snapshot_id)], complete)
+    return Lineage(stretches, [drop for drop in drops if known.holds(drop.snapshot_id)], complete)
 
 
 @dataclass(frozen=True)

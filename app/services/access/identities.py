@@ -242,7 +242,7 @@ class Identities:
 
 def _key_of(keys: Sequence[jwt.PyJWK], kid: str | None) -> jwt.PyJWK | None:
     """Return the key with this name; a token that names no key uses the only one."""
-    fitting = [one for one in keys if one.public_key_use in (None, "sig") and (kid is None or one.key_id == kid)]
+    fitting = [key for key in keys if key.public_key_use in (None, "sig") and (kid is None or key.key_id == kid)]
     return fitting[0] if len(fitting) == 1 or (fitting and kid is not None) else None
 
 

@@ -201,9 +201,9 @@ class Admission(Repeated):
             read_at = self._clock()
             with self._database.reading() as repository:
                 known = _Known(read_at, repository.now())
-                for one in repository.stats.staged_tables():
-                    staged = one.staged
-                    known.add(one.table_id, staged.records, staged.size_bytes, staged.oldest_accepted_at)
+                for table in repository.stats.staged_tables():
+                    staged = table.staged
+                    known.add(table.table_id, staged.records, staged.size_bytes, staged.oldest_accepted_at)
             with self._lock:
                 for accepted in self._accepted:  # perhaps once too often, for a second
                     known.add(*accepted)

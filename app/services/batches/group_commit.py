@@ -181,6 +181,4 @@ class GroupCommit:
 
 def swept() -> Unavailable:
     """Return the error: the staging file was garbage-collected before its batch was committed."""
-    return Unavailable(
-        "the batch took so long to be stored that its file was swept; nothing was accepted; retry"
-    )
+    return Unavailable("the batch took so long to be stored that its file was swept; nothing was accepted; retry")

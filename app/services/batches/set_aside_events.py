@@ -30,7 +30,7 @@ MOST_RETRIED: Final = 1000  # at once
 def list_events(repository: Repository, table: Table, request: PageRequest) -> Page[SetAsideEvent]:
     """Return a page of the table's events, in the order in which they were set aside. Raise ``Invalid``."""
     events = repository.set_aside_events.page(table.id, after_number=request.after_number, limit=request.and_one_more)
-    most = fitting(len(one.text) for one in events)
+    most = fitting(len(event.text) for event in events)
     return page_of(events, PageRequest(min(request.limit, most), request.token), lambda one: one.number)
 
 

@@ -101,7 +101,10 @@ class _Reading:
 
     def _kept_apart(self, number: int, event: object, error: Invalid) -> FaultyEvent:
         whole = f"/events/{number}"
-        faults = [replace(one, pointer=one.pointer.removeprefix(whole), row=None) for one in error.violations]
+        faults = [
+            replace(violation, pointer=violation.pointer.removeprefix(whole), row=None)
+            for violation in error.violations
+        ]
         return FaultyEvent(number, self.events.format.name, self.events.unavailable, json_text(event), faults)
 
     def _decoded(self, events: Sequence[object], numbers: Iterable[int], decode: Decode) -> DecodedRecords:

@@ -39,14 +39,14 @@ def readers(schema: object, side: str | None) -> Mapping[str, Read]:
     """
     if schema is None:
         return {}
-    by_name = {str(one["field"]): field_reader(one) for one in row_fields(schema, side) if "field" in one}
+    by_name = {str(field["field"]): field_reader(field) for field in row_fields(schema, side) if "field" in field}
     return {name: read for name, read in by_name.items() if read is not None}
 
 
 def sends_defaults(schema: object) -> bool:
     """Return whether a null of the row may have been sent as the column's default: an optional field has one."""
     return schema is not None and any(
-        one.get("optional") is True and one.get("default") is not None for one in row_fields(schema, "after")
+        field.get("optional") is True and field.get("default") is not None for field in row_fields(schema, "after")
     )
 
 
@@ -56,12 +56,12 @@ def row_fields(schema: object, side: str | None) -> list[Mapping[str, Any]]:
         return []
     if side is None:
         return _fields(schema)
-    return [one for row in _fields(schema) if row.get("field") == side for one in _fields(row)]
+    return [field for row in _fields(schema) if row.get("field") == side for field in _fields(row)]
 
 
 def _fields(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     fields = schema.get("fields")
-    return [one for one in fields if isinstance(one, Mapping)] if isinstance(fields, list) else []
+    return [field for field in fields if isinstance(field, Mapping)] if isinstance(fields, list) else []
 
 
 def field_reader(of: Mapping[str, Any]) -> Read | None:

@@ -102,7 +102,11 @@ class Changes:
     def local_columns(self) -> Sequence[str]:
         """The columns of dates and times without a zone."""
         columns = self.plan.schema.columns
-        return [one.name for one in columns if one.type.kind is Kind.TIMESTAMP or one.type.family in _WITHOUT_ZONE]
+        return [
+            column.name
+            for column in columns
+            if column.type.kind is Kind.TIMESTAMP or column.type.family in _WITHOUT_ZONE
+        ]
 
     @cached_property
     def _kind_member(self) -> str:

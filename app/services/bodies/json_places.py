@@ -48,7 +48,7 @@ class _Wanted:
 
     def count(self) -> int:
         """Return the number of wanted values."""
-        return 1 + sum(one.count() for one in self.members.values())
+        return 1 + sum(member.count() for member in self.members.values())
 
 
 @dataclass

@@ -105,7 +105,7 @@ class Compared:
     @property
     def columns_read(self) -> int:
         """The most columns of files that are read at a time."""
-        runs = max((len({run.id for run in (*one.before, *one.after)}) for one in self.sides), default=0)
+        runs = max((len({run.id for run in (*side.before, *side.after)}) for side in self.sides), default=0)
         return runs * len(self.view.table.schema.columns)
 
     @property

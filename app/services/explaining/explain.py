@@ -98,11 +98,11 @@ def _current_at(repository: Repository, table: Table, moment: datetime, as_of: s
     bases and tags keep older ones.
     """
     commits = [one for one in repository.commits.every(table.id) if one.snapshot_id <= (table.snapshot_id or 0)]
-    before = [one for one in commits if one.committed_at <= moment]
+    before = [commit for commit in commits if commit.committed_at <= moment]
     if not before:
         raise repository.snapshots.not_found(table.id, f"a snapshot of {as_of} or before", as_of)
     last = before[-1]
-    after = next((one for one in commits if one.snapshot_id > last.snapshot_id), None)
+    after = next((commit for commit in commits if commit.snapshot_id > last.snapshot_id), None)
     if last.committed_at == moment or after is None or after.snapshot_id == last.snapshot_id + 1:
         return last.snapshot_id
     raise _expired(as_of, last, after)
@@ -228,7 +228,7 @@ class _Explanation:
         row = self._row()
         if row is None:
             return []
-        by_arrival = {one.record.arrival: one for one in records}
+        by_arrival = {record.record.arrival: record for record in records}
         sources = play.story.sources()
         explained = []
         for column in self.history.view.table.schema.value_columns:

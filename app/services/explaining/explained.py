@@ -150,7 +150,7 @@ class StepPage:
 
 
 def _size(step: ExplainedStep) -> int:
-    columns = sum(200 + size_of(one.before) + size_of(one.after) for one in step.columns)
+    columns = sum(200 + size_of(column.before) + size_of(column.after) for column in step.columns)
     return 500 + columns + 300 * len(step.undone)
 
 
@@ -264,8 +264,8 @@ class Play:
             step.after is not None,
             record,
             step.columns,
-            late=any(one.late for one in step.columns),
-            ignored=step.before == step.after and any(one.ignored for one in step.columns),
+            late=any(column.late for column in step.columns),
+            ignored=step.before == step.after and any(column.ignored for column in step.columns),
         )
 
     def body(self) -> bytes | None:

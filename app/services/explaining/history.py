@@ -129,7 +129,7 @@ class _KeyRecords:
         """Return the records for which there is room."""
         if self._read_staged():
             self._read_filed()
-        complete = [one for one in self._records if (one.batch.snapshot_id or 0) > self._after]
+        complete = [record for record in self._records if (record.batch.snapshot_id or 0) > self._after]
         complete.sort(key=lambda one: (one.batch.snapshot_id or 0, one.record.arrival))
         return KeptRecords(self._after, complete)
 
@@ -318,6 +318,10 @@ def _restored(repository: Repository, table_id: str, since: int) -> list[Base]:
     another snapshot.
     """
     rewrites = repository.rewrites.after(table_id, since)
-    back = [one for one in rewrites if one.kind is SnapshotKind.ROLLBACK and (one.restored_from or 0) < since]
+    back = [
+        rewrite
+        for rewrite in rewrites
+        if rewrite.kind is SnapshotKind.ROLLBACK and (rewrite.restored_from or 0) < since
+    ]
     commits = (repository.commits.find(table_id, one.snapshot_id) for one in back)
     return [Base(commit.snapshot_id, commit.committed_at) for commit in commits if commit is not None]

@@ -156,9 +156,9 @@ class KeptHistory:
         """Rollbacks, drops of the key's partition and forgettings, in order; those before the kept records too."""
         partition = partition_of(self.view.table.schema, self.key)
         return [
-            Turn(one, self._undone(one))
-            for one in self.lineage.rewrites
-            if one.kind is not SnapshotKind.PARTITION_DROP or partition in one.partitions
+            Turn(rewrite, self._undone(rewrite))
+            for rewrite in self.lineage.rewrites
+            if rewrite.kind is not SnapshotKind.PARTITION_DROP or partition in rewrite.partitions
         ]
 
     def _undone(self, rewrite: Rewrite) -> Sequence[Taken]:
@@ -205,7 +205,7 @@ class KeptHistory:
         """
         first = max(self.since, self.read_after, self.lineage.first)
         numbers = [0] if self.since == self.read_after == 0 and self.lineage.complete else []
-        kept = [one.snapshot_id for one in self.commits]
+        kept = [commit.snapshot_id for commit in self.commits]
         numbers += [number for number in kept if number >= first and self.lineage.holds(number)]
         return numbers or [self.until]  # older than all that is kept: its own state is all that is known of it
 
@@ -239,7 +239,7 @@ class KeptHistory:
         """Return the last compaction between two snapshots, if it has forgotten the key; None also if its snapshot has
         expired.
         """
-        between = [one for one in self.commits if after < one.snapshot_id < before]
+        between = [commit for commit in self.commits if after < commit.snapshot_id < before]
         compactions = [
             one for one in between if one.kind is SnapshotKind.COMPACTION and self.lineage.holds(one.snapshot_id)
         ]

@@ -120,7 +120,7 @@ def failure_text(error: Exception, kind: TaskKind) -> str:
 def _blame(error: Exception, claimed: ClaimedTask) -> Blame | None:
     """Return which records the error blames; None if it is not about records."""
     if isinstance(error, Unfoldable):
-        named = next((one.id for one in claimed.batches if one.number == error.batch_number), None)
+        named = next((batch.id for batch in claimed.batches if batch.number == error.batch_number), None)
         return Blame(BatchState.POISONED, error.message, named)
     if isinstance(error, DamagedFile) and error.file.kind is FileKind.STAGING:
         return Blame(BatchState.DAMAGED, error.message, error.file.batch_id)

@@ -26,7 +26,7 @@ def overdue_tables(repository: Repository, table_id: str | None = None, *, spark
     stopped = repository.stops.stopped()
     waits = (replace(one, stopped=one.table.id in stopped) for one in repository.stats.waits(table_id))
     verdicts = (overdue(wait, now, spark_answers=spark_answers) for wait in waits)
-    return [one for one in verdicts if one is not None]
+    return [verdict for verdict in verdicts if verdict is not None]
 
 
 @dataclass

@@ -86,7 +86,7 @@ def search_catalog(repository: Repository, scope: TokenScope, part: str) -> Sear
     first, read = None, 0
     for table in _first_tables(repository, scope):
         first, read = first or table, read + 1
-        named = (one for one in table.schema.columns if part.lower() in one.name.lower())
+        named = (column for column in table.schema.columns if part.lower() in column.name.lower())
         columns += (FoundColumn(table, one) for one in named)
         for option in options:
             option.note(table)
@@ -110,8 +110,8 @@ def _first_tables(repository: Repository, scope: TokenScope) -> Iterator[Table]:
 
 def _options(part: str) -> list[FoundOption]:
     """Return the matching options, exact names first, options without effect last."""
-    known = [*(FoundOption(one, False) for one in TABLE_OPTIONS.values())]
-    known += (FoundOption(one, True) for one in FIELD_OPTIONS.values())
+    known = [*(FoundOption(option, False) for option in TABLE_OPTIONS.values())]
+    known += (FoundOption(option, True) for option in FIELD_OPTIONS.values())
     words = part.lower()
     matching = [one for one in known if words in one.key or words in one.option.meaning.lower()]
     return sorted(matching, key=lambda one: (not one.option.effect, words not in one.key))
@@ -121,7 +121,7 @@ def _functions(part: str) -> list[AggregateFunction]:
     """Return the matching functions, exact names first, including old names."""
     words = part.lower()
     called = {name for name in FUNCTIONS if words in name} | {name for old, name in ALIASES.items() if words in old}
-    matching = [one for one in FUNCTIONS.values() if one.name in called or words in one.meaning]
+    matching = [function for function in FUNCTIONS.values() if function.name in called or words in function.meaning]
     return sorted(matching, key=lambda one: one.name not in called)
 
 

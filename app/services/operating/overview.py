@@ -122,11 +122,11 @@ def _glances(repository: Repository, tables: Sequence[Table], late: Mapping[str,
 
 def _waiting(repository: Repository, scope: TokenScope) -> StagedTotals:
     """Return the totals of staged batches in all tables of ``scope``."""
-    areas = [one.staged for one in repository.stats.staged_tables() if scope.covers(one.database, one.table)]
-    times = [one.oldest_accepted_at for one in areas if one.oldest_accepted_at is not None]
+    areas = [table.staged for table in repository.stats.staged_tables() if scope.covers(table.database, table.table)]
+    times = [area.oldest_accepted_at for area in areas if area.oldest_accepted_at is not None]
     return StagedTotals(
-        sum(one.batches for one in areas),
-        sum(one.records for one in areas),
-        sum(one.size_bytes for one in areas),
+        sum(area.batches for area in areas),
+        sum(area.records for area in areas),
+        sum(area.size_bytes for area in areas),
         min(times, default=None),
     )

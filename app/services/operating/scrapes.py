@@ -91,7 +91,7 @@ def certificate_expiry(chain: Path | None) -> list[Reading]:
 
 
 def _overdue(tables: Sequence[Overdue]) -> Iterator[Reading]:
-    counts = Counter(one.reason for one in tables)
+    counts = Counter(table.reason for table in tables)
     yield from (Reading(Measured.OVERDUE_TABLES, (reason,), counts[reason]) for reason in OverdueReason)
 
 
@@ -113,7 +113,7 @@ def _shares(staged: Sequence[StagedTable], most_tables: int) -> Iterator[tuple[t
 
 
 def _area(names: tuple[str, str], tables: Sequence[StagedTable], now: float) -> Iterator[Reading]:
-    areas = [one.staged for one in tables]
+    areas = [table.staged for table in tables]
     yield Reading(Measured.STAGED_BATCHES, names, sum(area.batches for area in areas))
     yield Reading(Measured.STAGED_RECORDS, names, sum(area.records for area in areas))
     yield Reading(Measured.STAGED_BYTES, names, sum(area.size_bytes for area in areas))

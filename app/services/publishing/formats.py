@@ -25,7 +25,7 @@ def published_of(repository: Repository, version: PublishedVersion) -> Published
     """Return the content that a version shows. Raise ``NotFound`` if the table was dropped."""
     runs = runs_of(version, repository.snapshots.get(version.table_id, version.snapshot_id))
     changes = repository.published.changes_of(version)
-    written = {run.schema_id for run in runs} | {one.schema_id for one in changes}
+    written = {run.schema_id for run in runs} | {change.schema_id for change in changes}
     schemas = {one: repository.tables.schema_at(version.table_id, one) for one in {*written, version.schema_id}}
     return Published(version, schemas[version.schema_id], runs, changes, schemas)
 

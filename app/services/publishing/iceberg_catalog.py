@@ -31,7 +31,7 @@ def list_published(
     listed = repository.tables.page(database, after=request.after, limit=request.and_one_more, among=among)
     page = page_of(listed, request, lambda table: table.name)
     known = repository.published.table_ids(Format.ICEBERG)
-    names = [one.name for one in page.items if one.schema.parsed[Format.ICEBERG.publish] or one.id in known]
+    names = [item.name for item in page.items if item.schema.parsed[Format.ICEBERG.publish] or item.id in known]
     return Page(names, page.next_token)
 
 

@@ -105,7 +105,7 @@ def _texts_of(data_type: DataType, numbers: list[bytes]) -> list[bytes]:
     """Return the values of a key column as JSON, with whole numbers as text."""
     if as_text(data_type) is None:
         return numbers
-    return [one if one == b"null" else b'"%b"' % one for one in numbers]
+    return [number if number == b"null" else b'"%b"' % number for number in numbers]
 
 
 def _bodies(images: Images, request: KeysRequest, wanted: _Wanted) -> list[bytes | None]:
@@ -181,7 +181,10 @@ def rows_exist(view: View, images: Images, keys: Sequence[Key]) -> list[bool]:
         return state is not None and view.plan.row.is_live(state)
 
     answers = _in_pieces(view, images, keys, joined_keys(key_texts(view.table.schema, keys)), is_live)
-    return [one if isinstance(one, bool) else isinstance(one, bytes) or one.body is not None for one in answers]
+    return [
+        answer if isinstance(answer, bool) else isinstance(answer, bytes) or answer.body is not None
+        for answer in answers
+    ]
 
 
 def _pieces(
@@ -220,7 +223,7 @@ def _in_pieces(
         states = states_of(view, images, combined, read)
         images.metrics.count(Counted.LOOKED_UP, "many", "miss", amount=len(combined))
         images.metrics.count(Counted.LOOKED_UP, "many", "hit", amount=len(some) - len(combined))
-        return (made(next(states)) if one is None else one for one in answers)
+        return (made(next(states)) if answer is None else answer for answer in answers)
 
     return _pieces(keys, read_all, texts)
 

@@ -144,10 +144,10 @@ def read_token(text: str) -> PageToken:
         members = json.loads(base64.urlsafe_b64decode(text[:_LONGEST_TOKEN] + "=" * (-len(text) % 4)))
     except (ValueError, RecursionError) as error:
         raise _no_token(text) from error
-    if not isinstance(members, list) or [type(one) for one in members] != list(_TYPES):
+    if not isinstance(members, list) or [type(member) for member in members] != list(_TYPES):
         raise _no_token(text)
-    numbers = [one for one in members if isinstance(one, int)]
-    if any(not -(2**63) <= one <= _LARGEST for one in numbers) or min(*members[1:6], members[7], members[9]) < 0:
+    numbers = [member for member in members if isinstance(member, int)]
+    if any(not -(2**63) <= number <= _LARGEST for number in numbers) or min(*members[1:6], members[7], members[9]) < 0:
         raise _no_token(text)
     table_id, snapshot, schema, first, last, staged, filters, *place = members
     return PageToken(table_id, snapshot, schema, first, last, staged, filters, Place(*place))

@@ -37,7 +37,7 @@ class ColumnForm:
             {"id": place, "name": one.name, "type": f"{one.type} NOT NULL" if one.in_key else one.type}
             for place, one in enumerate(self.columns)
         ]
-        keys = [one.name for one in self.columns if one.in_key]
+        keys = [column.name for column in self.columns if column.in_key]
         body = {"fields": fields, "primaryKeys": keys, "options": dict(self._options())}
         return table_ddl(self.name, validate_table(self.name, body, bounds), Dialect.FLINK)
 
@@ -45,6 +45,6 @@ class ColumnForm:
         yield "merge-engine", self.engine.value
         if self.order:
             yield "sequence.field", self.order
-        for one in self.columns:
-            if one.function and not one.in_key:
-                yield f"fields.{one.name}.aggregate-function", one.function
+        for column in self.columns:
+            if column.function and not column.in_key:
+                yield f"fields.{column.name}.aggregate-function", column.function

@@ -107,12 +107,12 @@ def _declared(draft: Draft, bounds: CatalogBounds) -> list[DraftTable]:
         return [DraftTable(draft.name, schema, table_rules(schema), table_warnings(schema))]
     return [
         DraftTable(
-            one.name,
-            one.schema,
-            table_rules(one.schema),
-            [*one.statement.warnings, *table_warnings(one.schema)],
+            table.name,
+            table.schema,
+            table_rules(table.schema),
+            [*table.statement.warnings, *table_warnings(table.schema)],
         )
-        for one in declared_tables(draft.database, draft.text, None, bounds)
+        for table in declared_tables(draft.database, draft.text, None, bounds)
     ]
 
 

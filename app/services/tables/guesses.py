@@ -141,57 +141,57 @@ def type_of(values: Sequence[Any]) -> str:
 
 
 def _boolean(values: Sequence[Any]) -> str | None:
-    return Kind.BOOLEAN if all(isinstance(one, bool) for one in values) else None
+    return Kind.BOOLEAN if all(isinstance(value, bool) for value in values) else None
 
 
 def _whole(values: Sequence[Any]) -> str | None:
-    if not all(isinstance(one, int) and not isinstance(one, bool) for one in values):
+    if not all(isinstance(value, int) and not isinstance(value, bool) for value in values):
         return None
-    return Kind.BIGINT if all(-(2**63) <= one < 2**63 for one in values) else "DECIMAL(38, 0)"
+    return Kind.BIGINT if all(-(2**63) <= value < 2**63 for value in values) else "DECIMAL(38, 0)"
 
 
 def _number(values: Sequence[Any]) -> str | None:
     return (
         Kind.DOUBLE
-        if all(isinstance(one, int | float | Decimal) and not isinstance(one, bool) for one in values)
+        if all(isinstance(value, int | float | Decimal) and not isinstance(value, bool) for value in values)
         else None
     )
 
 
 def _decimal(values: Sequence[Any]) -> str | None:
     matches = _matched(_NUMBER, values)
-    return None if matches is None else f"DECIMAL(18, {max(len(one[1]) for one in matches)})"
+    return None if matches is None else f"DECIMAL(18, {max(len(match[1]) for match in matches)})"
 
 
 def _date(values: Sequence[Any]) -> str | None:
     return (
         Kind.DATE
-        if all(isinstance(one, str) and len(one) == 10 and _reads(date.fromisoformat, one) for one in values)
+        if all(isinstance(value, str) and len(value) == 10 and _reads(date.fromisoformat, value) for value in values)
         else None
     )
 
 
 def _timestamp(values: Sequence[Any]) -> str | None:
     matches = _matched(_INSTANT, values)
-    if matches is None or not all(_reads(datetime.fromisoformat, one[0]) for one in matches):
+    if matches is None or not all(_reads(datetime.fromisoformat, match[0]) for match in matches):
         return None
-    digits = max(len(one[1] or "") for one in matches)
+    digits = max(len(match[1] or "") for match in matches)
     precision = next(one for one in (3, 6, 9) if digits <= one)
-    zoned = {one[2] is not None for one in matches}
+    zoned = {match[2] is not None for match in matches}
     if len(zoned) == 2:
         return None
     return f"TIMESTAMP({precision}) WITH LOCAL TIME ZONE" if True in zoned else f"TIMESTAMP({precision})"
 
 
 def _list(values: Sequence[Any]) -> str | None:
-    if not all(isinstance(one, list) for one in values):
+    if not all(isinstance(value, list) for value in values):
         return None
-    return f"ARRAY<{type_of([inner for one in values for inner in one if inner is not None])}>"
+    return f"ARRAY<{type_of([inner for value in values for inner in value if inner is not None])}>"
 
 
 def _object(values: Sequence[Any]) -> str | None:
     """Return a ROW type with the members of all objects."""
-    if not all(isinstance(one, dict) and one for one in values):
+    if not all(isinstance(value, dict) and value for value in values):
         return None
     return f"ROW<{', '.join(f'{quote(name)} {type_of(inner)}' for name, inner in _members(values).items())}>"
 
@@ -203,8 +203,8 @@ _GUESSES: Final[tuple[Callable[[Sequence[Any]], str | None], ...]] = (
 
 
 def _matched(pattern: re.Pattern[str], values: Iterable[Any]) -> list[re.Match[str]] | None:
-    matches = [pattern.fullmatch(one) if isinstance(one, str) else None for one in values]
-    matched = [one for one in matches if one is not None]
+    matches = [pattern.fullmatch(value) if isinstance(value, str) else None for value in values]
+    matched = [match for match in matches if match is not None]
     return matched if len(matched) == len(matches) else None
 
 
@@ -221,9 +221,9 @@ def _key(columns: Sequence[GuessedColumn], records: Sequence[Mapping[str, Any]])
     first.
     """
     whole = [
-        one.name
-        for one in columns
-        if not one.missing and one.type.split("<")[0] not in (Kind.ARRAY, Kind.ROW, Kind.DOUBLE)
+        column.name
+        for column in columns
+        if not column.missing and column.type.split("<")[0] not in (Kind.ARRAY, Kind.ROW, Kind.DOUBLE)
     ]
     named = [name for name in whole if _OF_KEYS.fullmatch(name)]
     apart = [name for name in whole if len({str(record[name]) for record in records}) == len(records)]

@@ -124,15 +124,15 @@ def _held(site: MergeSite, forgetting: Forgetting) -> Iterator[Remnant]:
     if held:
         with site.database.transaction() as repository:
             versions = [_versions(repository, forgetting.table_id, form, held) for form in Format]
-            yield from [one for one in versions if one.count] or versions[:1]
+            yield from [version for version in versions if version.count] or versions[:1]
 
 
 def _versions(repository: Repository, table_id: str, form: Format, held: Sequence[int]) -> Remnant:
     """Return the versions of ``held`` snapshots; request a newer version if there is none."""
     retained = repository.tables.existing(table_id).schema.parsed[form.retained]
     versions = repository.published.page(table_id, form)
-    holding = [one for one in versions if not one.keeps.isdisjoint(held)]
-    after = next((one for one in versions if one.version > holding[-1].version), None) if holding else None
+    holding = [version for version in versions if not version.keeps.isdisjoint(held)]
+    after = next((version for version in versions if version.version > holding[-1].version), None) if holding else None
     if holding and after is None and not repository.tasks.compacts(table_id):
         request_version(repository, table_id, form)
     until = None if after is None else later(after.committed_at, retained)
@@ -144,11 +144,11 @@ def _files(
 ) -> Iterator[Remnant]:
     """Yield the older files that nothing names any more, with or without the keys."""
     root = warehouse.path(*table_folder(forgetting.table_id))
-    files = [one for one in entries(warehouse, root, recursive=True) if not one.is_folder]
+    files = [entry for entry in entries(warehouse, root, recursive=True) if not entry.is_folder]
     # The names are read after the listing: named files that are not in the list are new.
     named = named_of_table(database, forgetting.table_id)
     before = (forgetting.forgotten_at or forgetting.requested_at) + CLOCK_SKEW
-    left = [one for one in files if _is_left(one.path[len(root) + 1 :].split("/"), named) and _is_from(one, before)]
+    left = [file for file in files if _is_left(file.path[len(root) + 1 :].split("/"), named) and _is_from(file, before)]
     if left:
         newest = max(one.changed_at for one in left if one.changed_at is not None)
         yield Remnant(RemnantKind.FILE, len(left), left[0].path[len(root) - len(forgetting.table_id) :], newest + grace)

@@ -118,7 +118,9 @@ def _named(repository: Repository, table_id: str) -> _Named:
     under = {
         one.snapshot_id: one.schema_id for one in repository.commits.every(table_id) if one.snapshot_id in changelogs
     }
-    numbers = {one.schema_id for one in runs} | {one.schema_id for one in batches} | {one.schema_id for one in history}
+    numbers = (
+        {run.schema_id for run in runs} | {batch.schema_id for batch in batches} | {one.schema_id for one in history}
+    )
     numbers |= set(under.values())
     return _Named(
         table,
@@ -148,7 +150,7 @@ class _Rewrites:
 
 
 def _place_of(number: int, files: Sequence[ChangelogFile]) -> tuple[int, tuple[str, ...]]:
-    return number, tuple(one.name for one in files)
+    return number, tuple(file.name for file in files)
 
 
 class _Pass:

@@ -153,10 +153,10 @@ def _round(database: CatalogDatabase, findings: Iterable[Finding], before: int) 
     known ``before``.
     """
     faults = 0
-    for one in findings:
-        if isinstance(one.damage, DamagedCatalog):
+    for finding in findings:
+        if isinstance(finding.damage, DamagedCatalog):
             faults += 1
-            logger.error("%s", one.damage.message)
+            logger.error("%s", finding.damage.message)
             database.metrics.set(Counted.CATALOG_FAULTS, max(faults, before))
     database.metrics.set(Counted.CATALOG_FAULTS, faults)
     return faults

@@ -224,7 +224,7 @@ def _sweep_table(
     if named.dropped:  # the log of a table is removed with the table: its versions expire one by one
         remove(warehouse, warehouse.path(*delta_log(table_id)))
         remove(warehouse, warehouse.path(*iceberg_file(table_id)))
-    if named.dropped and all(one.is_folder for one in entries(warehouse, root, recursive=True)):
+    if named.dropped and all(entry.is_folder for entry in entries(warehouse, root, recursive=True)):
         remove(warehouse, root)
     return removed
 

@@ -270,7 +270,7 @@ def _needed(schema: TableSchema, lanes: Sequence[Lane]) -> Sequence[Column]:
         rules = (*(lane.kept or ()), *(lane.counted or ()))
         columns = [field.column for field, _, _ in _places(lane)]
         parts = (lane.part, *(rule.part for rule in rules))
-        columns += [column for part in parts for one in part.conditions for column in _columns_of(one)]
+        columns += [column for part in parts for condition in part.conditions for column in _columns_of(condition)]
         by_id |= {column.id: column for column in columns}
     return list(by_id.values())
 

@@ -43,6 +43,6 @@ def forget_files(
             hidden[f"{folder}/{match[1]}"].append((int(match[2]), entry.path))
     for files in hidden.values():
         # A version shows the last that came before it, or with it.
-        before = sorted(one for one in files if one[0] <= first)[:-1]
+        before = sorted(file for file in files if file[0] <= first)[:-1]
         for _, path in before:
             remove_file(warehouse, path)

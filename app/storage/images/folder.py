@@ -129,7 +129,7 @@ class Images:
 
     def on_disk(self) -> tuple[int, int]:
         """Return how many images this machine has, of all runs, and their bytes."""
-        sizes = [one.size_bytes for one in stored_images(self.folder)]
+        sizes = [image.size_bytes for image in stored_images(self.folder)]
         return len(sizes), sum(sizes)
 
     def progress(self, table_id: str, runs: Sequence[Run], plan: MergePlan) -> ImageProgress:

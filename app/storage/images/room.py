@@ -59,15 +59,15 @@ class Room:
     def _make(self, needed: int) -> int:
         """Return the bytes that are free, ``needed`` ones if images can leave for them."""
         images = sorted(stored_images(self._folder), key=lambda one: one.used_at)
-        free = available = self._limit - sum(one.size_bytes for one in images)
+        free = available = self._limit - sum(image.size_bytes for image in images)
         before = time.time() - self._recent_seconds
         leaving = []
-        for one in images:
+        for image in images:
             if free >= needed:
                 break
-            if one.used_at <= before:
-                leaving.append(one)
-                free += one.size_bytes
+            if image.used_at <= before:
+                leaving.append(image)
+                free += image.size_bytes
         if free < needed:
             return available
         for one in leaving:

@@ -57,7 +57,9 @@ _lock = threading.Lock()
 def hidden_rows(warehouse: Warehouse, published: Published) -> Hidden:
     """Return the rows of all files of a version that changes hide. Raise ``DamagedFile``."""
     table_id, schema = published.version.table_id, published.schema
-    files = [file_of_changelog(table_id, one.snapshot_id, file) for one in published.changes for file in one.files]
+    files = [
+        file_of_changelog(table_id, change.snapshot_id, file) for change in published.changes for file in change.files
+    ]
     if not files:
         return {}
     place = (warehouse.path(), table_id, schema.primary_key, *(run.id for run in published.runs))
@@ -143,11 +145,11 @@ def _hidden(schema: TableSchema, known: _Known, count: int) -> Hidden:
     for path, (hit, first) in known.hits.items():
         hidden[path] = _bits(hit[first < count])
     keys = known.keys[:count]
-    rows = pa.concat_tables([_plain(one) for one in keys]).combine_chunks()
-    numbers = np.repeat(np.arange(count), [len(one) for one in keys])
+    rows = pa.concat_tables([_plain(key) for key in keys]).combine_chunks()
+    numbers = np.repeat(np.arange(count), [len(key) for key in keys])
     gone = np.asarray(pc.is_in(rows.column(KIND_COLUMN), pa.array(_GONE, rows.schema.field(KIND_COLUMN).type)))
     gone |= _followed(schema, rows, numbers)
-    ends = np.cumsum([len(one) for one in keys])
+    ends = np.cumsum([len(key) for key in keys])
     for path, of_file in zip(known.files, np.split(gone, ends[:-1]), strict=False):
         hidden[path] = _bits(np.flatnonzero(of_file))
     return {path: bits for path, bits in hidden.items() if bits}

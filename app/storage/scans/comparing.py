@@ -124,7 +124,7 @@ def _count(tokens: Sequence[Tokens]) -> int:
     """
     if len(tokens) < 2:
         return sum(map(len, tokens))
-    each, counts = zip(*(np.unique(one, return_counts=True) for one in tokens), strict=True)
+    each, counts = zip(*(np.unique(token, return_counts=True) for token in tokens), strict=True)
     every = np.unique(np.concatenate(each))
     most = np.zeros(len(every), dtype=np.int64)
     for own, count in zip(each, counts, strict=True):

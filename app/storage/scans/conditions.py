@@ -98,14 +98,14 @@ def group_filter(conditions: Sequence[Condition], written: MergePlan, shown: Mer
     before = {column.id: column for column in written.schema.columns}
     unions = {rule.column.id for rule in shown.unions}
     ranges = [
-        (before[one.column.id].name, _RANGES[one.operator], one.value)
-        for one in conditions
-        if one.operator in _RANGES
-        and one.column.type.family in _COMPARABLE
-        and one.column.id in before
-        and one.column.id not in unions
-        and one.column.name not in shown.read_defaults
-        and same_type(before[one.column.id].type, one.column.type)
+        (before[condition.column.id].name, _RANGES[condition.operator], condition.value)
+        for condition in conditions
+        if condition.operator in _RANGES
+        and condition.column.type.family in _COMPARABLE
+        and condition.column.id in before
+        and condition.column.id not in unions
+        and condition.column.name not in shown.read_defaults
+        and same_type(before[condition.column.id].type, condition.column.type)
     ]
     if not ranges:
         return None

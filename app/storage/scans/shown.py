@@ -36,7 +36,7 @@ def shown_batch(
 
 def rows_batch(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> pa.RecordBatch:
     """Return ``columns`` of finished rows."""
-    arrays = [pa.array([row[one.name] for row in rows], arrow_type(one.type)) for one in columns]
+    arrays = [pa.array([row[column.name] for row in rows], arrow_type(column.type)) for column in columns]
     return _batch(arrays, columns)
 
 

@@ -99,7 +99,9 @@ def staged_keys(schema: TableSchema, index: StagedIndex) -> Mapping[str | None, 
         return {}
     tokens, numbers, rows = (
         np.concatenate([np.asarray(column, dtype=np.int64) for column in columns])
-        for columns in zip(*((one.tokens, one.batches, one.rows) for one in index.segments), strict=True)
+        for columns in zip(
+            *((segment.tokens, segment.batches, segment.rows) for segment in index.segments), strict=True
+        )
     )
     order = np.argsort(tokens, kind="stable")
     everything = StagedKeys(tokens[order], numbers[order], rows[order], index.batches)

@@ -59,7 +59,7 @@ class Lane(Answer):
 
 
 def _senders(lane: LateLane) -> Iterator[LateRecords]:
-    yield from (LateRecords.of(one, steps=_steps(lane, one)) for one in lane.senders)
+    yield from (LateRecords.of(sender, steps=_steps(lane, sender)) for sender in lane.senders)
 
 
 def _steps(lane: LateLane, sender: LateSender) -> list[LateStep]:

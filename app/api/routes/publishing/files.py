@@ -72,4 +72,4 @@ def get_files(
     answer = FileList.of(list_files(repository, warehouse, table, snapshot, request))
     if integers_of(table.schema, spelling.integers) is Integers.NUMBER:
         return answer
-    return answer.model_copy(update={"files": [one.with_tokens_as_text() for one in answer.files]})
+    return answer.model_copy(update={"files": [file.with_tokens_as_text() for file in answer.files]})

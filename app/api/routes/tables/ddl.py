@@ -97,9 +97,9 @@ def _created(parts: Parts, database: str, body: NewTables, asking: Asking) -> Ta
     for one in declared:
         asking.grant.check_table(Role.ADMIN, database, one.name)
     results = create_declared(parts.database, database, declared, asking.grant.name, asking.bounds)
-    asking.notes.add(tables=[one.table.name for one in results if one.created])
+    asking.notes.add(tables=[result.table.name for result in results if result.created])
     dialect = declared[0].statement.source.dialect
-    return TablesOfDdl.of(None, dialect=dialect, tables=[_described(parts, one) for one in results])
+    return TablesOfDdl.of(None, dialect=dialect, tables=[_described(parts, result) for result in results])
 
 
 def _warnings(declared: DeclaredTable) -> list[Violation]:

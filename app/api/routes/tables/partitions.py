@@ -83,7 +83,7 @@ def get_partitions(
     response.headers.update(spelling.headers)
     page = list_partitions(repository, table, wanted, pattern)
     if integers_of(table.schema, spelling.integers) is Integers.TEXT:
-        page = replace(page, items=[replace(one, spec=row_as_text(table.schema, one.spec)) for one in page.items])
+        page = replace(page, items=[replace(item, spec=row_as_text(table.schema, item.spec)) for item in page.items])
     return PartitionList.of(page)
 
 

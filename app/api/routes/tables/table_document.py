@@ -114,14 +114,16 @@ def _spell(operation: Json, integers: Integers, *, said: bool) -> None:
     """Type BIGINT in one spelling, since clients generated from this document cannot request the other. ``said``: it
     is the table's default, which needs no parameter.
     """
-    if not {one["name"] for one in operation["parameters"]} >= _SPELLINGS:
+    if not {parameter["name"] for parameter in operation["parameters"]} >= _SPELLINGS:
         return
     if said:
-        operation["parameters"] = [one for one in operation["parameters"] if one["name"] not in _SPELLINGS]
-    for one in operation["parameters"]:
-        if one["name"] == "integers":
-            one["schema"] = {"type": "string", "enum": [integers.value]}
-            one["description"] = f"{integers}, as rows are typed here: send it, or `Prefer: integers={integers}`"
+        operation["parameters"] = [
+            parameter for parameter in operation["parameters"] if parameter["name"] not in _SPELLINGS
+        ]
+    for parameter in operation["parameters"]:
+        if parameter["name"] == "integers":
+            parameter["schema"] = {"type": "string", "enum": [integers.value]}
+            parameter["description"] = f"{integers}, as rows are typed here: send it, or `Prefer: integers={integers}`"
 
 
 def _exemplify(operation: Json, table: Table, integers: Integers) -> None:

@@ -41,7 +41,7 @@ def alter(
         *(_typed(one, "--type", "updateColumnType", "newDataType") for one in types or ()),
         *({"action": "dropColumn", "fieldNames": _path(one, "--drop")} for one in dropped or ()),
         *({"action": "removeOption", "key": one} for one in unset or ()),
-        *(_option(one) for one in options or ()),
+        *(_option(option) for option in options or ()),
         *([{"action": "updateComment", "comment": comment}] if comment is not None else []),
     ]
     if not changes:

@@ -53,7 +53,7 @@ def _say(explained: JsonObject) -> None:
         say("there is no row")
     else:
         names = ("column", "value", "from")
-        say_table(names, ([one["column"], one["value"], _sources(one)] for one in explained["columns"]))
+        say_table(names, ([column["column"], column["value"], _sources(column)] for column in explained["columns"]))
     if not explained["exact"]:
         say(f"not exact: {explained['inexact']}")
 
@@ -71,7 +71,11 @@ def _lines(explained: JsonObject) -> Iterator[list[object]]:
     """Yield a line for each column that a step changed, or whose rule kept its value; at least one."""
     for step in explained["steps"]:
         head = _head(step)
-        changed = [one for one in step["columns"] if one["before"] != one["after"] or one["late"] or one["ignored"]]
+        changed = [
+            column
+            for column in step["columns"]
+            if column["before"] != column["after"] or column["late"] or column["ignored"]
+        ]
         for one in changed:
             yield [*head, one["column"], one["before"], one["after"], one["reason"]]
             head = ["", "", ""]
@@ -166,7 +170,7 @@ def _changes(steps: list[Any]) -> Iterator[list[object]]:
     """Yield a line for each column that a record changed, at least one. Records count from 1."""
     for step in steps:
         head: list[object] = [step["record"] + 1, step["kind"]]
-        changed = [one for one in step["columns"] if one["before"] != one["after"]]
+        changed = [column for column in step["columns"] if column["before"] != column["after"]]
         for one in changed:
             yield [*head, one["column"], one["before"], one["after"], one["reason"]]
             head = ["", ""]

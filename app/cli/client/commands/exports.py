@@ -166,7 +166,7 @@ class Pages:
         params = [*self.export.params, ("limit", str(PAGE_ROWS))]
         if self.following is None:
             return service.ask("GET", path, params=params, headers=headers)
-        params = [one for one in params if one[0] not in ("snapshot", "consistency")]
+        params = [param for param in params if param[0] not in ("snapshot", "consistency")]
         try:
             return service.ask("GET", path, params=[*params, ("pageToken", self.following)], headers=headers)
         except Refused as refused:
@@ -193,6 +193,6 @@ def _pages_in_all(service: Service, export: Export) -> float | None:
     """Return the approximate number of pages; None with filters, since counting would take as long as reading."""
     if any(name == "filter" for name, _ in export.params):
         return None
-    params = [one for one in export.params if one[0] != "columns"]
+    params = [param for param in export.params if param[0] != "columns"]
     count = service.json("GET", path_of(export.table, "/rows:count"), params=params)["count"]
     return max(1.0, float(count) / PAGE_ROWS)

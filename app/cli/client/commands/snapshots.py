@@ -33,7 +33,7 @@ def list_newest(
     if as_json:
         say_json(page["snapshots"])
         return
-    say_table(_COLUMNS, [_line(one) for one in page["snapshots"]])
+    say_table(_COLUMNS, [_line(snapshot) for snapshot in page["snapshots"]])
     if page["nextPageToken"] is not None:
         report("there are more: --limit")
 

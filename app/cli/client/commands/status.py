@@ -92,8 +92,8 @@ def _odd(stats: Stats, now: float) -> Iterator[tuple[str, str]]:
         )
     if stats["setAsideEvents"]:
         yield "set aside", f"{many(stats['setAsideEvents'], 'event')} with faults: GET …/set-aside-events"
-    for one in stats["ignoredColumns"]:
-        yield "ignored column", f"{one['name']}, in {many(one['records'], 'record')}"
+    for column in stats["ignoredColumns"]:
+        yield "ignored column", f"{column['name']}, in {many(column['records'], 'record')}"
 
 
 def _of_service(service: Service, as_json: bool) -> None:

@@ -158,11 +158,13 @@ def rules(table: TableName, url: Url = None, token_file: TokenFile = None, as_js
     say(answer["order"])
     say("")
     say_table(
-        ("column", "rule", "default"), [(one["column"], one["rule"], one["default"]) for one in answer["columns"]]
+        ("column", "rule", "default"),
+        [(column["column"], column["rule"], column["default"]) for column in answer["columns"]],
     )
     say("")
     say_table(
-        ("kind", "treatment", "because"), [(one["kind"], one["treatment"], one["reason"]) for one in answer["kinds"]]
+        ("kind", "treatment", "because"),
+        [(kind["kind"], kind["treatment"], kind["reason"]) for kind in answer["kinds"]],
     )
     for warning in answer["warnings"]:
         report(f"warning: {warning['message']}")

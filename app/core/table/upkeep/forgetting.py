@@ -125,7 +125,7 @@ class Sought:
     @classmethod
     def of(cls, forgettings: Iterable[Forgetting]) -> Sought:
         """Return the keys of ``forgettings``."""
-        return cls(tuple(SaltedPrints(one.salt, tuple(one.prints)) for one in forgettings))
+        return cls(tuple(SaltedPrints(forgetting.salt, tuple(forgetting.prints)) for forgetting in forgettings))
 
     @property
     def tokens(self) -> Collection[int]:
