@@ -1,11 +1,11 @@
-"""The only wiring: ``Running`` is the part that serve and worker both start; ``create_app(settings)`` puts the API
-around it.
+"""The wiring of the service: ``create_app(settings)`` returns the API. ``Running`` is the part that serve and worker
+share: catalog, files and merge workers.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -77,11 +77,16 @@ from app.worker import Upkeep, Worker
 if TYPE_CHECKING:
     from app.services.access.identities import Identities
 
-SERVICE = "service"  # the process that does everything
-CONDITION_SECONDS = 2.0  # between two checks of readiness
-SCRAPE_SECONDS = 1.0  # after which a scrape reads catalog and disk again
-PATIENCE_SECONDS = 2.0  # how long the caller waits for either
-MEMORY_SECONDS = 10.0  # before a process returns freed memory; this takes 40 ms for each GiB, 0.3 for none
+# The name of the only process of a service.
+SERVICE = "service"
+# Time between two checks of readiness.
+CONDITION_SECONDS = 2.0
+# A scrape reuses the readings of catalog and disk for this long.
+SCRAPE_SECONDS = 1.0
+# A caller waits this long for a check of readiness or for a scrape.
+PATIENCE_SECONDS = 2.0
+# Time between two returns of freed memory to the system. One takes 40 ms per freed GiB, else 0.3 ms.
+MEMORY_SECONDS = 10.0
 _MIB = 2**20
 
 ROUTERS = tuple(
@@ -124,26 +129,16 @@ ROUTERS = tuple(
 
 
 def create_app(settings: Settings | None = None, processes: Sequence[str] | None = None) -> FastAPI:
-    """Return the service. Nothing is opened before the lifespan starts. ``processes`` are the names of its processes
-    if it has several: each takes its name in ``app.state.metrics``, and one of them merges. Otherwise this process
-    merges.
+    """Return the application of the API. Nothing is opened before its lifespan starts.
+
+    ``processes`` are the names of the service's processes if it has several. Each takes its name in
+    ``app.state.metrics``, and one of them merges. Without names this process is the only one, and merges.
     """
-    chosen = settings or Settings()
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        service = _Service(chosen, app.state.hour, alone=processes is None)
-        app.state.parts = service.parts
-        service.start()
-        try:
-            yield
-        finally:
-            service.stop()
-
+    settings = settings or Settings()
     app = FastAPI(
         **ABOUT,
         version=__version__,
-        lifespan=lifespan,
+        lifespan=_lifespan(settings, only_process=processes is None),
         # FastAPI makes the spans of requests if OpenTelemetry is set up; metrics and logs are our own.
         telemetry={"metrics": False, "logs": False, "auto_configure": False, "operation_spans": False},
         separate_input_output_schemas=False,
@@ -156,36 +151,56 @@ def create_app(settings: Settings | None = None, processes: Sequence[str] | None
     add_routes(app, ROUTERS)
     install_document(app)
     install_docs(app)
-    if chosen.console:
+    if settings.console:
         install_console(app)
     app.state.metrics = Metrics(operations_of(app), (*(processes or (SERVICE,)), SPARK))
     app.state.hour = Hour(app.state.metrics)
     accept_trailing_slashes(app)
     find_routes_by_path(app, ROUTERS)
-    app.add_middleware(Revalidated)
-    app.add_middleware(HeadAsGet)
-    app.add_middleware(BodyLimit, settings=chosen)
-    app.add_middleware(Permits)
-    app.add_middleware(DirectRows)
-    app.add_middleware(Gate, settings=chosen)
-    app.add_middleware(SignedRequests, settings=chosen)
-    if chosen.console:
-        app.add_middleware(ConsoleGate, settings=chosen, pages=PAGES)
-    if chosen.audit_log:
-        app.add_middleware(Audited)
-    # The middleware that is added last runs first.
-    app.add_middleware(Observed, metrics=app.state.metrics, log_requests=chosen.log_requests)
-    if chosen.cors_origins:  # around the parts that bypass the others: ordinary lookups, and unexpected errors
-        app.add_middleware(CORSMiddleware, **CROSS_ORIGIN, allow_origins=chosen.cors_origins)
-    app.add_middleware(Compressed)
-    app.add_middleware(Digested)
+    _add_middleware(app, settings)
     app.state.operations = Operations(app.routes)
     return app
 
 
+def _lifespan(settings: Settings, *, only_process: bool) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    """Return the lifespan, which opens the parts of the service for the application and closes them."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        service = _Service(settings, app.state.hour, only_process=only_process)
+        app.state.parts = service.parts
+        service.start()
+        try:
+            yield
+        finally:
+            service.stop()
+
+    return lifespan
+
+
+def _add_middleware(app: FastAPI, settings: Settings) -> None:
+    """Add the middleware, from the innermost to the outermost: the last one is the first to see a request."""
+    app.add_middleware(Revalidated)
+    app.add_middleware(HeadAsGet)
+    app.add_middleware(BodyLimit, settings=settings)
+    app.add_middleware(Permits)
+    app.add_middleware(DirectRows)
+    app.add_middleware(Gate, settings=settings)
+    app.add_middleware(SignedRequests, settings=settings)
+    if settings.console:
+        app.add_middleware(ConsoleGate, settings=settings, pages=PAGES)
+    if settings.audit_log:
+        app.add_middleware(Audited)
+    app.add_middleware(Observed, metrics=app.state.metrics, log_requests=settings.log_requests)
+    if settings.cors_origins:  # around the parts that bypass the others: ordinary lookups, and unexpected errors
+        app.add_middleware(CORSMiddleware, **CROSS_ORIGIN, allow_origins=settings.cors_origins)
+    app.add_middleware(Compressed)
+    app.add_middleware(Digested)
+
+
 class Running:
-    """The catalog, the files, and ``workers`` merge workers with their Spark, of one process; both ``keyfold serve``
-    and ``keyfold worker`` start it.
+    """The open parts of a process of ``keyfold serve`` or ``keyfold worker``: catalog, files, and ``workers`` merge
+    workers with their Spark.
     """
 
     def __init__(self, settings: Settings, workers: int, metrics: Metrics) -> None:
@@ -207,6 +222,7 @@ class Running:
             self.workers = [Worker(site, settings.merge_slots, upkeep) for _ in range(workers)]
 
     def _trusts_spark(self) -> bool | None:
+        """Return whether all workers found Spark able to merge; None while one of them does not know yet."""
         trusts = [worker.trusts for worker in self.workers]
         return False if False in trusts else (None if None in trusts else True)
 
@@ -237,49 +253,49 @@ class Running:
 
 
 class _Service:
-    """The open parts of a process that serves the API, from start to stop."""
+    """The open parts of a process that serves the API. The ``only_process`` of a service merges, too."""
 
-    def __init__(self, settings: Settings, hour: Hour, *, alone: bool) -> None:
-        metrics = hour.metrics
-        if alone:
+    def __init__(self, settings: Settings, hour: Hour, *, only_process: bool) -> None:
+        metrics, folder = hour.metrics, settings.folder.resolve()
+        if only_process:
             metrics.take(SERVICE)
         if not settings.workers:
             metrics.say_spark(SparkState.ELSEWHERE)
-        self.running = Running(settings, settings.workers if alone else 0, metrics)
+        self.running = Running(settings, settings.workers if only_process else 0, metrics)
         database, warehouse = self.running.database, self.running.warehouse
-        self.images = Images(settings.folder.resolve() / "images", warehouse, settings.image_bytes, metrics)
+        self.images = Images(folder / "images", warehouse, settings.image_bytes, metrics)
         self.audit = AuditLog(settings.audit_log) if settings.audit_log else None
         self.uses = TokenUses(database)
-        gate = TokenGate(
-            database, required=settings.asks_for_tokens, uses=self.uses, identities=identities_of(settings)
-        )
-        rates = Rates(Rate(settings.failures_per_minute or None), Rate(settings.requests_per_minute))
-        heads = Heads(database, settings.poll_seconds)
-        most_bytes = settings.staged_index_mib * 2**20
-        self.views = Views(database, warehouse, most_bytes, settings.lookup_consistency, shared=settings.shares_marks)
+        staged_bytes = settings.staged_index_mib * _MIB
+        self.views = Views(database, warehouse, staged_bytes, settings.lookup_consistency, shared=settings.shares_marks)
         self.ahead = ImagesAhead(database, self.views, self.images)
-        awaited = AwaitedBatches(database, self.views, heads)
-        commits = GroupCommit(database, warehouse, KeysInFlight(settings.folder.resolve() / "keys_in_flight"))
         self.admission = Admission(database, warehouse, settings.folder, staging_bounds(settings))
         self.sampler = Sampler(database, hour) if metrics.is_first else None
-        look = partial(look_around, database, warehouse, self.images, settings.metrics_tables, settings.tls_cert)
-        condition = Conditions(database, warehouse, CONDITION_SECONDS, PATIENCE_SECONDS)
-        self.parts = Parts(
+        self.parts = self._parts(settings, hour)
+
+    def _parts(self, settings: Settings, hour: Hour) -> Parts:
+        """Return the parts that requests use: those above, and some that need no start or stop."""
+        database, warehouse, metrics = self.running.database, self.running.warehouse, hour.metrics
+        heads = Heads(database, settings.poll_seconds)
+        scrape = partial(look_around, database, warehouse, self.images, settings.metrics_tables, settings.tls_cert)
+        return Parts(
             settings=settings,
             database=database,
             warehouse=warehouse,
             images=self.images,
             spark_ready=lambda: metrics.spark in SPARK_SERVES,
-            gate=gate,
-            rates=rates,
+            gate=TokenGate(
+                database, required=settings.asks_for_tokens, uses=self.uses, identities=identities_of(settings)
+            ),
+            rates=Rates(Rate(settings.failures_per_minute or None), Rate(settings.requests_per_minute)),
             heads=heads,
-            commits=commits,
+            commits=GroupCommit(database, warehouse, KeysInFlight(settings.folder.resolve() / "keys_in_flight")),
             views=self.views,
-            awaited=awaited,
+            awaited=AwaitedBatches(database, self.views, heads),
             audit=self.audit,
             admission=self.admission,
-            condition=condition,
-            scrapes=Refreshed(look, SCRAPE_SECONDS, PATIENCE_SECONDS),
+            condition=Conditions(database, warehouse, CONDITION_SECONDS, PATIENCE_SECONDS),
+            scrapes=Refreshed(scrape, SCRAPE_SECONDS, PATIENCE_SECONDS),
             build=build_info(database),
             hour=hour,
         )
@@ -303,7 +319,7 @@ class _Service:
         """Stop all parts, the catalog last."""
         self.admission.close(0)  # it may wait for a catalog that does not answer
         if self.sampler is not None:
-            self.sampler.close(0)  # so may it
+            self.sampler.close(0)  # it may wait for the catalog, too
         self.ahead.close()
         self.views.close()
         self.images.close()

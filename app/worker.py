@@ -172,16 +172,16 @@ class Worker:
         with self.site.database.reading() as repository:
             waiting = repository.rounds.waiting()
         choice = choose(waiting, self.merges_at_once - self._held.merging())
-        started = sum(self._start(one) for one in choice.apart)
+        started = sum(self._start(waiting_merge) for waiting_merge in choice.apart)
         if choice.together:
             started += self._round(choice.together)
         elif waiting and not started:
             self._held.wait_for_place(self.merges_at_once, ROOM_SECONDS)  # small ones may be due, which need none
         return 0.0 if started else min(self._idle_seconds, max(0.0, self._next_due - time.monotonic()))
 
-    def _start(self, one: WaitingMerge) -> bool:
+    def _start(self, waiting_merge: WaitingMerge) -> bool:
         """Start a merge in a new thread; return whether it could be claimed."""
-        lease = self._held.hold(claim_one(self.site, self._owner(), one.task_id, one.table.id))
+        lease = self._held.hold(claim_one(self.site, self._owner(), waiting_merge.task_id, waiting_merge.table.id))
         if lease is None:
             return False
         threading.Thread(target=self._work, args=(lease, run_merge), name=f"{self.name}-job", daemon=True).start()
@@ -208,14 +208,14 @@ class Worker:
         """
         if self._trusted.is_set() and not self._stopped.is_set() and self._giving_way.may_begin(self.site.database):
             with self.site.database.reading() as repository:
-                waiting = repository.leases.compactions()
-                small = [one for one in waiting if is_small_table(repository, one.table_id)]
+                waiting = repository.claimed_tasks.compactions()
+                small = [row for row in waiting if is_small_table(repository, row.table_id)]
             self._compact_together(small[:ROUND_TABLES])
-            self._compact_large([one for one in waiting if one not in small])
+            self._compact_large([row for row in waiting if row not in small])
         return self._idle_seconds
 
     def _compact_together(self, chosen: Sequence[AnyRow]) -> None:
-        claimed = (claim_one(self.site, self._owner(), one.id, one.table_id) for one in chosen)
+        claimed = (claim_one(self.site, self._owner(), row.id, row.table_id) for row in chosen)
         leases = [lease for one in claimed if (lease := self._held.hold(one)) is not None]
         try:
             if leases:
@@ -228,8 +228,8 @@ class Worker:
         """Begin one compaction of a large table in a new thread, if none is under way."""
         if self._large is not None and self._large.is_alive():
             return
-        for one in waiting:
-            lease = self._held.hold(claim_one(self.site, self._owner(), one.id, one.table_id))
+        for row in waiting:
+            lease = self._held.hold(claim_one(self.site, self._owner(), row.id, row.table_id))
             if lease is not None:
                 name = f"{self.name}-compaction"
                 self._large = threading.Thread(target=self._compact_alone, args=(lease,), name=name, daemon=True)

@@ -95,13 +95,13 @@ class Source:
         named = [node for node in nodes if isinstance(node.func, ast.Name) and node.func.id == name]
         return sorted(named, key=lambda node: node.lineno)
 
-    def of(self, node: ast.expr | ast.stmt | ast.keyword) -> str:
+    def text_of(self, node: ast.expr | ast.stmt | ast.keyword) -> str:
         """The text of a node."""
         return ast.get_source_segment(self.text, node) or ""
 
     def replaced(self, node: ast.expr | ast.stmt | ast.keyword, new: str, what: str, *, comma: bool = False) -> Mutant:
         """The file with other text for ``node``; with ``comma`` the one behind it goes, too."""
-        start, old = self._lines[node.lineno - 1] + node.col_offset, self.of(node)
+        start, old = self._lines[node.lineno - 1] + node.col_offset, self.text_of(node)
         after = self.text.encode()[start + len(old.encode()) :].decode()
         return Mutant(self.path, start, old + ("," if comma and after.startswith(",") else ""), new, what)
 
@@ -111,12 +111,14 @@ def options() -> Iterator[Mutant]:
     source = Source("app/core/table/options/entries.py")
     entries = [call for call in source.calls("Option") if call.args]
     for entry, following in zip(entries, [*entries[1:], entries[0]], strict=True):
-        name = source.of(entry.args[0])
+        name = source.text_of(entry.args[0])
         yield source.replaced(entry, "", f"no option {name}", comma=True)
         for said in entry.keywords:
-            yield source.replaced(said, "", f"option {name} without {source.of(said)}", comma=True)
-        if source.of(entry.args[1]) != source.of(following.args[1]):
-            yield source.replaced(entry.args[1], source.of(following.args[1]), f"option {name} read as the next one")
+            yield source.replaced(said, "", f"option {name} without {source.text_of(said)}", comma=True)
+        if source.text_of(entry.args[1]) != source.text_of(following.args[1]):
+            yield source.replaced(
+                entry.args[1], source.text_of(following.args[1]), f"option {name} read as the next one"
+            )
 
 
 def functions() -> Iterator[Mutant]:
@@ -124,12 +126,12 @@ def functions() -> Iterator[Mutant]:
     source = Source("app/core/functions/entries.py")
     entries = [call for call in source.calls("AggregateFunction") if call.args]
     for entry, following in zip(entries, [*entries[1:], entries[0]], strict=True):
-        name = source.of(entry.args[0])
+        name = source.text_of(entry.args[0])
         yield source.replaced(entry, "", f"no function {name}", comma=True)
         for place, (part, other) in enumerate(zip(entry.args[1:], following.args[1:], strict=False), 1):
-            if source.of(part) != source.of(other):
-                what = f"function {name}: part {place} of {source.of(following.args[0])}"
-                yield source.replaced(part, source.of(other), what)
+            if source.text_of(part) != source.text_of(other):
+                what = f"function {name}: part {place} of {source.text_of(following.args[0])}"
+                yield source.replaced(part, source.text_of(other), what)
 
 
 def types() -> Iterator[Mutant]:
@@ -138,7 +140,9 @@ def types() -> Iterator[Mutant]:
         source = Source(str(path.relative_to(ROOT)))
         said = [(entry.lineno, part) for entry in source.calls("Entry") for part in entry.keywords]
         for line, part in said:
-            others = {source.of(one.value) for _, one in said if one.arg == part.arg} - {source.of(part.value)}
+            others = {source.text_of(one.value) for _, one in said if one.arg == part.arg} - {
+                source.text_of(part.value)
+            }
             for other in sorted(others):
                 what = f"type entry of {path.name}:{line} with {part.arg}={' '.join(other.split())}"
                 yield source.replaced(part.value, other, what)
@@ -150,11 +154,11 @@ def faults() -> Iterator[Mutant]:
     [codes] = [n for n in source.tree.body if isinstance(n, ast.ClassDef) and n.name == "FaultCode"]
     members = [node for node in codes.body if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple)]
     for member, following in zip(members, [*members[1:], members[0]], strict=True):
-        name = source.of(member.targets[0])
+        name = source.text_of(member.targets[0])
         yield source.replaced(member, "pass", f"no fault {name}")
         assert isinstance(member.value, ast.Tuple)
         assert isinstance(following.value, ast.Tuple)
-        new = source.of(following.value.elts[1])
+        new = source.text_of(following.value.elts[1])
         yield source.replaced(member.value.elts[1], new, f"fault {name} with the next one's meaning")
 
 

@@ -45,10 +45,10 @@ def run_parcels(parcels: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run the tasks of each parcel; return a row for each task: its index in the job, and its result."""
     for batch in parcels:
         for parcel in batch.column(0).to_pylist():
-            said = json.loads(parcel)
-            places = [int(place) for place in said["tasks"]]
-            tasks = [from_text(Task, text) for text in said["tasks"].values()]
-            results = [to_text(result) for result in run_tasks(_warehouse(said["warehouse"]), tasks)]
+            job = json.loads(parcel)
+            places = [int(place) for place in job["tasks"]]
+            tasks = [from_text(Task, text) for text in job["tasks"].values()]
+            results = [to_text(result) for result in run_tasks(_warehouse(job["warehouse"]), tasks)]
             give_memory_back()
             yield pa.record_batch([pa.array(places, pa.int32()), pa.array(results)], schema=_RESULTS)
 

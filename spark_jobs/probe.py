@@ -17,8 +17,8 @@ def missing_on(spark: SparkSession) -> tuple[str, ...]:
     relation = spark.createDataFrame([("probe",)], "parcel string")
     [row] = relation.mapInArrow(_probe(PACKAGES), "result string").collect()
     versions: dict[str, Any] = json.loads(row[0])
-    own, theirs = "{}.{}".format(*sys.version_info[:2]), versions.pop("python")
-    wrong = () if own == theirs else (f"its Python workers run Python {theirs}, and this service Python {own}",)
+    python, theirs = "{}.{}".format(*sys.version_info[:2]), versions.pop("python")
+    wrong = () if python == theirs else (f"its Python workers run Python {theirs}, and this service Python {python}",)
     absent = [name for name, version in versions.items() if version is None]
     lacks = f"its Python workers lack {', '.join(absent)}: pip install {' '.join(absent)}"
     return (*wrong, lacks) if absent else wrong

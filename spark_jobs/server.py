@@ -320,9 +320,9 @@ class EmbeddedServer:
         """
         return {"spark.authenticate": "true"} if _LOCAL.fullmatch(self.master) else {}
 
-    def _listen(self, process: subprocess.Popen[str], answered: threading.Event, said: deque[str]) -> None:
+    def _listen(self, process: subprocess.Popen[str], answered: threading.Event, lines: deque[str]) -> None:
         for line in process.stdout or ():
-            said.append(line.rstrip())
+            lines.append(line.rstrip())
             if self._process is not process:
                 continue
             if matched := _JVM_LINE.match(line):

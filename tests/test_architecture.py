@@ -25,11 +25,11 @@ STEPS = {
     ],
     "staging file": ["app/storage/staging/staging.py"],
     "catalog: batch n": ["app/catalog/batches/batches.py"],
-    "worker: claim a merge": ["app/worker.py", "app/services/merging/merges.py", "app/catalog/tasks/leases.py"],
+    "worker: claim a merge": ["app/worker.py", "app/services/merging/merges.py", "app/catalog/tasks/claimed_tasks.py"],
     "tasks": ["app/kernel/tasks.py", "app/kernel/plan_tasks.py"],
     "one Spark Connect job": ["spark_jobs/executor.py", "spark_jobs/parcels.py", "spark_jobs/session.py"],
     "a task: fold, write a run": ["app/kernel/run.py", "app/kernel/fold.py", "app/kernel/write.py"],
-    "catalog: compare-and-swap": ["app/catalog/snapshots/snapshots.py", "app/catalog/tasks/leases.py"],
+    "catalog: compare-and-swap": ["app/catalog/snapshots/snapshots.py", "app/catalog/tasks/claimed_tasks.py"],
     "compaction": ["app/services/merging/compactions.py", "app/kernel/runs.py"],
     "GET …/rows": [
         "app/api/routes/rows/rows.py",

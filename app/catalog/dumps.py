@@ -42,17 +42,17 @@ def load(transaction: Transaction, lines: Iterable[str]) -> None:
         rows.clear()
 
     for line in lines:
-        said = json.loads(line)
-        if isinstance(said, dict):
+        parsed = json.loads(line)
+        if isinstance(parsed, dict):
             insert()
-            table, names = tables.get(said["table"]), said["columns"]
+            table, names = tables.get(parsed["table"]), parsed["columns"]
             if table is None:
-                raise ValueError(f"the catalog has no table {said['table']!r}")
+                raise ValueError(f"the catalog has no table {parsed['table']!r}")
             continue
         if table is None:
             raise ValueError("a row comes before the name of its table")
         columns = [table.columns[name] for name in names]
-        rows.append({c.name: _read(c.type, value) for c, value in zip(columns, said, strict=True)})
+        rows.append({c.name: _read(c.type, value) for c, value in zip(columns, parsed, strict=True)})
         if len(rows) == _ROWS_AT_ONCE:
             insert()
     insert()

@@ -27,7 +27,7 @@ from app.catalog.snapshots.snapshots import Snapshots
 from app.catalog.snapshots.tags import Tags
 from app.catalog.tables.databases import Databases
 from app.catalog.tables.tables import Tables
-from app.catalog.tasks.leases import ClaimedTask, Leases
+from app.catalog.tasks.claimed_tasks import ClaimedTask, ClaimedTasks
 from app.catalog.tasks.rounds import FoldedMerge, Rounds, WaitingMerge
 from app.catalog.tasks.stops import Stops
 from app.catalog.tasks.tasks import Tasks
@@ -58,7 +58,7 @@ class Repository:
     rewrites: Rewrites
     new_snapshots: NewSnapshots
     tasks: Tasks
-    leases: Leases
+    claimed_tasks: ClaimedTasks
     rounds: Rounds
     stats: Stats
     tokens: Tokens
@@ -100,7 +100,7 @@ class Repository:
             rewrites,
             new_snapshots,
             tasks,
-            Leases(transaction, tables, batches, snapshots, tasks, set_aside, stops),
+            ClaimedTasks(transaction, tables, batches, snapshots, tasks, set_aside, stops),
             Rounds(transaction, tables, batches, snapshots, stops),
             Stats(transaction),
             Tokens(transaction),

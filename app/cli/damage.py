@@ -41,7 +41,7 @@ def verify(
             typer.echo(finding.damage.message)
     database.close()
     if as_json:
-        report = {"files": files, "bytes": size, "damaged": [one.members for one in damaged], "catalog": catalog}
+        report = {"files": files, "bytes": size, "damaged": [file.members for file in damaged], "catalog": catalog}
         typer.echo(json.dumps(report))
     else:
         typer.echo(f"{files} files of {size} bytes read, {len(damaged)} damaged or missing{_faults(len(catalog))}")

@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -62,30 +62,33 @@ def serve(
     warn_of_unknown(os.environ)
     _check(settings)
     listeners = _listening(settings)
-    shown = f"[{settings.host}]" if ":" in settings.host else settings.host
-    scheme = "http" if settings.tls_cert is None else "https"
-    address = f"{scheme}://{shown}:{listeners[0].getsockname()[1]}"
-    count = "" if len(listeners) == 1 else f"in {len(listeners)} processes "
-    console = f"console {address}/, " if settings.console else ""
-    announced = (
-        f"Keyfold {__version__} listens on {address} {count}({console}API docs {address}/docs, data in"
-        f" {settings.folder})"
-    )
+    announcement = _announcement(settings, listeners)
     announce = logger.info if settings.log_format is LogFormat.JSON else typer.echo
-    # After closing all, the server raises again the signal that stopped it.
+    # The server closes everything at SIGTERM, then raises the signal again: exit with its status, not by the signal.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(status_of(number)))
     if len(listeners) == 1:
         app = create_app(settings)
-        announce(announced)
+        announce(announcement)
         run_server(app, settings, listeners[0])
         return
     supervisor = Supervisor(roles(settings, listeners), settings.stop_seconds + END_SECONDS)
-    announce(announced)
+    announce(announcement)
     supervisor.run()
 
 
+def _announcement(settings: Settings, listeners: Sequence[socket.socket]) -> str:
+    """Return the line that says where the service listens, with the port that it took."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    scheme = "http" if settings.tls_cert is None else "https"
+    address = f"{scheme}://{host}:{listeners[0].getsockname()[1]}"
+    count = "" if len(listeners) == 1 else f"in {len(listeners)} processes "
+    console = f"console {address}/, " if settings.console else ""
+    places = f"{console}API docs {address}/docs, data in {settings.folder}"
+    return f"Keyfold {__version__} listens on {address} {count}({places})"
+
+
 def _check(settings: Settings) -> None:
-    """Report a fault of the settings in one line; the lifespan would raise it later with a traceback."""
+    """Raise for a fault of the settings now, which is shown in one line. Later the lifespan would show a traceback."""
     _warn_of_open_folders(settings)
     database = CatalogDatabase(settings.catalog_url)
     prepare_catalog(database, settings)

@@ -211,14 +211,14 @@ class About:
     """The parts of a table's schema that a fault is about.
 
     ``option`` is a key as the request spells it, empty for the options as a whole; ``columns`` are the columns at
-    fault, or in conflict with the option. In a text the fault is at the character ``offset`` (from 0), and ``said`` is
-    the message without line and excerpt.
+    fault, or in conflict with the option. In a text the fault is at the character ``offset`` (from 0), and
+    ``short_message`` is the message without line and excerpt.
     """
 
     option: str | None = None
     columns: tuple[str, ...] = ()
     offset: int | None = None
-    said: str = ""
+    short_message: str = ""
 
 
 @dataclass(frozen=True)

@@ -71,9 +71,9 @@ def staged_file_schema(schema: TableSchema) -> pa.Schema:
 
 
 def _staging_schema(schema: TableSchema) -> pa.Schema:
-    own = [hidden_field(KIND_COLUMN, DataType(Kind.TINYINT)), hidden_field(POSITION_COLUMN, DataType(Kind.INT))]
-    own += [hidden_field(word, DataType(Kind.BIGINT)) for word in named_words(schema)]
-    return pa.schema([*map(arrow_field, schema.columns), *own])
+    hidden = [hidden_field(KIND_COLUMN, DataType(Kind.TINYINT)), hidden_field(POSITION_COLUMN, DataType(Kind.INT))]
+    hidden += [hidden_field(word, DataType(Kind.BIGINT)) for word in named_words(schema)]
+    return pa.schema([*map(arrow_field, schema.columns), *hidden])
 
 
 def _field(name: str, data_type: DataType, place: Place, *, nullable: bool = True) -> pa.Field:

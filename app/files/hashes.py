@@ -80,10 +80,10 @@ def _of_one_length(data: npt.NDArray[np.uint8], starts: npt.NDArray[np.intp], le
     return _avalanched(mixed)
 
 
-def _unaligned(data: npt.NDArray[np.uint8], of: Any) -> npt.NDArray[Any]:
+def _unaligned(data: npt.NDArray[np.uint8], number_type: Any) -> npt.NDArray[Any]:
     """Return the number that begins at each byte."""
-    size = np.dtype(of).itemsize
-    return np.ndarray(max(0, len(data) - size + 1), np.dtype(of).newbyteorder("<"), data, strides=(1,))
+    size = np.dtype(number_type).itemsize
+    return np.ndarray(max(0, len(data) - size + 1), np.dtype(number_type).newbyteorder("<"), data, strides=(1,))
 
 
 def _of_stripes(words: Words, starts: npt.NDArray[np.intp], length: int, seeds: Words) -> tuple[Words, int]:

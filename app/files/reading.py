@@ -282,7 +282,7 @@ def _begins_within(batch: pa.RecordBatch, tokens: TokenRange) -> bool:
 def _within(batch: pa.RecordBatch, tokens: TokenRange) -> pa.RecordBatch:
     if tokens == TokenRange():
         return batch
-    own = tokens_in(batch)
-    start = int(np.searchsorted(own, np.int64(tokens.first)))
-    end = int(np.searchsorted(own, np.int64(tokens.last), side="right"))
+    batch_tokens = tokens_in(batch)
+    start = int(np.searchsorted(batch_tokens, np.int64(tokens.first)))
+    end = int(np.searchsorted(batch_tokens, np.int64(tokens.last), side="right"))
     return batch.slice(start, end - start)

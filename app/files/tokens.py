@@ -38,12 +38,12 @@ def _hashed(data_type: DataType, values: pa.Array, seeds: Words) -> Words:
     """Return the hashes of a column of keys, on top of those of the columns before it. A null does not change the
     hash.
     """
-    of = values.type
-    if pa.types.is_int64(of) or pa.types.is_timestamp(of):
+    arrow_type = values.type
+    if pa.types.is_int64(arrow_type) or pa.types.is_timestamp(arrow_type):
         hashes = hashes_of_longs(_numbers(values, pa.int64()), seeds)
-    elif pa.types.is_integer(of) or pa.types.is_date32(of) or pa.types.is_boolean(of):
+    elif pa.types.is_integer(arrow_type) or pa.types.is_date32(arrow_type) or pa.types.is_boolean(arrow_type):
         hashes = hashes_of_ints(_numbers(values, pa.int32()), seeds)
-    elif pa.types.is_string(of) or pa.types.is_binary(of):
+    elif pa.types.is_string(arrow_type) or pa.types.is_binary(arrow_type):
         hashes = hashes_of_bytes(values, seeds)
     else:
         pairs = zip(values.to_pylist(), seeds.tolist(), strict=True)
@@ -51,8 +51,8 @@ def _hashed(data_type: DataType, values: pa.Array, seeds: Words) -> Words:
     return np.where(np.asarray(values.is_valid()), hashes, seeds) if values.null_count else hashes
 
 
-def _numbers(values: pa.Array, of: pa.DataType) -> npt.NDArray[np.integer[Any]]:
-    numbers = values.cast(of)
+def _numbers(values: pa.Array, arrow_type: pa.DataType) -> npt.NDArray[np.integer[Any]]:
+    numbers = values.cast(arrow_type)
     return np.asarray((numbers.fill_null(0) if numbers.null_count else numbers).to_numpy())
 
 

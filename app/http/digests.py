@@ -22,18 +22,18 @@ _ALGORITHMS: Final[Mapping[str, Callable[[], Any]]] = {"sha-256": hashlib.sha256
 class ContentDigest:
     """The digest that a sender declares, compared with the body as it arrives."""
 
-    def __init__(self, said: Mapping[str, bytes]) -> None:
-        self._said = said
-        self._hashes = {name: _ALGORITHMS[name]() for name in said}
+    def __init__(self, declared: Mapping[str, bytes]) -> None:
+        self._declared = declared
+        self._hashes = {name: _ALGORITHMS[name]() for name in declared}
 
     @classmethod
     def of(cls, headers: Headers) -> Self | None:
         """Return the declared digest; None if it has no known algorithm. Raise ``Invalid``."""
         lines = headers.getlist(CONTENT_DIGEST)
-        said = _members(CONTENT_DIGEST, ",".join(lines)) if lines else {}
-        if any(not isinstance(value, bytes) for value in said.values()):
+        declared = _members(CONTENT_DIGEST, ",".join(lines)) if lines else {}
+        if any(not isinstance(value, bytes) for value in declared.values()):
             raise _bad_header(CONTENT_DIGEST)
-        return cls(said) if said else None
+        return cls(declared) if declared else None
 
     def add(self, part: bytes) -> None:
         """Take the next part of the body."""
@@ -42,10 +42,10 @@ class ContentDigest:
 
     def check(self) -> None:
         """Raise ``Invalid`` if the body has another digest."""
-        for name, said in self._said.items():
+        for name, declared in self._declared.items():
             computed = self._hashes[name].digest()
-            if computed != said:
-                message = f"the body has the {name} {written(computed)}, its Content-Digest says {written(said)}"
+            if computed != declared:
+                message = f"the body has the {name} {written(computed)}, its Content-Digest says {written(declared)}"
                 fix = "send the body again: it was altered or cut, or it was compressed after its digest was made"
                 raise Invalid(message, violations=[Violation("", FaultCode.WRONG_DIGEST, message, fix)])
 

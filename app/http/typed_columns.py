@@ -74,10 +74,14 @@ TYPED: Mapping[Family, Typed] = {
     Family.BINARY: _always({"type": "string", "contentEncoding": "base64"}, "a2V5"),
     Family.DATE: _always(_TEXT, "2026-03-01"),
     Family.TIME: _always(_TEXT, "10:00:00"),
-    Family.TIMESTAMP: Typed(lambda *_: dict(_TEXT), lambda one, _: _MOMENT + "Z" * (one.kind is Kind.TIMESTAMP_LTZ)),
-    Family.ARRAY: Typed(_array, lambda one, integers: [example_of(one.element_type, integers)]),
+    Family.TIMESTAMP: Typed(
+        lambda *_: dict(_TEXT), lambda data_type, _: _MOMENT + "Z" * (data_type.kind is Kind.TIMESTAMP_LTZ)
+    ),
+    Family.ARRAY: Typed(_array, lambda data_type, integers: [example_of(data_type.element_type, integers)]),
     Family.MAP: Typed(_map, _map_example),
-    Family.ROW: Typed(_row, lambda one, integers: {f.name: example_of(f.type, integers) for f in one.fields}),
+    Family.ROW: Typed(
+        _row, lambda data_type, integers: {f.name: example_of(f.type, integers) for f in data_type.fields}
+    ),
 }
 _MOMENT = "2026-03-01T10:00:00"
 

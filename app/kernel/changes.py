@@ -35,8 +35,8 @@ def changes_of(warehouse: Warehouse, task: Task) -> Iterator[tuple[int, pa.Table
     plan = compile_plan(task.schema)
     touched = tokens_in_runs(warehouse, task, task.runs[len(task.runs) - task.newer :])
     for window in windows_of(warehouse, task, touched):
-        if any(one is not None for one in window[len(window) - task.newer :]):
-            read = sum(len(one.rows.tokens) for one in window if one is not None)
+        if any(run is not None for run in window[len(window) - task.newer :]):
+            read = sum(len(run.rows.tokens) for run in window if run is not None)
             yield read, _changes_in(plan, task, window)
 
 
@@ -60,13 +60,13 @@ def _chosen(
     both = (old != _NONE) & (new != _NONE)
     if task.row_deduplicate:
         both[both] = _differ(plan, task, rows, old[both], new[both])
-    of = {
+    by_kind = {
         RowKind.INSERT: ((old == _NONE) & (new != _NONE), new),
         RowKind.UPDATE_BEFORE: (both, old),
         RowKind.UPDATE_AFTER: (both, new),
         RowKind.DELETE: ((old != _NONE) & (new == _NONE), old),
     }
-    return [(kind, np.flatnonzero(which), places[which]) for kind, (which, places) in of.items()]
+    return [(kind, np.flatnonzero(which), places[which]) for kind, (which, places) in by_kind.items()]
 
 
 def _differ(plan: MergePlan, task: Task, rows: pa.Table, old: Places, new: Places) -> Truths:
@@ -81,16 +81,16 @@ def _differ(plan: MergePlan, task: Task, rows: pa.Table, old: Places, new: Place
 def _rows(schema: TableSchema, rows: pa.Table, chosen: list[tuple[RowKind, Places, Places]]) -> pa.Table:
     numbers = np.concatenate([keys for _, keys, _ in chosen])
     kinds = np.repeat([int(kind) for kind, _, _ in chosen], [len(keys) for _, keys, _ in chosen]).astype(np.int8)
-    places = np.concatenate([of for _, _, of in chosen])
+    places = np.concatenate([row_places for _, _, row_places in chosen])
     order = np.lexsort((kinds, numbers))
     taken = rows.take(pa.array(places[order]))
     return _changes(schema, taken, pa.array(kinds[order]))
 
 
 def _changes(schema: TableSchema, rows: pa.Table, kinds: pa.Array) -> pa.Table:
-    own = [hidden_field(KIND_COLUMN, DataType(Kind.TINYINT)), hidden_field(TOKEN_COLUMN, DataType(Kind.BIGINT))]
+    hidden = [hidden_field(KIND_COLUMN, DataType(Kind.TINYINT)), hidden_field(TOKEN_COLUMN, DataType(Kind.BIGINT))]
     words = [hidden_field(word, DataType(Kind.BIGINT)) for word in named_words(schema) if word in rows.column_names]
-    fields = [*(arrow_field(column) for column in schema.columns), *words, *own]
+    fields = [*(arrow_field(column) for column in schema.columns), *words, *hidden]
     columns = [kinds if field.name == KIND_COLUMN else rows.column(field.name).cast(field.type) for field in fields]
     return pa.table(columns, schema=pa.schema(fields))
 

@@ -191,14 +191,14 @@ class Pairs:
                 nulls = self._source.values[column].nulls
                 return np.asarray(nulls[self._rows(side, column, places)])
             case IsNull(term):
-                return np.asarray(self._of(term, places).is_null())
+                return np.asarray(self._values_of(term, places).is_null())
             case IsTrue(term):
-                values = self._of(term, places)
+                values = self._values_of(term, places)
                 return _truths(values if pa.types.is_boolean(values.type) else pc.not_equal(values, 0))
             case HasBits(term, bits):
-                return np.asarray(_numbers(self._of(term, places)) & np.int64(bits), dtype=bool)
+                return np.asarray(_numbers(self._values_of(term, places)) & np.int64(bits), dtype=bool)
             case IsFinite(term):
-                return np.asarray(pc.is_finite(self._of(term, places)))
+                return np.asarray(pc.is_finite(self._values_of(term, places)))
             case IsShort(total):
                 return self._sums(total, places).short
             case IsLess(left, right):
@@ -209,7 +209,7 @@ class Pairs:
     def _compared(
         self, compare: Callable[..., pa.Array], left: Term | Constant, right: Term | Constant, places: Places
     ) -> Truths:
-        sides = [one if isinstance(one, Constant) else self._of(one, places) for one in (left, right)]
+        sides = [one if isinstance(one, Constant) else self._values_of(one, places) for one in (left, right)]
         [data_type, *_] = [side.type for side in sides if isinstance(side, pa.Array)]
         return _truths(compare(*(pa.scalar(side, data_type) if isinstance(side, Constant) else side for side in sides)))
 
@@ -217,25 +217,25 @@ class Pairs:
         """Return the places of a column's values in the rows of a side."""
         return self._source.rows_of[column][self._places[side][places]]
 
-    def _of(self, term: Term, places: Places) -> pa.Array:
+    def _values_of(self, term: Term, places: Places) -> pa.Array:
         match term:
             case Stored(side, column):
                 return self._source.values[column].take(self._rows(side, column, places))
-            case Member(of, name):
-                return pc.struct_field(self._of(of, places), name)
-            case Ranked(of):
-                return _ranks(self._of(of, places))
+            case Member(inner, name):
+                return pc.struct_field(self._values_of(inner, places), name)
+            case Ranked(inner):
+                return _ranks(self._values_of(inner, places))
             case Added(left, right):
-                return pc.add_checked(_wide(self._of(left, places)), _wide(self._of(right, places)))
-            case Negated(of):
-                values = _wide(self._of(of, places))
+                return pc.add_checked(_wide(self._values_of(left, places)), _wide(self._values_of(right, places)))
+            case Negated(inner):
+                values = _wide(self._values_of(inner, places))
                 return pc.subtract_checked(pa.scalar(0, values.type), values)
             case EitherBits(left, right):
-                return pc.bit_wise_or(self._of(left, places), self._of(right, places))
+                return pc.bit_wise_or(self._values_of(left, places), self._values_of(right, places))
             case Summed():
                 return self._sums(term, places).numbers
-            case RestOf(of):
-                return self._sums(of, places).rests
+            case RestOf(total):
+                return self._sums(total, places).rests
             case RowOf():
                 raise TypeError("a ROW has the type of the column that it is stored in: see _made")
 
@@ -247,22 +247,23 @@ class Pairs:
 
     def _added(self, total: Summed, places: Places) -> FloatSums:
         parts = [
-            (self._of(number, places), None if rest is None else self._of(rest, places)) for number, rest in total.parts
+            (self._values_of(number, places), None if rest is None else self._values_of(rest, places))
+            for number, rest in total.parts
         ]
         return float_sums(parts, single=total.single)
 
     def _made(self, value: Term | Constant, places: Places, data_type: pa.DataType) -> pa.Array:
         match value:
             case RowOf(members):
-                of = dict(members)
-                parts = [self._made(of.get(part.name), places, part.type) for part in data_type]
+                by_name = dict(members)
+                parts = [self._made(by_name.get(part.name), places, part.type) for part in data_type]
                 return pa.StructArray.from_arrays(parts, fields=list(data_type))
             case None:
                 return pa.nulls(len(places), data_type)
             case bool() | int() | Decimal():
                 return pa.repeat(pa.scalar(value, data_type), len(places))
             case _:
-                return self._of(value, places).cast(data_type)
+                return self._values_of(value, places).cast(data_type)
 
     def _replaced(self, outcome: Outcome, places: Places) -> Iterator[Replaced]:
         older = self._older[places]
@@ -282,7 +283,7 @@ class Pairs:
         """Do as ``_replaced``, for rows as Python objects; rows that are dropped are not in ``left``."""
         for some in np.split(places, range(ROWS_AT_ONCE, len(places), ROWS_AT_ONCE)):
             sides = [self._source.objects(self._places[side][some]) for side in step.sides]
-            states = [step.of(*of_row) for of_row in zip(*sides, strict=True)]
+            states = [step.function(*of_row) for of_row in zip(*sides, strict=True)]
             stay = np.array([state is not None for state in states])
             left[some[~stay]] = False
             yield from added(self._target, self._older[some], states)

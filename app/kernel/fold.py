@@ -241,13 +241,13 @@ def _fold_by_rows(
         places = _places_of(starts, counts)
         values = source.objects(places)
         at = groups.order[places]
-        of = {name: column[at].tolist() for name, column in words.items()}
+        listed = {name: column[at].tolist() for name, column in words.items()}
         folds = [
             Record(
-                RowKind(of[KIND_COLUMN][n]),
+                RowKind(listed[KIND_COLUMN][n]),
                 row,
                 row[ARRIVAL_COLUMN],
-                names_in(plan.schema, {name: column[n] for name, column in of.items()}),
+                names_in(plan.schema, {name: column[n] for name, column in listed.items()}),
             )
             for n, row in enumerate(values)
         ]

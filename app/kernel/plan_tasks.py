@@ -107,16 +107,16 @@ def _within(run: Run, first: int, last: int) -> Run:
 def runs_written(output: str, schema_id: int, results: Sequence[Result]) -> tuple[Run, ...]:
     """Return the run of each partition that tasks wrote files of; ``results`` come by token."""
     by_partition: dict[str | None, list[WrittenFile]] = {}
-    for one in (file for result in results for file in result.files):
-        by_partition.setdefault(one.partition, []).append(one)
+    for written_file in (file for result in results for file in result.files):
+        by_partition.setdefault(written_file.partition, []).append(written_file)
     return tuple(
         Run(
             run_of(output, partition),
             schema_id,
-            tuple(one.file for one in files),
+            tuple(written_file.file for written_file in files),
             partition,
-            live_rows=sum(one.live_rows for one in files),
-            totals=joined(one.totals for one in files),
+            live_rows=sum(written_file.live_rows for written_file in files),
+            totals=joined(written_file.totals for written_file in files),
         )
         for partition, files in by_partition.items()
     )

@@ -181,12 +181,12 @@ def records_of(warehouse: Warehouse, task: Task, batch: Batch) -> Iterator[Recor
     tokens = TokenRange(task.first_token, task.last_token)
     with _opened(warehouse, file_of_batch(batch)) as parquet:
         known = TOKEN_COLUMN in parquet.schema_arrow.names  # not in files of an older release
-        of = staged_file_schema(written) if known else staging_schema(written)
+        file_schema = staged_file_schema(written) if known else staging_schema(written)
         for group in staged_groups(parquet, tokens):
             metadata = parquet.metadata.row_group(group)
             at_once = min(BATCH_ROWS, fitting_rows(metadata, None, READ_BYTES, lambda _: 0))
             for piece in parquet.iter_batches(at_once, row_groups=[group], use_threads=False):
-                rows = pa.Table.from_batches([piece]).select(of.names).cast(of)
+                rows = pa.Table.from_batches([piece]).select(file_schema.names).cast(file_schema)
                 records = Records(rows.column(TOKEN_COLUMN).to_numpy() if known else tokens_of(written, rows), rows)
                 yield _within(tokens, records_under(task.schema, written, batch.number, records))
 

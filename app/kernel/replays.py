@@ -215,21 +215,21 @@ class Replayed:
     def base(self, data_type: pa.StructType) -> pa.StructArray:
         """Return the base that replaces the log of each key, once no older record can come."""
         names = {member: name for name, member in self.logs.rule.members.items()}
-        own = {LIVE_COLUMN: pa.array(self.live), REMOVED_AT: self._removed_at()}
+        values = {LIVE_COLUMN: pa.array(self.live), REMOVED_AT: self._removed_at()}
         inner = set(self.rows.column_names)
         members = []
         for one in data_type:
             name = names.get(one.name, one.name)
-            known = own.get(name)
+            known = values.get(name)
             if known is None:
                 known = self.column(name) if name in inner else pa.nulls(self.logs.count, one.type)
             members.append(known.cast(one.type))
         return pa.StructArray.from_arrays(members, fields=list(data_type))
 
     def _removed_at(self) -> pa.Array:
-        own = pa.array(self.removed_at, mask=self.removed_at == _NOTHING)
+        values = pa.array(self.removed_at, mask=self.removed_at == _NOTHING)
         bases = self.logs.bases
-        return own if bases is None else pc.coalesce(own, pc.struct_field(bases, REMOVED_AT))
+        return values if bases is None else pc.coalesce(values, pc.struct_field(bases, REMOVED_AT))
 
 
 def lifts_by_columns(kind: RowKind) -> bool:

@@ -46,7 +46,7 @@ def _paths(task: Task, result: Result) -> list[tuple[str, ...]]:
     files = [data_file(task.table_id, run_of(task.output, file.partition), file.file.name) for file in result.files]
     changes = [changelog_file(task.table_id, change.name) for change in result.changes]
     pairs = zip(task.rewrites, result.rewritten, strict=False)
-    return [*files, *changes, *((*one.folder, new.name) for one, new in pairs if new is not None)]
+    return [*files, *changes, *((*rewrite.folder, new.name) for rewrite, new in pairs if new is not None)]
 
 
 def run_task(warehouse: Warehouse, task: Task) -> Result:
@@ -92,7 +92,7 @@ def _compact(warehouse: Warehouse, task: Task, output: Output) -> Result:
     for window in _ahead(windows_of(warehouse, task)):
         state = combined_window(fold.plan, window)
         output.add(compacted(fold, state, task.now, oldest=task.oldest))
-        rows += sum(len(one.rows.tokens) for one in window if one is not None)
+        rows += sum(len(run.rows.tokens) for run in window if run is not None)
     files, changes = output.close()
     return Result(files, changes, rows)
 

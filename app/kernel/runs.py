@@ -91,7 +91,7 @@ def tokens_in_runs(warehouse: Warehouse, task: Task, runs: Sequence[Run]) -> Tok
 
 def combined_window(plan: MergePlan, window: Window) -> pa.Table:
     """Return the state row of each key of a window under ``plan``, by token."""
-    present = [(one.plan, one.rows) for one in window if one is not None]
+    present = [(run.plan, run.rows) for run in window if run is not None]
     return combined_runs(plan, present, _WindowSteps()) if present else run_schema(plan).empty_table()
 
 

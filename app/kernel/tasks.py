@@ -181,8 +181,8 @@ class Result:
 
 def schema_text(schema: TableSchema) -> str:
     """Return the JSON of a schema as tasks carry it."""
-    own = {_REMOVALS: schema.remembers_removals, _EPOCH: schema.epoch}
-    return json.dumps({**schema.to_json(), **own}, separators=(",", ":"))
+    extra = {_REMOVALS: schema.remembers_removals, _EPOCH: schema.epoch}
+    return json.dumps({**schema.to_json(), **extra}, separators=(",", ":"))
 
 
 @lru_cache(maxsize=256)
@@ -225,7 +225,7 @@ def _built(kind: Any, value: Any) -> Any:
     if not isinstance(kind, type):
         return value
     if is_dataclass(kind):
-        return kind(**{name: _built(of, value[name]) for name, of in _hints(kind).items()})
+        return kind(**{name: _built(member_kind, value[name]) for name, member_kind in _hints(kind).items()})
     read = _READ.get(kind)
     return read(value) if read else kind(value) if issubclass(kind, Enum) else value
 

@@ -210,7 +210,7 @@ class Output:
     def _bound_pending(self) -> None:
         while sum(run.file.pending_bytes for run in self._runs.values()) > _MOST_PENDING:
             max((run.file for run in self._runs.values()), key=lambda file: file.pending_bytes).flush()
-            written = [partition for partition, one in self._runs.items() if one.file.is_open]
+            written = [partition for partition, opened in self._runs.items() if opened.file.is_open]
             if len(written) > _MOST_OPEN:  # later rows of the partition begin another file
                 self._finished.append(self._written(written[0], self._runs.pop(written[0])))
 

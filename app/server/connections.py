@@ -112,7 +112,7 @@ class StrictHttp(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, connections: Connections, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self.of = connections
+        self._open_connections = connections
         self._admitted = True
         self._refusal: KeyfoldError | None = None
         self._in_head = False
@@ -124,12 +124,12 @@ class StrictHttp(HttpToolsProtocol):
     def connection_made(self, transport: BaseTransport) -> None:
         """Admit a new client. Its first request has the same time limit as any other."""
         super().connection_made(transport)  # type: ignore[arg-type]  # uvicorn narrows what asyncio declares
-        self._admitted = self.of.enter(self)
+        self._admitted = self._open_connections.enter(self)
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release the place of a client that has gone."""
-        self.of.leave(self)
+        self._open_connections.leave(self)
         self._stop_timers()
         super().connection_lost(exc)
 
@@ -204,12 +204,12 @@ class StrictHttp(HttpToolsProtocol):
             return
         self._in_head, self._unread = False, 0
         self._stop_timers()
-        self.of.busy(self)
+        self._open_connections.busy(self)
         hosts = sum(name == b"host" for name, _ in self.headers)
         if hosts > 1 or (hosts == 0 and self.parser.get_http_version() == "1.1"):
             raise ValueError("a request names one host")
         if not self._admitted and self.url.partition(b"?")[0].decode("latin-1") not in OPEN_PATHS:
-            self._refusal = _full(self.of)
+            self._refusal = _full(self._open_connections)
             raise _Refused
         super().on_headers_complete()
         if not self._admitted:
@@ -231,15 +231,15 @@ class StrictHttp(HttpToolsProtocol):
         """End the answer, and wait for the next request."""
         super().on_response_complete()
         if not self.pipeline:
-            self.of.wait(self)
+            self._open_connections.wait(self)
 
     def _expect_head(self) -> None:
-        self._timer = self.loop.call_later(self.of.bounds.head_seconds, self._give_up)
+        self._timer = self.loop.call_later(self._open_connections.bounds.head_seconds, self._give_up)
 
     def _give_up(self) -> None:
         """Close a connection whose next headers did not come in time; answer only if the request has begun."""
         if self._in_head and not self.transport.is_closing():
-            seconds = f"{self.of.bounds.head_seconds:g}"
+            seconds = f"{self._open_connections.bounds.head_seconds:g}"
             message = f"the line and headers of the request did not come within {seconds} seconds"
             fault = Violation("", FaultCode.TOO_SLOW, message, "send them together")
             self._answer(TooSlow(message, violations=[fault]))
@@ -248,7 +248,7 @@ class StrictHttp(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """Start the timeout: the client reads more slowly than it is answered."""
         super().pause_writing()
-        self._reader = self.loop.call_later(self.of.bounds.silence_seconds, self.transport.abort)
+        self._reader = self.loop.call_later(self._open_connections.bounds.silence_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
         """Stop the timeout: the client has read."""
@@ -264,8 +264,8 @@ class StrictHttp(HttpToolsProtocol):
         self._timer = self._reader = None
 
 
-def _full(of: Connections) -> Unavailable:
-    message = f"the process has {of.most} connections, and all of them are busy; retry in a moment"
-    more = "let it open more files (ulimit -n)" if of.scarce else "run more processes (KEYFOLD_PROCESSES)"
+def _full(connections: Connections) -> Unavailable:
+    message = f"the process has {connections.most} connections, and all of them are busy; retry in a moment"
+    more = "let it open more files (ulimit -n)" if connections.scarce else "run more processes (KEYFOLD_PROCESSES)"
     fix = f"keep fewer connections, or {more}"
     return Unavailable(message, violations=[Violation("", FaultCode.TOO_MANY, message, fix)])

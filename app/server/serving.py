@@ -177,13 +177,13 @@ def roles(settings: Settings, listeners: Sequence[socket.socket]) -> list[Role]:
     app = create_app(settings, [*names, WORKER])
     metrics: Metrics = app.state.metrics
 
-    def serve(name: str, mine: socket.socket) -> None:
+    def serve(name: str, listener_of_process: socket.socket) -> None:
         metrics.take(name)
         sys.meta_path.insert(0, _WithoutPandas())
         for other in listeners:
-            if other is not mine:
+            if other is not listener_of_process:
                 other.close()
-        run_server(app, settings, mine)
+        run_server(app, settings, listener_of_process)
 
     def merge() -> None:
         metrics.take(WORKER)
@@ -192,7 +192,8 @@ def roles(settings: Settings, listeners: Sequence[socket.socket]) -> list[Role]:
         work(settings, settings.workers, lambda _: None, metrics)
 
     serving = [
-        Role(f"API process {name}", partial(serve, name, mine)) for name, mine in zip(names, listeners, strict=True)
+        Role(f"API process {name}", partial(serve, name, listener_of_process))
+        for name, listener_of_process in zip(names, listeners, strict=True)
     ]
     return [*serving, Role("the merge worker", merge, stage=1)] if settings.workers else serving
 

@@ -129,9 +129,9 @@ class BackupFolder:
             self._dump(name).unlink()
         named = {file.path for name in self.names() for file in self.files_of(name)}
         root = self.path / _FILES
-        unnamed = [one for one in root.rglob("*") if one.is_file() and str(one.relative_to(root)) not in named]
-        for one in unnamed:
-            one.unlink()
+        unnamed = [path for path in root.rglob("*") if path.is_file() and str(path.relative_to(root)) not in named]
+        for path in unnamed:
+            path.unlink()
         return len(unnamed)
 
     def _dump(self, name: str) -> Path:

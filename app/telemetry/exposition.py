@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from app.telemetry.entries import OPERATION, Counted, Entry, Kind, Measured
 from app.telemetry.metrics import Life, Metrics
 
-_OF_PROCESSES = {one.value.name: one for one in Measured if one.value.name.startswith("process_")}
+_OF_PROCESSES = {metric.value.name: metric for metric in Measured if metric.value.name.startswith("process_")}
 
 
 class Reading(NamedTuple):
@@ -49,8 +49,8 @@ class _Everything(Collector):
         """Yield each metric with its series."""
         totals = self._metrics.totals()
         for counted in Counted:
-            mine = [(values, numbers) for (metric, values), numbers in totals.items() if metric is counted]
-            yield _family(counted.value, mine)
+            series = [(values, numbers) for (metric, values), numbers in totals.items() if metric is counted]
+            yield _family(counted.value, series)
         numbers = defaultdict(list)
         for reading in self._readings:
             numbers[reading.metric].append((reading.values, [reading.number]))

@@ -109,7 +109,7 @@ class Hour:
         cells, width = self._cells.tolist(), self._width
         oldest = now - HOUR_SECONDS - SAMPLE_SECONDS
         rows = (cells[start : start + width] for start in range(0, len(cells), width))
-        return sorted((Sample(row[0], row[1:]) for row in rows if oldest < row[0] <= now), key=lambda one: one.at)
+        return sorted((Sample(row[0], row[1:]) for row in rows if oldest < row[0] <= now), key=lambda sample: sample.at)
 
     def steps(self, now: float) -> list[Step]:
         """Return the steps of the hour before ``now``, each of ``STEP_SECONDS`` and measured by its last sample. A

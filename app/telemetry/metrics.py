@@ -68,13 +68,13 @@ class Metrics:
     def take(self, process: str) -> None:
         """Count as ``process`` from here on, and clear the gauges of its predecessor."""
         place = self._processes.index(process)
-        own = self._all[place * self._width : (place + 1) * self._width]
+        cells = self._all[place * self._width : (place + 1) * self._width]
         for (metric, _), first in self._places.items():
             if metric.value.kind is Kind.GAUGE:
-                own[first] = 0.0
-        own[_PID] = os.getpid()
-        own[_STARTS] += 1
-        self._own, self._own_place = own, place
+                cells[first] = 0.0
+        cells[_PID] = os.getpid()
+        cells[_STARTS] += 1
+        self._own, self._own_place = cells, place
 
     def adopt(self, process: str, pid: int) -> None:
         """Record that a child that is not Python (Spark's JVM) runs as ``pid``; 0: none."""
@@ -118,23 +118,25 @@ class Metrics:
         """Count a request; ``status_class`` is the first digit of its status, 6 if the client disconnected. Only the
         event loop calls it, without a lock, so that lookups never wait for one.
         """
-        own = self._own
+        cells = self._own
         requests, buckets, total = self._operations.get(operation) or self._operations[NO_OPERATION]
-        own[requests + status_class] += 1.0
-        own[buckets + bisect_left(self._bounds, seconds)] += 1.0
-        own[total] += seconds
+        cells[requests + status_class] += 1.0
+        cells[buckets + bisect_left(self._bounds, seconds)] += 1.0
+        cells[total] += seconds
 
     def say_spark(self, state: SparkState) -> None:
         """Set the state of Spark."""
-        for one in SparkState:
-            self.set(Counted.SPARK, float(one is state), one)
+        for spark_state in SparkState:
+            self.set(Counted.SPARK, float(spark_state is state), spark_state)
 
     @property
     def spark(self) -> SparkState:
         """The state of Spark, from whichever process has set it."""
         rows = range(0, len(self._all), self._width)
-        said = (one for one in SparkState for row in rows if self._all[row + self._places[Counted.SPARK, (one,)]])
-        return next(said, SparkState.STARTING)
+        states = (
+            state for state in SparkState for row in rows if self._all[row + self._places[Counted.SPARK, (state,)]]
+        )
+        return next(states, SparkState.STARTING)
 
     def totals(self) -> Mapping[_Place, Sequence[float]]:
         """Return the sums over all processes: one number for a counter or gauge; for a histogram the count of each

@@ -69,8 +69,8 @@ def claim_next(
     if kind is TaskKind.MERGE:
         waiting = [(one.task_id, one.table.id) for one in repository.rounds.waiting()]
     else:
-        waiting = [(one.id, one.table_id) for one in repository.leases.compactions()]
-    claims = (repository.leases.take(*one, owner, lease_seconds) for one in waiting)
+        waiting = [(one.id, one.table_id) for one in repository.claimed_tasks.compactions()]
+    claims = (repository.claimed_tasks.take(*one, owner, lease_seconds) for one in waiting)
     return next((claimed for claimed in claims if claimed is not None), None)
 
 
@@ -92,7 +92,7 @@ def commit(
 ) -> Snapshot:
     """The commit of a claimed merge on the base that it was claimed with."""
     with database.transaction() as repository:
-        return repository.leases.commit_merge(
+        return repository.claimed_tasks.commit_merge(
             claimed.task.id,
             owner or claimed.lease_owner,
             runs,

@@ -103,8 +103,8 @@ def test_history_begins_after_what_was_merged_before_it_was_kept(database: Catal
         downgrade(repository, "0011")
     database.migrate()
     with database.reading() as repository:
-        assert repository.history.of(merged.id) == HistoryExtent(1, 1)
-        assert repository.history.of(new.id) == HistoryExtent(0, 0)
+        assert repository.history.extent(merged.id) == HistoryExtent(1, 1)
+        assert repository.history.extent(new.id) == HistoryExtent(0, 0)
         assert repository.history.unfiled(merged.id) == []
         assert repository.batches.live_staging_files(merged.id) == set()
 

@@ -104,7 +104,7 @@ def test_a_lease_that_is_being_taken_over_is_not_renewed(database: CatalogDataba
     outcome = outcome_after(
         database,
         lambda repository: claim_next(repository, "alive", 600),
-        lambda repository: repository.leases.renew(late.task.id, "late", 600, 0.5, {}),
+        lambda repository: repository.claimed_tasks.renew(late.task.id, "late", 600, 0.5, {}),
     )
     assert isinstance(outcome, Conflict)
 
@@ -113,7 +113,7 @@ def test_a_lease_that_is_being_renewed_is_not_taken_over(database: CatalogDataba
     late = request_and_claim(database, table, "late", lease_seconds=0)
     outcome = outcome_after(
         database,
-        lambda repository: repository.leases.renew(late.task.id, "late", 600, 0.5, {}),
+        lambda repository: repository.claimed_tasks.renew(late.task.id, "late", 600, 0.5, {}),
         lambda repository: claim_next(repository, "alive", 600),
     )
     assert outcome is None
@@ -135,7 +135,7 @@ def test_a_merge_that_is_being_dropped_with_its_table_is_neither_claimed_nor_com
     outcome = outcome_after(
         database,
         lambda repository: repository.tables.drop("shop", "wide"),
-        lambda repository: repository.leases.commit_merge(
+        lambda repository: repository.claimed_tasks.commit_merge(
             late.task.id, "late", [run("r")], base_snapshot_id=None, rows=1, records=1
         ),
     )

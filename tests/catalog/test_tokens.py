@@ -58,12 +58,12 @@ def test_a_token_is_used_at_the_latest_time_that_was_reported_and_no_gate_looks_
     early, late = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
     with database.transaction() as repository:
         repository.tokens.add("till", "d1")
-    mark = database.marks.of(TOKENS)
+    mark = database.marks.mark(TOKENS)
     with database.transaction() as repository:
         repository.tokens.note_uses({"till": late, "revoked": late})
         repository.tokens.note_uses({"till": early})
         assert [token.last_used_at for token in repository.tokens.page()] == [late]
-    assert database.marks.of(TOKENS) == mark
+    assert database.marks.mark(TOKENS) == mark
 
 
 def test_the_name_of_an_expired_token_is_free_and_it_opens_nothing(catalog_url: str) -> None:

@@ -88,7 +88,7 @@ def fail_merge(app: FastAPI, table: str, reason: str) -> None:
         repository.tasks.request(repository.tables.get("shop", table).id, TaskTrigger.REQUEST)
         claimed = claim_next(repository, "w", 60.0)
         assert claimed is not None
-        repository.leases.fail(claimed.task.id, "w", reason)
+        repository.claimed_tasks.fail(claimed.task.id, "w", reason)
 
 
 SignedIn = Callable[..., Browser]

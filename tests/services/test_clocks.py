@@ -119,7 +119,7 @@ def test_a_lease_that_is_renewed_after_the_clock_was_set_back_is_kept(site: Merg
     lease = claim(site, "alive", TaskKind.MERGE)
     clock.move(hours=-1)
     with site.database.transaction() as repository:
-        repository.leases.renew(lease.claimed.task.id, "alive", site.lease_seconds)
+        repository.claimed_tasks.renew(lease.claimed.task.id, "alive", site.lease_seconds)
     assert not run_next_merge(site, "next")
     clock.move(seconds=31)
     assert run_next_merge(site, "next")
@@ -199,9 +199,9 @@ def test_an_owner_that_lost_its_lease_to_a_set_clock_can_neither_renew_nor_commi
     clock.move(hours=1)
     assert claim(site, "next", TaskKind.MERGE) is not None
     with pytest.raises(Conflict), site.database.transaction() as repository:
-        repository.leases.renew(task.id, "late", site.lease_seconds)
+        repository.claimed_tasks.renew(task.id, "late", site.lease_seconds)
     with pytest.raises(Conflict), site.database.transaction() as repository:
-        repository.leases.commit_merge(task.id, "late", [], base_snapshot_id=None, rows=0, records=0)
+        repository.claimed_tasks.commit_merge(task.id, "late", [], base_snapshot_id=None, rows=0, records=0)
 
 
 def test_a_snapshot_of_the_future_expires_as_if_it_were_of_the_next_commit(site: MergeSite, clock: SetClock) -> None:

@@ -68,7 +68,7 @@ class TakenConditions:
         sent = [name for name in _CONDITIONS if name in request.headers]
         if not sent:
             return
-        taken = self._taken.of(request.scope["route"])
+        taken = self._taken.get(request.scope["route"])
         faults = [_not_taken(name) for name in sent if name not in taken]
         if faults:
             raise Invalid(faults[0].message, violations=faults)

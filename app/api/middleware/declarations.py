@@ -17,7 +17,7 @@ class Declared(Generic[Read]):
         self._read = read
         self._known: dict[Callable[..., Any], Read] = {}
 
-    def of(self, route: APIRoute) -> Read:
+    def get(self, route: APIRoute) -> Read:
         """Return the declarations of ``route``; they are read once."""
         if route.endpoint not in self._known:
             self._known[route.endpoint] = self._read(route)

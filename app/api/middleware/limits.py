@@ -48,7 +48,7 @@ class BodyLimits:
             (_pattern(f"{CATALOG_PATH}/merges:simulate"), MOST_SIMULATED_BYTES),
         ]
 
-    def of(self, method: str, path: str) -> int:
+    def most_bytes(self, method: str, path: str) -> int:
         """Return the bound in bytes for a request with ``method`` to the decoded ``path``."""
         if path in OPEN_PATHS:
             return 0
@@ -102,7 +102,7 @@ class BodyLimit:
 
     async def _body(self, scope: Scope, receive: Receive, send: Send, spool: Spool) -> Content | None:
         """Return the body; None if it was refused, or if the client disconnected before its end."""
-        most, headers = self.limits.of(scope["method"], scope["path"]), Request(scope).headers
+        most, headers = self.limits.most_bytes(scope["method"], scope["path"]), Request(scope).headers
         try:
             _check_declared(headers.get("content-length", ""), most)
             digest = ContentDigest.of(headers)

@@ -57,7 +57,7 @@ class Acceptable:
         accept = ",".join(request.headers.getlist("accept"))
         if not accept or accept == "*/*":
             return
-        offered = self._offered.of(request.scope["route"])
+        offered = self._offered.get(request.scope["route"])
         if offered:
             chosen(accept, offered)
 
@@ -65,7 +65,7 @@ class Acceptable:
 def answered_types(route: APIRoute) -> tuple[str, ...]:
     """Return the media types of a route's answers, the default first; empty if it answers no body."""
     response = route.response_class
-    own = response.value if isinstance(response, DefaultPlaceholder) else response
+    response_class = response.value if isinstance(response, DefaultPlaceholder) else response
     answered = {status: response for status, response in route.responses.items() if str(status).startswith("2")}
     declared = [media_type for one in answered.values() for media_type in one.get("content", ())]
-    return tuple(dict.fromkeys([*([own.media_type] if own.media_type else []), *declared]))
+    return tuple(dict.fromkeys([*([response_class.media_type] if response_class.media_type else []), *declared]))

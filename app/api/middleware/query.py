@@ -29,7 +29,7 @@ class DeclaredQuery:
             return
         if query.count(b"&") >= MOST_PARAMETERS:
             raise _too_many()
-        declared = self._declared.of(request.scope["route"])
+        declared = self._declared.get(request.scope["route"])
         faults = [_unknown(name, declared) for name in dict.fromkeys(request.query_params) if name not in declared]
         if faults:
             message = faults[0].message if len(faults) == 1 else f"the request has {len(faults)} faults"

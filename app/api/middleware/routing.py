@@ -35,8 +35,8 @@ def find_routes_by_path(app: FastAPI, routers: Iterable[APIRouter]) -> None:
     """
     every = app.router.app
     grouped = [router.routes for router in routers]
-    own = {id(route) for routes in grouped for route in routes}
-    others = [[route] for route in app.routes if id(route) not in own]
+    route_ids = {id(route) for routes in grouped for route in routes}
+    others = [[route] for route in app.routes if id(route) not in route_ids]
     alone = [(_paths_of(routes), _alone(app, routes)) for routes in (*grouped, *others)]
 
     async def by_path(scope: Scope, receive: Receive, send: Send) -> None:

@@ -67,13 +67,13 @@ class Answer(Payload):
     """
 
     @classmethod
-    def of(cls, value: object, **own: object) -> Self:
-        """Return the answer that shows ``value``; ``own`` are members that come from elsewhere."""
-        return cls.model_validate(cls._members(value, own))
+    def of(cls, value: object, **members: object) -> Self:
+        """Return the answer that shows ``value``; ``members`` are those that it does not have itself."""
+        return cls.model_validate(cls._members(value, members))
 
     @classmethod
-    def _members(cls, value: object, own: Mapping[str, object]) -> dict[str, object]:
-        return {name: one.read(value) for name, one in _sources(cls).items() if name not in own} | dict(own)
+    def _members(cls, value: object, members: Mapping[str, object]) -> dict[str, object]:
+        return {name: one.read(value) for name, one in _sources(cls).items() if name not in members} | dict(members)
 
     @model_validator(mode="before")
     @classmethod

@@ -23,13 +23,13 @@ __all__ = ["GRANT", "Parts", "in_writers_thread"]
 Made = TypeVar("Made")
 
 
-def inline(of: Callable[..., Made]) -> Callable[..., Coroutine[Any, Any, Made]]:
+def inline(dependency: Callable[..., Made]) -> Callable[..., Coroutine[Any, Any, Made]]:
     """Return a class as a dependency that needs no thread: it only stores its arguments."""
 
     async def made(**given: Any) -> Made:
-        return of(**given)
+        return dependency(**given)
 
-    made.__signature__ = signature(of, eval_str=True)  # type: ignore[attr-defined]  # where FastAPI reads parameters
+    made.__signature__ = signature(dependency, eval_str=True)  # type: ignore[attr-defined]  # where FastAPI reads parameters
     return made
 
 

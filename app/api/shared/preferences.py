@@ -16,8 +16,8 @@ INTEGERS: Final[Mapping[str, Integers]] = {Integer.value: Integer for Integer in
 def preference(prefer: str | None, name: str) -> str | None:
     """Return the value of a preference; None if it is absent."""
     for one in (prefer or "").split(","):
-        said, _, value = one.split(";")[0].partition("=")
-        if said.strip().lower() == name:
+        key, _, value = one.split(";")[0].partition("=")
+        if key.strip().lower() == name:
             return value.strip().strip('"')
     return None
 

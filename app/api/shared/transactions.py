@@ -52,8 +52,12 @@ def in_one_thread(handler: Handler) -> Handler:
         return handler
     if iscoroutinefunction(handler):
         raise TypeError(f"{handler.__qualname__} has a transaction, and so needs a thread: it cannot be async")
-    own = [one for name, one in declared.parameters.items() if name not in {*repositories, *tables}]
-    requests = [one.name for one in own if one.annotation is Request]  # FastAPI gives a handler one of them
+    own_parameters = [
+        parameter for name, parameter in declared.parameters.items() if name not in {*repositories, *tables}
+    ]
+    requests = [
+        parameter.name for parameter in own_parameters if parameter.annotation is Request
+    ]  # FastAPI gives a handler one of them
     request_name = requests[0] if requests else "request_"
 
     def run(request: Request, parts: Parts, given: dict[str, Any]) -> Any:
@@ -66,7 +70,7 @@ def in_one_thread(handler: Handler) -> Handler:
             return handler(**given)
 
     async def handle(**given: Any) -> Any:
-        of_handler = {one.name: given[one.name] for one in own}
+        of_handler = {parameter.name: given[parameter.name] for parameter in own_parameters}
         known = None if repositories else given[_PARTS].views.known_table(_name_in(given[request_name]))
         if known is not None:
             return handler(**of_handler, **dict.fromkeys(tables, known))
@@ -75,10 +79,10 @@ def in_one_thread(handler: Handler) -> Handler:
         return await run_in_threadpool(run, given[request_name], given[_PARTS], of_handler)
 
     added = {request_name: Request, _PARTS: PartsDep} | (dict.fromkeys(_PATH, Segment) if tables else {})
-    names = {one.name for one in own}
+    names = {parameter.name for parameter in own_parameters}
     parameters = [
         *(_keyword(name, annotation) for name, annotation in added.items() if name not in names),
-        *(one.replace(kind=Parameter.KEYWORD_ONLY) for one in own),
+        *(parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in own_parameters),
     ]
     handle.__name__, handle.__doc__ = handler.__name__, handler.__doc__
     handle.__signature__ = declared.replace(parameters=parameters)  # type: ignore[attr-defined]  # for FastAPI
@@ -92,7 +96,7 @@ def _name_in(request: Request) -> tuple[str, str]:
 
 def _named(declared: Signature, marker: str) -> list[str]:
     """Return the names of the parameters that have the marker."""
-    return [name for name, one in declared.parameters.items() if marker in get_args(one.annotation)[1:]]
+    return [name for name, parameter in declared.parameters.items() if marker in get_args(parameter.annotation)[1:]]
 
 
 def _keyword(name: str, annotation: Any) -> Parameter:

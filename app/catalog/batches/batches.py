@@ -199,18 +199,18 @@ class Batches:
 
     def unmerged(self, table_id: str) -> list[Batch]:
         """Return the batches that are staged or set aside, whose files are needed, in number order."""
-        mine = (batches.c.table_id == table_id) & batches.c.state.in_(UNMERGED)
+        condition = (batches.c.table_id == table_id) & batches.c.state.in_(UNMERGED)
         return [
             checksums.batch_of(row)
-            for row in self.transaction.execute(sa.select(batches).where(mine).order_by(batches.c.number))
+            for row in self.transaction.execute(sa.select(batches).where(condition).order_by(batches.c.number))
         ]
 
     def live_staging_files(self, table_id: str) -> set[str]:
         """Return the staging files that a merge may still read, or whose history is in no history file yet; the
         table's other staging files are garbage.
         """
-        mine = (batches.c.table_id == table_id) & (batches.c.state.in_(UNMERGED) | unfiled())
-        return set(self.transaction.execute(sa.select(batches.c.file).where(mine)).scalars())
+        condition = (batches.c.table_id == table_id) & (batches.c.state.in_(UNMERGED) | unfiled())
+        return set(self.transaction.execute(sa.select(batches.c.file).where(condition)).scalars())
 
     def unnamed_staging_files(self, table_id: str, files: Collection[str]) -> set[str]:
         """Return those of ``files`` that no batch or history needs. Lock the table."""
@@ -224,8 +224,8 @@ class Batches:
         """Return those of ``files`` that a batch of the table names or named. Later uploads use other names."""
         existing: set[str] = set()
         for start in range(0, len(files), _FILES_AT_ONCE):
-            mine = (batches.c.table_id == table_id) & batches.c.file.in_(files[start:][:_FILES_AT_ONCE])
-            existing |= set(self.transaction.execute(sa.select(batches.c.file).where(mine)).scalars())
+            condition = (batches.c.table_id == table_id) & batches.c.file.in_(files[start:][:_FILES_AT_ONCE])
+            existing |= set(self.transaction.execute(sa.select(batches.c.file).where(condition)).scalars())
         return existing
 
     def forget(self, table_id: str, before: datetime, keyed_before: datetime, most: int) -> int:

@@ -73,7 +73,7 @@ class History:
     transaction: Transaction
     tables: Tables
 
-    def of(self, table_id: str) -> HistoryExtent:
+    def extent(self, table_id: str) -> HistoryExtent:
         """Return the extent of the table's kept history."""
         query = sa.select(histories.c.since, histories.c.filed).where(histories.c.table_id == table_id)
         row = self.transaction.execute(query).first()
@@ -83,20 +83,20 @@ class History:
         """Return the ids of the tables with snapshots whose records are not in history files yet, those of ``least``
         batches or more.
         """
-        of = tables.outerjoin(histories, histories.c.table_id == tables.c.id)
+        joined = tables.outerjoin(histories, histories.c.table_id == tables.c.id)
         filed = sa.func.coalesce(histories.c.filed, 0)
-        mine = (batches.c.table_id == tables.c.id) & _merged_after(filed)
-        waiting = sa.select(sa.func.count()).select_from(batches).where(mine).correlate(tables, histories)
+        condition = (batches.c.table_id == tables.c.id) & _merged_after(filed)
+        waiting = sa.select(sa.func.count()).select_from(batches).where(condition).correlate(tables, histories)
         later = (tables.c.snapshot_id > filed, waiting.scalar_subquery() >= least)
-        query = sa.select(tables.c.id).select_from(of).where(*later)
+        query = sa.select(tables.c.id).select_from(joined).where(*later)
         return list(self.transaction.execute(query).scalars())
 
     def unfiled(self, table_id: str, after: int = 0, most: int | None = None) -> list[Batch]:
         """Return the batches whose records are kept in their staging files alone, in merge order, from snapshots after
         ``after``; at most ``most``.
         """
-        mine = (batches.c.table_id == table_id) & _merged_after(max(after, self.of(table_id).filed))
-        query = sa.select(batches).where(mine).order_by(batches.c.snapshot_id, batches.c.number).limit(most)
+        condition = (batches.c.table_id == table_id) & _merged_after(max(after, self.extent(table_id).filed))
+        query = sa.select(batches).where(condition).order_by(batches.c.snapshot_id, batches.c.number).limit(most)
         return [checksums.batch_of(row) for row in self.transaction.execute(query)]
 
     def batches(self, table_id: str, numbers: Collection[int]) -> dict[int, Batch]:
@@ -117,8 +117,8 @@ class History:
         """Return the snapshots that are kept as bases of explanations, oldest first."""
         same = (snapshots.c.table_id == history_bases.c.table_id) & (snapshots.c.id == history_bases.c.snapshot_id)
         query = sa.select(snapshots.c.id, snapshots.c.committed_at).join(history_bases, same)
-        mine = query.where(history_bases.c.table_id == table_id).order_by(snapshots.c.id)
-        return [Base(*row) for row in self.transaction.execute(mine)]
+        condition = query.where(history_bases.c.table_id == table_id).order_by(snapshots.c.id)
+        return [Base(*row) for row in self.transaction.execute(condition)]
 
     def size_after(self, table_id: str, snapshot_id: int) -> int:
         """Return the bytes of the files that have records of later snapshots, of history and of staging."""
@@ -126,13 +126,13 @@ class History:
             history_files.c.table_id == table_id, history_files.c.last_snapshot > snapshot_id
         )
         staged = sa.select(sa.func.coalesce(sa.func.sum(batches.c.size_bytes), 0)).where(
-            batches.c.table_id == table_id, _merged_after(max(snapshot_id, self.of(table_id).filed))
+            batches.c.table_id == table_id, _merged_after(max(snapshot_id, self.extent(table_id).filed))
         )
         return sum(int(self.transaction.execute(query).scalar_one()) for query in (filed, staged))
 
     def totals(self, table_id: str) -> HistoryTotals:
         """Return the totals of the table's kept history."""
-        since = self.of(table_id).since
+        since = self.extent(table_id).since
         count = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(batches.c.records), 0))
         merged, records = self.transaction.execute(count.where(batches.c.table_id == table_id, kept())).one()
         files, bases = len(self.files(table_id)), len(self.bases(table_id))
@@ -146,20 +146,20 @@ class History:
         others = named.snapshot_id.not_in(bases) | (named.snapshot_id == current.scalar_subquery())
         elsewhere = sa.select(named.run_id).where(named.table_id == table_id, others)
         size = sa.select(sa.func.coalesce(sa.func.sum(data_files.c.size_bytes), 0))
-        mine = size.where(data_files.c.table_id == table_id, data_files.c.run_id.not_in(elsewhere))
-        return int(self.transaction.execute(mine).scalar_one())
+        condition = size.where(data_files.c.table_id == table_id, data_files.c.run_id.not_in(elsewhere))
+        return int(self.transaction.execute(condition).scalar_one())
 
     def begin_after(self, table_id: str, since: int, bases: Collection[int]) -> None:
         """Drop the history of snapshots up to ``since``, and keep exactly the snapshots ``bases`` for the rest. Raise
         ``NotFound`` if the table was dropped.
         """
         self.tables.lock(table_id)
-        before = self.of(table_id)
+        before = self.extent(table_id)
         self._say(table_id, before, HistoryExtent(since, max(since, before.filed)))
         kept = {base.snapshot_id for base in self.bases(table_id)}
         if unneeded := kept - set(bases):
-            mine = (history_bases.c.table_id == table_id) & history_bases.c.snapshot_id.in_(unneeded)
-            self.transaction.execute(history_bases.delete().where(mine))
+            condition = (history_bases.c.table_id == table_id) & history_bases.c.snapshot_id.in_(unneeded)
+            self.transaction.execute(history_bases.delete().where(condition))
         if new := set(bases) - kept:
             values = [{"table_id": table_id, "snapshot_id": number} for number in sorted(new)]
             self.transaction.execute(history_bases.insert(), values)
@@ -181,7 +181,7 @@ class History:
         since. Raise ``NotFound`` if the table was dropped.
         """
         self.tables.lock(table_id)
-        if self.of(table_id) != before or not self._as_they_were(table_id, read):
+        if self.extent(table_id) != before or not self._as_they_were(table_id, read):
             return False
         self._add(table_id, files)
         self._say(table_id, before, HistoryExtent(before.since, filed))
@@ -195,11 +195,11 @@ class History:
         longer exists. Raise ``NotFound`` if the table was dropped.
         """
         self.tables.lock(table_id)
-        mine = (history_files.c.table_id == table_id) & history_files.c.name.in_([part.name for part in parts])
-        known = self.transaction.execute(sa.select(sa.func.count()).select_from(history_files).where(mine))
+        condition = (history_files.c.table_id == table_id) & history_files.c.name.in_([part.name for part in parts])
+        known = self.transaction.execute(sa.select(sa.func.count()).select_from(history_files).where(condition))
         if known.scalar_one() != len(parts):
             return False
-        self.transaction.execute(history_files.delete().where(mine))
+        self.transaction.execute(history_files.delete().where(condition))
         self._add(table_id, [whole])
         return True
 

@@ -61,8 +61,8 @@ class SetAside:
         """Return whether a successful merge has left batches to the next one. If not, lift the limit."""
         if self.limit(table_id) is None:
             return False
-        mine = (batches.c.table_id == table_id) & (batches.c.state == BatchState.STAGED)
-        if self.transaction.execute(sa.select(batches.c.id).where(mine).limit(1)).first() is not None:
+        condition = (batches.c.table_id == table_id) & (batches.c.state == BatchState.STAGED)
+        if self.transaction.execute(sa.select(batches.c.id).where(condition).limit(1)).first() is not None:
             return True
         self._limit(table_id, None)
         return False

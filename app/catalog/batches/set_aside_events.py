@@ -51,13 +51,13 @@ class SetAsideEvents:
         Raise ``Invalid`` if the table would keep too many.
         """
         self.tables.lock(table_id)
-        by_digest, sent = {one.digest: one for one in faulty}, Counter(one.digest for one in faulty)
+        by_digest, sent = {event.digest: event for event in faulty}, Counter(event.digest for event in faulty)
         again = self._known(table_id, by_digest)
         for digest, times in again.items():
-            mine = (events.c.table_id == table_id) & (events.c.digest == digest)
+            condition = (events.c.table_id == table_id) & (events.c.digest == digest)
             changes = {"times": times + sent[digest], "faults": _stored(by_digest[digest].faults)}
-            self.transaction.execute(events.update().where(mine).values(changes))
-        new = {digest: one for digest, one in by_digest.items() if digest not in again}
+            self.transaction.execute(events.update().where(condition).values(changes))
+        new = {digest: event for digest, event in by_digest.items() if digest not in again}
         number = self._room(table_id, list(new.values()))
         rows = [
             {
@@ -65,24 +65,24 @@ class SetAsideEvents:
                 "table_id": table_id,
                 "number": number + place,
                 "digest": digest,
-                "format": one.format,
-                "unavailable": one.unavailable,
-                "text": one.text,
-                "faults": _stored(one.faults),
+                "format": event.format,
+                "unavailable": event.unavailable,
+                "text": event.text,
+                "faults": _stored(event.faults),
                 "times": sent[digest],
                 "batch_id": batch_id,
                 "set_aside_at": self.transaction.now(),
                 "set_aside_by": sender,
             }
-            for place, (digest, one) in enumerate(new.items(), 1)
+            for place, (digest, event) in enumerate(new.items(), 1)
         ]
         if rows:
             self.transaction.execute(events.insert(), rows)
 
     def page(self, table_id: str, *, after_number: int | None = None, limit: int) -> list[SetAsideEvent]:
         """Return up to ``limit`` events of the table in number order, with numbers above ``after_number``."""
-        mine = (events.c.table_id == table_id) & (events.c.number > (after_number or 0))
-        query = sa.select(events).where(mine).order_by(events.c.number).limit(limit)
+        condition = (events.c.table_id == table_id) & (events.c.number > (after_number or 0))
+        query = sa.select(events).where(condition).order_by(events.c.number).limit(limit)
         return [_event(row) for row in self.transaction.execute(query)]
 
     def some(self, table_id: str, ids: Sequence[str]) -> list[SetAsideEvent]:
@@ -90,9 +90,9 @@ class SetAsideEvents:
         self._check_kept(table_id, ids)
         kept: list[SetAsideEvent] = []
         for few in _in_parts(ids):
-            mine = (events.c.table_id == table_id) & events.c.id.in_(few)
-            kept += [_event(row) for row in self.transaction.execute(sa.select(events).where(mine))]
-        return sorted(kept, key=lambda one: one.number)
+            condition = (events.c.table_id == table_id) & events.c.id.in_(few)
+            kept += [_event(row) for row in self.transaction.execute(sa.select(events).where(condition))]
+        return sorted(kept, key=lambda event: event.number)
 
     def delete(self, table_id: str, ids: Sequence[str]) -> None:
         """Delete these events of the table. Raise ``NotFound`` if one does not exist."""
@@ -135,8 +135,8 @@ class SetAsideEvents:
     def _known(self, table_id: str, digests: Collection[str]) -> dict[str, int]:
         counts: dict[str, int] = {}
         for few in _in_parts(list(digests)):
-            mine = (events.c.table_id == table_id) & events.c.digest.in_(few)
-            query = sa.select(events.c.digest, events.c.times).where(mine)
+            condition = (events.c.table_id == table_id) & events.c.digest.in_(few)
+            query = sa.select(events.c.digest, events.c.times).where(condition)
             counts |= {row.digest: row.times for row in self.transaction.execute(query)}
         return counts
 
@@ -150,7 +150,7 @@ class SetAsideEvents:
             sa.func.coalesce(sa.func.sum(sa.func.length(events.c.text)), 0),
         ).where(events.c.table_id == table_id)
         count, number, size = self.transaction.execute(query).one()
-        size += sum(len(one.text) for one in new)
+        size += sum(len(event.text) for event in new)
         if count + len(new) > MOST_EVENTS or size > MOST_CHARACTERS:
             message = (
                 f"with these {len(new)} events {count + len(new)} would be set aside, of {size} characters; at most"

@@ -63,7 +63,7 @@ class Marks:
         self._path = path
         self._mapped: _Mapped | None = None
 
-    def of(self, table_id: str) -> int:
+    def mark(self, table_id: str) -> int:
         """Return the mark of the table, or of the ``TOKENS``."""
         return self._slots[_slot(table_id)]
 

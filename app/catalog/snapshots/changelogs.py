@@ -27,7 +27,7 @@ class Changelogs:
     transaction: Transaction
     tables: Tables
 
-    def of(self, table_id: str, snapshot_id: int) -> list[ChangelogFile]:
+    def snapshot_files(self, table_id: str, snapshot_id: int) -> list[ChangelogFile]:
         """Return the files of a snapshot's changes, in order."""
         return [file for _, file in self._files(table_id, _columns.snapshot_id == snapshot_id)]
 
@@ -58,8 +58,8 @@ class Changelogs:
         incomplete: snapshots have expired, rows changed by other commits than merges, or a merge wrote no changelog of
         rows.
         """
-        mine = (snapshots.c.table_id == table_id) & snapshots.c.id.between(base + 1, last)
-        query = sa.select(snapshots.c.id, snapshots.c.kind).where(mine).order_by(snapshots.c.id)
+        condition = (snapshots.c.table_id == table_id) & snapshots.c.id.between(base + 1, last)
+        query = sa.select(snapshots.c.id, snapshots.c.kind).where(condition).order_by(snapshots.c.id)
         kinds = {row.id: row.kind for row in self.transaction.execute(query)}
         if len(kinds) != last - base or any(kind not in _FOLLOWED for kind in kinds.values()):
             return None

@@ -94,9 +94,9 @@ class NewSnapshots:
                 size = self.add_runs(snapshot.table_id, snapshot.runs)
             else:
                 ids = {run.id for run in new.added}
-                mine = [run for run in snapshot.runs if run.id in ids]
-                unknown += [(snapshot.table_id, run) for run in mine]
-                size = sum(run.size_bytes for run in mine)
+                requested = [run for run in snapshot.runs if run.id in ids]
+                unknown += [(snapshot.table_id, run) for run in requested]
+                size = sum(run.size_bytes for run in requested)
             noted = _noted(snapshot, size, sum(file.size_bytes for file in new.changelog))
             checksum = checksums.of_table(locked[snapshot.table_id], snapshot_id=snapshot.id)
             of_tables.append({**noted, "row_checksum": checksum})

@@ -35,7 +35,7 @@ _COLUMNS = (
     published_versions.c.written_at,
     published_versions.c.counts,
 )
-_FORMATS = {one.value: one for one in Format}
+_FORMATS = {form.value: form for form in Format}
 _PENDING = published_versions.c.written_at.is_(None)
 # Bounds of the changes in a version. Readers open each file, a worker reads the keys of all rows, and
 # each version lists again which rows are hidden (decision 54).
@@ -124,8 +124,8 @@ class PublishedVersions:
             self._add(last, base.id, runs, row.schema_id, row.snapshot_id)
 
     def _exists(self, snapshot: Snapshot) -> bool:
-        mine = (snapshots.c.table_id == snapshot.table_id) & (snapshots.c.id == snapshot.id)
-        return self.transaction.execute(sa.select(snapshots.c.id).where(mine)).first() is not None
+        condition = (snapshots.c.table_id == snapshot.table_id) & (snapshots.c.id == snapshot.id)
+        return self.transaction.execute(sa.select(snapshots.c.id).where(condition)).first() is not None
 
     def _add(
         self, kept: Snapshot, base_id: int, runs: tuple[Run, ...], schema_id: int, current: int | None = None
@@ -227,7 +227,7 @@ class PublishedVersions:
         """Return the snapshots that the next version of the table will name, if it follows merges."""
         table = self.tables.existing(table_id)
         newest = [self.newest(table_id, form) for form in Format if follows_merges(table.schema, form)]
-        since = [range(one.as_of + 1, (table.snapshot_id or 0) + 1) for one in newest if one is not None]
+        since = [range(version.as_of + 1, (table.snapshot_id or 0) + 1) for version in newest if version is not None]
         return {number for numbers in since if len(numbers) <= MOST_MERGES for number in numbers}
 
     def shows_other_columns(self, version: PublishedVersion, schema: TableSchema) -> bool:
@@ -248,8 +248,8 @@ class PublishedVersions:
 
     def get(self, table_id: str, form: Format, number: int) -> PublishedVersion | None:
         """Return the version ``number``, None if it is not kept."""
-        mine = _of(table_id, form) & (published_versions.c.version == number)
-        row = self.transaction.execute(sa.select(*_COLUMNS).where(mine)).first()
+        condition = _of(table_id, form) & (published_versions.c.version == number)
+        row = self.transaction.execute(sa.select(*_COLUMNS).where(condition)).first()
         return None if row is None else _version(row)
 
     def table_ids(self, form: Format) -> set[str]:
@@ -267,9 +267,9 @@ class PublishedVersions:
 
     def note_written(self, version: PublishedVersion, counts: FileCounts | None) -> None:
         """Record that the files of the version are written, and their totals."""
-        mine = _of(version.table_id, version.format) & (published_versions.c.version == version.version)
+        condition = _of(version.table_id, version.format) & (published_versions.c.version == version.version)
         written = {"written_at": self.transaction.now(), "counts": counts and asdict(counts)}
-        self.transaction.execute(published_versions.update().where(mine, _PENDING).values(written))
+        self.transaction.execute(published_versions.update().where(condition, _PENDING).values(written))
 
     def mark_unwritten(self) -> None:
         """Record that no version has its files, because the warehouse is a new one."""

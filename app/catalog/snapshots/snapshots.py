@@ -31,7 +31,7 @@ _RUNS_BY_NAME = 500  # of one query whose files are selected by name
 
 def _on(left: sa.Table, right: sa.Table, **columns: str) -> sa.ColumnElement[bool]:
     """Return the join of two tables on the table id and the given columns of both."""
-    same = [left.c[mine] == right.c[other] for mine, other in columns.items()]
+    same = [left.c[left_name] == right.c[other] for left_name, other in columns.items()]
     return sa.and_(left.c.table_id == right.c.table_id, *same)
 
 
@@ -91,7 +91,7 @@ class Snapshots:
         current = self.tables.current_snapshot(table_id)
         return None if current is None else self._existing(table_id, current)
 
-    def of(self, table: Table) -> Snapshot | None:
+    def current_of(self, table: Table) -> Snapshot | None:
         """Return the current snapshot of ``table``, which must have been read in the same transaction."""
         return None if table.snapshot_id is None else self._existing(table.id, table.snapshot_id)
 
@@ -229,7 +229,7 @@ class Snapshots:
         """
         current = self.tables.lock(table_id).snapshot_id
         keeping = (tags, history_bases)
-        kept = (sa.select(one.c.snapshot_id).where(one.c.table_id == table_id) for one in keeping)
+        kept = (sa.select(table.c.snapshot_id).where(table.c.table_id == table_id) for table in keeping)
         keep = {*keep_ids, current, *(number for query in kept for number in self.transaction.execute(query).scalars())}
         keep |= self.published.keeps(table_id) | self.published.awaits(table_id)
         every = sa.select(snapshots.c.id).where(snapshots.c.table_id == table_id).order_by(snapshots.c.id)

@@ -24,7 +24,7 @@ class SchemaCache:
         self._columns = 0
         self._lock = threading.Lock()
 
-    def of(self, text: str) -> TableSchema:
+    def schema(self, text: str) -> TableSchema:
         """Return the schema of ``text``, its JSON."""
         with self._lock:
             entry = self._kept.get(text)

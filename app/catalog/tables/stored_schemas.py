@@ -37,15 +37,15 @@ def schema_in(table_id: str, schema_id: int, row: AnyRow) -> TableSchema:
     what = f"schema {schema_id} of table {table_id}"
     checksums.check(row.checksum, checksums.of_schema(table_id, schema_id, row.body), what)
     try:
-        return _SCHEMAS.of(row.body)
+        return _SCHEMAS.schema(row.body)
     except (Invalid, ValueError, TypeError, LookupError, AttributeError) as error:
         raise DamagedCatalog(f"{what} is not one") from error
 
 
 def _schema_text(schema: TableSchema, highest_id: int) -> str:
     """Return the text of a schema in the catalog."""
-    own = {name: value for name, value in ((_REMOVALS, schema.remembers_removals), (_EPOCH, schema.epoch)) if value}
-    return json.dumps({**schema.to_json(), **own, _HIGHEST_ID: highest_id}, separators=(",", ":"))
+    extra = {name: value for name, value in ((_REMOVALS, schema.remembers_removals), (_EPOCH, schema.epoch)) if value}
+    return json.dumps({**schema.to_json(), **extra, _HIGHEST_ID: highest_id}, separators=(",", ":"))
 
 
 @dataclass(frozen=True)

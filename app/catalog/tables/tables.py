@@ -209,8 +209,8 @@ class Tables:
         among: Collection[str] | None = None,
     ) -> list[str]:
         """Return the names of the tables of the same page, all of them without a ``limit``. Raise as ``page``."""
-        mine = tables.c.database_id == self.databases.row(database).id
-        query = sa.select(tables.c.id, tables.c.name, tables.c.name_hash).where(mine)
+        condition = tables.c.database_id == self.databases.row(database).id
+        query = sa.select(tables.c.id, tables.c.name, tables.c.name_hash).where(condition)
         query = query.where(*named(tables.c.name, after, like, among))
         rows = self.transaction.execute(query.order_by(tables.c.name).limit(limit)).all()
         for row in rows:
@@ -289,8 +289,8 @@ class Tables:
 
     def every_name(self) -> dict[str, str]:
         """Return the names of all tables with their databases', by id: including damaged ones."""
-        of = tables.outerjoin(databases, databases.c.id == tables.c.database_id)
-        query = sa.select(tables.c.id, databases.c.name, tables.c.name).select_from(of).order_by(tables.c.id)
+        joined = tables.outerjoin(databases, databases.c.id == tables.c.database_id)
+        query = sa.select(tables.c.id, databases.c.name, tables.c.name).select_from(joined).order_by(tables.c.id)
         return {table_id: f"{database}.{name}" for table_id, database, name in self.transaction.execute(query)}
 
     def schema_id_of(self, table_id: str) -> int | None:

@@ -2,8 +2,8 @@
 as one merge takes (docs/decisions/0041).
 
 Every merge still has its own lease, snapshot and outcome. Unusual merges are left out of a round, and use
-``app.catalog.tasks.leases``. Several tables are always locked in the order of their ids, so that transactions cannot
-deadlock.
+``app.catalog.tasks.claimed_tasks``. Several tables are always locked in the order of their ids, so that transactions
+cannot deadlock.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from app.catalog.snapshots.new_snapshots import NewSnapshot
 from app.catalog.snapshots.snapshots import Snapshots
 from app.catalog.tables.tables import TABLES, Tables, intact
 from app.catalog.tasks.claimable import CLAIMABLE, OLDEST_FIRST, WAITS, at
-from app.catalog.tasks.leases import MERGED, ClaimedTask, lease_values
+from app.catalog.tasks.claimed_tasks import MERGED, ClaimedTask, lease_values
 from app.catalog.tasks.stops import Stops
 from app.catalog.tasks.tasks import UNFINISHED, task_of
 from app.core.table.history import (
@@ -160,33 +160,57 @@ class Rounds:
         """Claim the ``plain`` merges that no other worker has claimed for ``owner``, and return them in the order
         given; each takes every staged batch of its table.
         """
-        locked = self.tables.lock_all([one.table.id for one in chosen])
-        unchanged = [one for one in chosen if one.table.id in locked and _is_as_seen(one, locked[one.table.id])]
-        waits = self.transaction.execute(_WAITS_STILL, {"tasks": [one.task_id for one in unchanged]})
+        locked = self.tables.lock_all([waiting_merge.table.id for waiting_merge in chosen])
+        unchanged = [
+            waiting_merge
+            for waiting_merge in chosen
+            if waiting_merge.table.id in locked and _is_as_seen(waiting_merge, locked[waiting_merge.table.id])
+        ]
+        waits = self.transaction.execute(
+            _WAITS_STILL, {"tasks": [waiting_merge.task_id for waiting_merge in unchanged]}
+        )
         rows = {row.id: row for row in waits}
-        mine = [one for one in unchanged if one.task_id in rows]
-        if not mine:
+        claimable = [waiting_merge for waiting_merge in unchanged if waiting_merge.task_id in rows]
+        if not claimable:
             return []
-        self.transaction.execute(_TAKEN, [{"table": one.table.id, "merge": one.task_id} for one in mine])
+        self.transaction.execute(
+            _TAKEN, [{"table": waiting_merge.table.id, "merge": waiting_merge.task_id} for waiting_merge in claimable]
+        )
         taken = defaultdict(list)
         for batch in self.batches.claimed_by(*rows):
             taken[batch.merge_id].append(batch)
         now = self.transaction.now()
         lease = lease_values(owner, now, lease_seconds)
         begun = {"now": now, "owner": owner, "until": lease["lease_expires_at"]}
-        counts = [{**begun, "task": one.task_id, "taken": len(taken[one.task_id])} for one in mine]
+        counts = [
+            {**begun, "task": waiting_merge.task_id, "taken": len(taken[waiting_merge.task_id])}
+            for waiting_merge in claimable
+        ]
         self.transaction.execute(_BEGUN, counts)
         return [
-            self._claimed(one, task_of(rows[one.task_id]), taken[one.task_id], locked[one.table.id], owner, now)
-            for one in mine
+            self._claimed(
+                waiting_merge,
+                task_of(rows[waiting_merge.task_id]),
+                taken[waiting_merge.task_id],
+                locked[waiting_merge.table.id],
+                owner,
+                now,
+            )
+            for waiting_merge in claimable
         ]
 
     def _claimed(
-        self, one: WaitingMerge, pending: CatalogTask, taken: Sequence[Batch], row: AnyRow, owner: str, now: datetime
+        self,
+        waiting_merge: WaitingMerge,
+        pending: CatalogTask,
+        taken: Sequence[Batch],
+        row: AnyRow,
+        owner: str,
+        now: datetime,
     ) -> ClaimedTask:
-        table = replace(one.table, snapshot_id=row.snapshot_id)
+        table = replace(waiting_merge.table, snapshot_id=row.snapshot_id)
         task = replace(pending, state=TaskState.RUNNING, started_at=now, batches=len(taken))
-        return ClaimedTask(task, table, tuple(taken), self.snapshots.of(table), owner)
+        return ClaimedTask(task, table, tuple(taken), self.snapshots.current_of(table), owner)
 
     def commit(self, folded: Sequence[FoldedMerge]) -> dict[str, Snapshot]:
         """Commit merges and return their snapshots, by the ids of the merges. Only merges that still hold their lease,
@@ -194,29 +218,37 @@ class Rounds:
 
         Their runs are appended to the current snapshot: a run of new records fits on any snapshot.
         """
-        locked = self.tables.lock_all([one.claimed.table.id for one in folded])
-        held = self.transaction.execute(_HELD, {"tasks": [one.claimed.task.id for one in folded]})
+        locked = self.tables.lock_all([folded_merge.claimed.table.id for folded_merge in folded])
+        held = self.transaction.execute(_HELD, {"tasks": [folded_merge.claimed.task.id for folded_merge in folded]})
         owners = {row.id: row.lease_owner for row in held}
-        fit = [one for one in folded if _still_fits(one, locked, owners)]
+        fit = [folded_merge for folded_merge in folded if _still_fits(folded_merge, locked, owners)]
         if not fit:
             return {}
         made = self.snapshots.new_snapshots.commit(
-            locked, [self._snapshot(one, locked[one.claimed.table.id]) for one in fit]
+            locked, [self._snapshot(folded_merge, locked[folded_merge.claimed.table.id]) for folded_merge in fit]
         )
         now = self.transaction.now()
         ended = [
-            {"merge": one.claimed.task.id, "snapshot": snapshot.id, "now": now, "folded": one.rows, "of": one.records}
-            for one, snapshot in zip(fit, made, strict=True)
+            {
+                "merge": folded_merge.claimed.task.id,
+                "snapshot": snapshot.id,
+                "now": now,
+                "folded": folded_merge.rows,
+                "of": folded_merge.records,
+            }
+            for folded_merge, snapshot in zip(fit, made, strict=True)
         ]
         self.transaction.execute(MERGED, [{name: one[name] for name in ("merge", "snapshot")} for one in ended])
         self.transaction.execute(_ENDED, ended)
         self._forget_failures([locked[snapshot.table_id] for snapshot in made])
-        return {one.claimed.task.id: snapshot for one, snapshot in zip(fit, made, strict=True)}
+        return {folded_merge.claimed.task.id: snapshot for folded_merge, snapshot in zip(fit, made, strict=True)}
 
-    def _snapshot(self, one: FoldedMerge, row: AnyRow) -> NewSnapshot:
-        base = self.snapshots.of(replace(one.claimed.table, snapshot_id=row.snapshot_id))
-        runs = (*(base.runs if base else ()), *one.runs)
-        return NewSnapshot(row.id, row.snapshot_id, runs, SnapshotKind.MERGE, one.claimed.task.id, added=one.runs)
+    def _snapshot(self, folded_merge: FoldedMerge, row: AnyRow) -> NewSnapshot:
+        base = self.snapshots.current_of(replace(folded_merge.claimed.table, snapshot_id=row.snapshot_id))
+        runs = (*(base.runs if base else ()), *folded_merge.runs)
+        return NewSnapshot(
+            row.id, row.snapshot_id, runs, SnapshotKind.MERGE, folded_merge.claimed.task.id, added=folded_merge.runs
+        )
 
     def _forget_failures(self, rows: Sequence[AnyRow]) -> None:
         failing = [row.id for row in rows if row.failed_merges]
@@ -231,11 +263,11 @@ def _waiting(row: AnyRow, table: Table, takes_all: bool) -> WaitingMerge:
     return WaitingMerge(row.id, table, int(row.records), int(row.size_bytes), plain)
 
 
-def _is_as_seen(one: WaitingMerge, row: AnyRow) -> bool:
-    return row.schema_id == one.table.schema_id and row.merge_at_most is None
+def _is_as_seen(waiting_merge: WaitingMerge, row: AnyRow) -> bool:
+    return row.schema_id == waiting_merge.table.schema_id and row.merge_at_most is None
 
 
-def _still_fits(one: FoldedMerge, locked: Mapping[str, AnyRow], owners: Mapping[str, str]) -> bool:
-    row = locked.get(one.claimed.table.id)
-    same = row is not None and row.schema_id == one.claimed.table.schema_id and row.merge_at_most is None
-    return same and owners.get(one.claimed.task.id) == one.claimed.lease_owner
+def _still_fits(folded_merge: FoldedMerge, locked: Mapping[str, AnyRow], owners: Mapping[str, str]) -> bool:
+    row = locked.get(folded_merge.claimed.table.id)
+    same = row is not None and row.schema_id == folded_merge.claimed.table.schema_id and row.merge_at_most is None
+    return same and owners.get(folded_merge.claimed.task.id) == folded_merge.claimed.lease_owner

@@ -23,7 +23,7 @@ class Stops:
 
     transaction: Transaction
 
-    def of(self, table_id: str) -> Stop | None:
+    def find(self, table_id: str) -> Stop | None:
         """Return why merges of the table wait now; None while they do not."""
         return self._stops(_ACTIVE.where(merges.c.table_id == table_id)).get(table_id)
 

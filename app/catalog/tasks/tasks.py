@@ -109,8 +109,8 @@ class Tasks:
         ``NotFound`` if the table was dropped.
         """
         self.tables.lock(table_id)
-        mine = (merges.c.table_id == table_id) & (merges.c.kind == kind)
-        pending = sa.select(merges).where(mine, merges.c.state == TaskState.PENDING)
+        condition = (merges.c.table_id == table_id) & (merges.c.kind == kind)
+        pending = sa.select(merges).where(condition, merges.c.state == TaskState.PENDING)
         row = self.transaction.execute(pending).first()
         if row is not None and full and not row.full:
             self.transaction.execute(merges.update().where(merges.c.id == row.id).values(full=True))
@@ -240,8 +240,8 @@ class Tasks:
 
     def running(self, table_id: str) -> list[str]:
         """Return the ids of the merges and compactions of the table that a worker has claimed."""
-        mine = (merges.c.table_id == table_id) & (merges.c.state == TaskState.RUNNING)
-        return list(self.transaction.execute(sa.select(merges.c.id).where(mine).order_by(merges.c.id)).scalars())
+        condition = (merges.c.table_id == table_id) & (merges.c.state == TaskState.RUNNING)
+        return list(self.transaction.execute(sa.select(merges.c.id).where(condition).order_by(merges.c.id)).scalars())
 
     def oldest_running_since(self, table_id: str) -> datetime | None:
         """Return when the oldest running merge or compaction of the table began; None if none runs."""

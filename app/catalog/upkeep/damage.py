@@ -23,20 +23,20 @@ _COLUMNS = tuple(damages.c[field.name] for field in fields(Damage))
 _history_path = history_files.c.table_id + f"/{HISTORY_FOLDER}/" + history_files.c.name
 
 
-def _needed(of: Any) -> Mapping[FileKind, sa.ColumnElement[bool]]:
-    """Return for each kind of file the condition that a file of ``of`` is still needed: of a staged batch, of a run in
-    a snapshot, of a snapshot's changes, or of kept history.
+def _needed(columns: Any) -> Mapping[FileKind, sa.ColumnElement[bool]]:
+    """Return for each kind of file the condition that it is still needed: by a staged batch, a run in a snapshot, a
+    snapshot's changes, or kept history. ``columns`` are those of the row that names the file.
     """
     changes = changelog_files.c
     return {
-        FileKind.STAGING: sa.exists().where(batches.c.id == of["batch_id"], batches.c.state.in_(UNMERGED)),
-        FileKind.RUN: sa.exists().where(runs.c.table_id == of["table_id"], runs.c.id == of["run_id"]),
+        FileKind.STAGING: sa.exists().where(batches.c.id == columns["batch_id"], batches.c.state.in_(UNMERGED)),
+        FileKind.RUN: sa.exists().where(runs.c.table_id == columns["table_id"], runs.c.id == columns["run_id"]),
         FileKind.CHANGELOG: sa.exists().where(
-            changes.table_id == of["table_id"], changes.snapshot_id == of["snapshot_id"]
+            changes.table_id == columns["table_id"], changes.snapshot_id == columns["snapshot_id"]
         ),
         FileKind.HISTORY: sa.or_(
-            sa.exists().where(batches.c.id == of["batch_id"], unfiled()),
-            sa.exists().where(history_files.c.table_id == of["table_id"], _history_path == of["path"]),
+            sa.exists().where(batches.c.id == columns["batch_id"], unfiled()),
+            sa.exists().where(history_files.c.table_id == columns["table_id"], _history_path == columns["path"]),
         ),
     }
 
@@ -47,12 +47,12 @@ def _rows(file: NamedFile) -> tuple[sa.Table, sa.ColumnElement[bool]]:
         return batches, batches.c.id == file.batch_id
     if file.kind is FileKind.HISTORY:
         return history_files, (history_files.c.table_id == file.table_id) & (_history_path == file.path)
-    of, column, owner = (
+    file_table, column, owner = (
         (data_files, data_files.c.run_id, file.run_id)
         if file.kind is FileKind.RUN
         else (changelog_files, changelog_files.c.snapshot_id, file.snapshot_id)
     )
-    return of, (of.c.table_id == file.table_id) & (column == owner)
+    return file_table, (file_table.c.table_id == file.table_id) & (column == owner)
 
 
 def _is_needed() -> sa.ColumnElement[bool]:
@@ -81,11 +81,11 @@ class Damages:
     def _note(self, error: DamagedFile) -> None:
         file = error.file
         values = {"reason": error.reason, "expected": file.expected, "found": error.found}
-        mine = (damages.c.table_id == file.table_id) & (damages.c.path == file.path)
-        if self.transaction.execute(damages.update().where(mine).values(values)).rowcount:
+        condition = (damages.c.table_id == file.table_id) & (damages.c.path == file.path)
+        if self.transaction.execute(damages.update().where(condition).values(values)).rowcount:
             return
-        own = {name: value for name, value in asdict(file).items() if name in damages.c}
-        self.transaction.execute(damages.insert().values({**own, **values, "found_at": self.transaction.now()}))
+        identity = {name: value for name, value in asdict(file).items() if name in damages.c}
+        self.transaction.execute(damages.insert().values({**identity, **values, "found_at": self.transaction.now()}))
 
     def clear(self, table_id: str, paths: Collection[str]) -> None:
         """Delete the damage of files that were found intact."""
@@ -94,13 +94,15 @@ class Damages:
 
     def sum_up(self, file: NamedFile, digest: str, block_digests: bytes) -> None:
         """Store the digests of a file that has none yet."""
-        of, mine = _rows(file)
+        file_table, condition = _rows(file)
         sums = {"digest": digest, "block_digests": block_digests}
-        values = {name: value for name, value in sums.items() if name in of.c}
-        name = of.c.file if of is batches else of.c.name
-        for row in self.transaction.execute(sa.select(name.label("name")).where(mine, of.c.digest.is_(None))).all():
+        values = {name: value for name, value in sums.items() if name in file_table.c}
+        name = file_table.c.file if file_table is batches else file_table.c.name
+        for row in self.transaction.execute(
+            sa.select(name.label("name")).where(condition, file_table.c.digest.is_(None))
+        ).all():
             if file.path.endswith(f"/{row.name}"):
-                self.transaction.execute(of.update().where(mine, name == row.name).values(values))
+                self.transaction.execute(file_table.update().where(condition, name == row.name).values(values))
 
     def forget_unneeded(self) -> int:
         """Delete the damage of files that nothing needs any more; return how many."""

@@ -97,7 +97,7 @@ class Forgettings:
             "id": new.id,
             "table_id": table_id,
             "salt": salt,
-            "prints": [[one.token, one.digest] for one in prints],
+            "prints": [[key_print.token, key_print.digest] for key_print in prints],
             "keys": new.keys,
             "until_batch": until,
             "requested_at": now,
@@ -111,8 +111,8 @@ class Forgettings:
 
     def get(self, table_id: str, forgetting_id: str) -> Forgetting:
         """Return the table's forgetting with this id. Raise ``NotFound``."""
-        mine = (forgettings.c.table_id == table_id) & (forgettings.c.id == forgetting_id)
-        row = self.transaction.execute(sa.select(forgettings).where(mine)).first()
+        condition = (forgettings.c.table_id == table_id) & (forgettings.c.id == forgetting_id)
+        row = self.transaction.execute(sa.select(forgettings).where(condition)).first()
         if row is None:
             raise not_found(Resource.FORGETTING, forgetting_id)
         return _forgetting(row)
@@ -131,13 +131,13 @@ class Forgettings:
                 raise Invalid("the page token is not from this list; send a nextPageToken of it, or none") from error
             at = sa.literal(last.requested_at, forgettings.c.requested_at.type)
             query = query.where(sa.tuple_(*place) < sa.tuple_(at, last.id))
-        query = query.order_by(*(one.desc() for one in place)).limit(limit)
+        query = query.order_by(*(column.desc() for column in place)).limit(limit)
         return [_forgetting(row) for row in self.transaction.execute(query)]
 
     def pending(self, table_id: str) -> list[Forgetting]:
         """Return the table's forgettings that have not begun, the oldest first."""
-        mine = sa.select(forgettings).where(forgettings.c.table_id == table_id, _PENDING)
-        return [_forgetting(row) for row in self.transaction.execute(mine.order_by(forgettings.c.requested_at))]
+        condition = sa.select(forgettings).where(forgettings.c.table_id == table_id, _PENDING)
+        return [_forgetting(row) for row in self.transaction.execute(condition.order_by(forgettings.c.requested_at))]
 
     def tables_pending(self) -> list[str]:
         """Return the ids of the tables with pending forgettings."""
@@ -163,17 +163,19 @@ class Forgettings:
 
     def naming(self, table_id: str, run_ids: Collection[str]) -> set[int]:
         """Return the snapshots that name one of the runs."""
-        mine = (snapshot_runs.c.table_id == table_id) & snapshot_runs.c.run_id.in_(run_ids)
-        return set(self.transaction.execute(sa.select(snapshot_runs.c.snapshot_id).where(mine).distinct()).scalars())
+        condition = (snapshot_runs.c.table_id == table_id) & snapshot_runs.c.run_id.in_(run_ids)
+        return set(
+            self.transaction.execute(sa.select(snapshot_runs.c.snapshot_id).where(condition).distinct()).scalars()
+        )
 
     def replace_runs(self, table_id: str, replaced: Mapping[str, Run | None], numbers: Collection[int]) -> None:
         """Replace runs in the snapshots of these ``numbers``. Runs that no snapshot names any more are deleted. The
         caller holds the table's lock.
         """
         self.snapshots.add_runs(table_id, [run for run in replaced.values() if run is not None])
-        mine = (snapshot_runs.c.table_id == table_id) & snapshot_runs.c.snapshot_id.in_(numbers)
+        condition = (snapshot_runs.c.table_id == table_id) & snapshot_runs.c.snapshot_id.in_(numbers)
         for old, new in replaced.items():
-            named = mine & (snapshot_runs.c.run_id == old)
+            named = condition & (snapshot_runs.c.run_id == old)
             if new is None:
                 self.transaction.execute(snapshot_runs.delete().where(named))
             else:
@@ -195,8 +197,8 @@ class Forgettings:
         ):
             run_ids = self.transaction.execute(named.order_by(snapshot_runs.c.position), {"number": number}).scalars()
             checksum = checksums.of_snapshot(table_id, number, schema_id, [*run_ids])
-            mine = (snapshots.c.table_id == table_id) & (snapshots.c.id == number)
-            self.transaction.execute(snapshots.update().where(mine).values(checksum=checksum))
+            condition = (snapshots.c.table_id == table_id) & (snapshots.c.id == number)
+            self.transaction.execute(snapshots.update().where(condition).values(checksum=checksum))
 
     def replace_files(self, table_id: str, by: Replacements) -> None:
         """Replace the files in ``by`` that are not of runs. The caller holds the table's lock."""
@@ -204,19 +206,19 @@ class Forgettings:
             values = {**{name: getattr(batch, name) for name in _BATCH}, "checksum": checksums.of_batch(batch)}
             self.transaction.execute(batches.update().where(batches.c.id == batch.id).values(values))
         for name, file in by.history.items():
-            mine = (history_files.c.table_id == table_id) & (history_files.c.name == name)
+            condition = (history_files.c.table_id == table_id) & (history_files.c.name == name)
             if file.records:
                 new = {column: getattr(file, column) for column in _HISTORY}
-                self.transaction.execute(history_files.update().where(mine).values(new))
+                self.transaction.execute(history_files.update().where(condition).values(new))
             else:
-                self.transaction.execute(history_files.delete().where(mine))
+                self.transaction.execute(history_files.delete().where(condition))
         for number, files in by.changelogs.items():
             self._replace_changelog(table_id, number, files)
         self.note_rewritten(table_id, set(by.changelogs))
 
     def _replace_changelog(self, table_id: str, number: int, files: Sequence[ChangelogFile]) -> None:
-        mine = (changelog_files.c.table_id == table_id) & (changelog_files.c.snapshot_id == number)
-        self.transaction.execute(changelog_files.delete().where(mine))
+        condition = (changelog_files.c.table_id == table_id) & (changelog_files.c.snapshot_id == number)
+        self.transaction.execute(changelog_files.delete().where(condition))
         key = {"table_id": table_id, "snapshot_id": number}
         values = [
             {**key, "position": place, **{name: getattr(file, name) for name in _CHANGES}}

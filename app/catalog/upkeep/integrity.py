@@ -45,8 +45,10 @@ class Integrity:
 
     def _schemas(self, table_id: str, faults: list[DamagedCatalog]) -> None:
         current = self.tables.schema_id_of(table_id)
-        mine = table_schemas.c.table_id == table_id
-        for row in self.transaction.execute(sa.select(table_schemas).where(mine).order_by(table_schemas.c.schema_id)):
+        condition = table_schemas.c.table_id == table_id
+        for row in self.transaction.execute(
+            sa.select(table_schemas).where(condition).order_by(table_schemas.c.schema_id)
+        ):
             if row.schema_id != current:  # which the table itself was loaded with
                 with _kept(faults):
                     schema_in(table_id, row.schema_id, row)
@@ -62,8 +64,8 @@ class Integrity:
         same = (snapshot_runs.c.table_id == runs.c.table_id) & (snapshot_runs.c.run_id == runs.c.id)
         query = sa.select(snapshot_runs.c.snapshot_id, runs.c.id).join(runs, same)
         named: dict[int, list[str]] = defaultdict(list)
-        mine = query.where(snapshot_runs.c.table_id == table_id)
-        for number, run_id in self.transaction.execute(mine.order_by(snapshot_runs.c.position)):
+        condition = query.where(snapshot_runs.c.table_id == table_id)
+        for number, run_id in self.transaction.execute(condition.order_by(snapshot_runs.c.position)):
             named[number].append(run_id)
         every = sa.select(snapshots).where(snapshots.c.table_id == table_id).order_by(snapshots.c.id)
         for row in self.transaction.execute(every):

@@ -65,8 +65,8 @@ class SourceTable:
         orders = chain(("lsn", "source_lsn"), (f"source_lsn_{number}" for number in count(2)))
         order = next(name for name in orders if name not in self.columns)
         fields = [
-            {"name": name, "type": f"{of} NOT NULL" if name in self.key else of}
-            for name, of in [*self.columns.items(), (order, Kind.BIGINT)]
+            {"name": name, "type": f"{data_type} NOT NULL" if name in self.key else data_type}
+            for name, data_type in [*self.columns.items(), (order, Kind.BIGINT)]
         ]
         options = {
             "events.source": f"{self.schema}.{self.name}",
@@ -121,13 +121,13 @@ def source_table(address: str, name: str) -> SourceTable:
     return SourceTable(schema, table, columns, key, whole, unsent)
 
 
-def column_type(of: str, *, is_enum: bool = False) -> str:
+def column_type(source_type: str, *, is_enum: bool = False) -> str:
     """Return the type for the values that Debezium's connector sends of a PostgreSQL type; STRING for those sent as
     text.
 
     The PostgreSQL type is named as ``format_type`` names it.
     """
-    match = _TYPE.fullmatch(of)
+    match = _TYPE.fullmatch(source_type)
     if match is None:
         return Kind.STRING
     name = f"{match['name'].strip()}{match['zone'] or ''}"

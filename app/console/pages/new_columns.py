@@ -70,7 +70,7 @@ def columns_context(form: ColumnForm, bounds: SchemaBounds) -> dict[str, object]
         "engines": [(engine.value, words) for engine, words in _ENGINES.items()],
         "functions": [(name, entry.meaning) for name, entry in FUNCTIONS.items()],
         "types": _TYPES,
-        "orders": [one.name for one in form.columns if not one.in_key],
+        "orders": [form_column.name for form_column in form.columns if not form_column.in_key],
     }
 
 
@@ -103,7 +103,7 @@ def columns_sent(name: str, sent: Mapping[str, str]) -> ColumnForm:
 
 def _engine(sent: Mapping[str, str]) -> MergeEngine:
     engine = sent.get("engine", "")
-    return MergeEngine(engine) if engine in {one.value for one in MergeEngine} else BEGINNING.engine
+    return MergeEngine(engine) if engine in {merge_engine.value for merge_engine in MergeEngine} else BEGINNING.engine
 
 
 def _columns(sent: Mapping[str, str]) -> Iterator[FormColumn]:

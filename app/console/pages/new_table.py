@@ -205,7 +205,7 @@ def _made(visit: Visit, form: _Form) -> list[str]:
     bounds, by = visit.parts.settings.catalog_bounds, visit.grant.name
     if form.kind == DraftKind.SQL:
         declared = declared_tables(form.database, form.text, None, bounds)
-        names = [one.name for one in declared]
+        names = [declared_table.name for declared_table in declared]
         _make_room(visit, form.database, names)
         create_declared(visit.parts.database, form.database, declared, by, bounds)
         visit.note("createTablesFromDdl", database=form.database, tables=names)

@@ -30,7 +30,9 @@ class Course(Plot):
     @property
     def summary(self) -> str:
         """The plot in words."""
-        lines = (f"{line.name}: now {self.said(line.last)}, at most {self.said(_most(line))}" for line in self.lines)
+        lines = (
+            f"{line.name}: now {self.in_words(line.last)}, at most {self.in_words(_most(line))}" for line in self.lines
+        )
         return f"{self.title}, {self.meaning}, of {len(self.snapshots)} snapshots. {'; '.join(lines)}"
 
 

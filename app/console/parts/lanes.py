@@ -21,8 +21,8 @@ class Mark(StrEnum):
 
 
 @dataclass(frozen=True)
-class Said:
-    """Columns with the same effect: those that ``changed``, and the names of those that ``stay``."""
+class Effect:
+    """The columns with one reason: those that the record changed, and the names of those that stayed."""
 
     reason: str
     changed: Sequence[ColumnStep]
@@ -35,7 +35,7 @@ class Cell:
 
     lane: StoryLane
     mark: Mark
-    said: Sequence[Said]
+    effects: Sequence[Effect]
 
 
 def cells(lanes: Iterable[StoryLane], columns: Sequence[ColumnStep]) -> list[Cell]:
@@ -48,13 +48,13 @@ def _cell(lane: StoryLane, columns: Sequence[ColumnStep]) -> Cell:
     by_reason: dict[str, list[ColumnStep]] = {}
     for column in columns:
         by_reason.setdefault(column.reason, []).append(column)
-    said = [
-        Said(
+    effects = [
+        Effect(
             reason, [step for step in steps if is_change(step)], [step.column for step in steps if not is_change(step)]
         )
         for reason, steps in by_reason.items()
     ]
-    return Cell(lane, _mark(columns), sorted(said, key=lambda one: not one.changed))
+    return Cell(lane, _mark(columns), sorted(effects, key=lambda effect: not effect.changed))
 
 
 def is_change(step: ColumnStep) -> bool:

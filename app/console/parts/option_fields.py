@@ -81,8 +81,8 @@ class OptionFilter:
     def query(self) -> str:
         """The query of this filter's address, with its question mark; empty if all fields are shown."""
         parameters = {"q": self.part, "changed": "1" if self.changed else ""}
-        said = urlencode({name: text for name, text in parameters.items() if text})
-        return f"?{said}" if said else ""
+        query = urlencode({name: text for name, text in parameters.items() if text})
+        return f"?{query}" if query else ""
 
 
 def option_fields(schema: TableSchema, form: Mapping[str, str], filled: bool) -> list[OptionField]:

@@ -156,7 +156,7 @@ class Plot:
         across, width = (WIDTH * (1 - (self.now - begin) / self.span), WIDTH * (end - begin) / self.span)
         return Moment(f"{across:.1f}", f"{width:.1f}", f"{clock(end)} UTC: {words}")
 
-    def said(self, value: float | None) -> str:
+    def in_words(self, value: float | None) -> str:
         """Return a number with its unit; a dash for none."""
         return "–" if value is None else self.says(value)
 
@@ -164,7 +164,7 @@ class Plot:
     def summary(self) -> str:
         """The plot in words."""
         lines = (
-            f"{line.name}: now {self.said(line.last)}, at most {self.said(max(line.known, default=None))}"
+            f"{line.name}: now {self.in_words(line.last)}, at most {self.in_words(max(line.known, default=None))}"
             for line in self.lines
         )
         return f"{self.title}, {self.meaning}, in the last hour. {'; '.join(lines)}"
@@ -174,7 +174,7 @@ class Plot:
         """The plot as a table, the newest first: the largest value of each line in five minutes."""
         span = HOUR_SECONDS / ROWS
         ends = [self.now - span * number for number in range(ROWS)]
-        return [Row(end, [self.said(_most(line, end - span, end)) for line in self.lines]) for end in ends]
+        return [Row(end, [self.in_words(_most(line, end - span, end)) for line in self.lines]) for end in ends]
 
 
 def nice(number: float) -> float:

@@ -58,5 +58,5 @@ def row_values(row: Mapping[str, Any], key: Collection[str], columns: Sequence[E
     return values
 
 
-def _source(one: ExplainedColumn | None) -> ValueSource:
-    return ValueSource() if one is None else ValueSource(tuple(one.records), one.left_out, one.start)
+def _source(column: ExplainedColumn | None) -> ValueSource:
+    return ValueSource() if column is None else ValueSource(tuple(column.records), column.left_out, column.start)

@@ -35,7 +35,7 @@ def rule_lines(table: DraftTable) -> Sequence[RuleLine]:
     columns: dict[tuple[str, str | None, bool], list[Column]] = {}
     for column, rule in zip(table.schema.columns, table.rules.columns, strict=True):
         columns.setdefault(_said(rule), []).append(column)
-    return [RuleLine(own, *said) for said, own in columns.items()]
+    return [RuleLine(members, *words) for words, members in columns.items()]
 
 
 def _said(rule: ColumnRule) -> tuple[str, str | None, bool]:

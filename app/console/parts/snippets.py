@@ -195,7 +195,7 @@ def _typescript(target: Target) -> Iterable[Snippet]:
 _ARROW_ROWS: Final = """{imports}from urllib.request import Request, urlopen
 
 import pyarrow as pa
-{own}
+{setup}
 headers = {headers}
 with urlopen(Request({url}, headers=headers)) as answer:
     rows = pa.ipc.open_stream(answer).read_all()
@@ -203,11 +203,11 @@ with urlopen(Request({url}, headers=headers)) as answer:
 """
 
 
-def _arrow(target: Target, own: str, then: str) -> str:
+def _arrow(target: Target, setup: str, then: str) -> str:
     """Return a program that has all rows as a table of Arrow, and continues with them."""
     return _ARROW_ROWS.format(
         imports="import os\n" if target.token else "",
-        own=own,
+        setup=setup,
         headers=_python_headers(target, {"Accept": _ARROW}),
         url=_quoted(target.url + "/rows:scan"),
         then=then,
@@ -215,9 +215,11 @@ def _arrow(target: Target, own: str, then: str) -> str:
 
 
 def _spark(target: Target) -> Iterable[Snippet]:
-    own = "from pyspark.sql import SparkSession\n"
+    setup = "from pyspark.sql import SparkSession\n"
     then = "spark = SparkSession.builder.getOrCreate()\nframe = spark.createDataFrame(rows)\nframe.show()"
-    yield Snippet("spark", "All rows over HTTP, staged ones folded in", _arrow(target, own, then), "pyspark 4, pyarrow")
+    yield Snippet(
+        "spark", "All rows over HTTP, staged ones folded in", _arrow(target, setup, then), "pyspark 4, pyarrow"
+    )
     yield from _of_files(target, "spark", "{}.show()\n", "the package of {} for Spark")
 
 

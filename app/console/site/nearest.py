@@ -48,9 +48,11 @@ def _filled(address: Sequence[str], pattern: Sequence[str]) -> tuple[str, float]
     if len(address) != len(pattern):
         names = any(part.startswith("{") for part in pattern)
         return "/".join(pattern), 0.0 if names else _likeness(address[-1], pattern[-1])
-    filled = [given if own.startswith("{") else own for own, given in zip(pattern, address, strict=True)]
-    differing = [(given, own) for given, own in zip(address, filled, strict=True) if given != own]
-    return "/".join(filled), _likeness("/".join(one for one, _ in differing), "/".join(own for _, own in differing))
+    filled = [given if expected.startswith("{") else expected for expected, given in zip(pattern, address, strict=True)]
+    differing = [(given, expected) for given, expected in zip(address, filled, strict=True) if given != expected]
+    return "/".join(filled), _likeness(
+        "/".join(one for one, _ in differing), "/".join(expected for _, expected in differing)
+    )
 
 
 def _likeness(word: str, known: str) -> float:

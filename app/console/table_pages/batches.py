@@ -99,8 +99,8 @@ def _wanted(visit: Visit) -> dict[str, str]:
 
 
 def _query(wanted: Mapping[str, str]) -> str:
-    said = {name: text for name, text in wanted.items() if text}
-    return f"?{urlencode(said)}" if said else ""
+    given = {name: text for name, text in wanted.items() if text}
+    return f"?{urlencode(given)}" if given else ""
 
 
 def _context(visit: Visit) -> dict[str, Any]:

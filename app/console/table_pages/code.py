@@ -31,13 +31,15 @@ def show_code(visit: Visit) -> Response:
         table = repository.tables.get(*table_name(visit))
         service = str(visit.request.base_url).rstrip("/")
         endpoint = Endpoint(service, visit.signed_in)
-        published = {one: publication_state(repository, visit.parts.warehouse, table, one, endpoint) for one in Format}
+        published = {
+            form: publication_state(repository, visit.parts.warehouse, table, form, endpoint) for form in Format
+        }
     target = Target(
         service + table_path(*table_name(visit)),
         visit.signed_in,
         _key(visit, table),
         {column.name: example_of(column.type, Integers.NUMBER) for column in table.schema.columns},
-        {one: state.read_by for one, state in published.items()},
+        {form: state.read_by for form, state in published.items()},
         service,
         pattern_of(*table_name(visit)),
     )

@@ -32,7 +32,7 @@ class Piece:
 
     begin: float
     width: float
-    said: str
+    description: str
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def show_files(visit: Visit) -> Response:
             repository, parts.warehouse, table, None, PageRequest(PAGE_FILES, visit.param("after") or None)
         )
         endpoint = Endpoint(str(visit.request.base_url), visit.signed_in)
-        published = {one: publication_state(repository, parts.warehouse, table, one, endpoint) for one in Format}
+        published = {form: publication_state(repository, parts.warehouse, table, form, endpoint) for form in Format}
         snapshots = repository.snapshots.page(table.id, after=None, limit=MOST_SNAPSHOTS)
         images = image_progress(parts.images, table, stats.snapshot)
     return table_page(

@@ -70,7 +70,7 @@ class WantedRows:
 
     def hiding(self, name: str, shown: Sequence[Column]) -> WantedRows:
         """Return the same without a column of those that are ``shown``."""
-        return replace(self, columns=tuple(one.name for one in shown if one.name != name))
+        return replace(self, columns=tuple(column.name for column in shown if column.name != name))
 
     def without(self, text: str) -> WantedRows:
         """Return the same without one filter."""
@@ -170,7 +170,7 @@ def rows_of(visit: Visit, wanted: WantedRows, token: str | None, most: int = PAG
 
 
 def _keys_first(columns: Sequence[Column], keys: tuple[str, ...]) -> tuple[Column, ...]:
-    return tuple(sorted(columns, key=lambda one: one.name not in keys))
+    return tuple(sorted(columns, key=lambda column: column.name not in keys))
 
 
 def _sorted(rows: list[dict[str, Any]], columns: Sequence[Column], wanted: WantedRows) -> list[dict[str, Any]]:

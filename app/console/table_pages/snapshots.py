@@ -79,12 +79,12 @@ def _list(visit: Visit, form: Mapping[str, str], error: KeyfoldError | None) -> 
     )
 
 
-def _committed(one: DescribedSnapshot) -> datetime:
-    return one.snapshot.committed_at
+def _committed(snapshot: DescribedSnapshot) -> datetime:
+    return snapshot.snapshot.committed_at
 
 
-def _size(one: DescribedSnapshot) -> int:
-    return one.snapshot.size_bytes
+def _size(snapshot: DescribedSnapshot) -> int:
+    return snapshot.snapshot.size_bytes
 
 
 def make_tag(visit: Visit) -> Response:

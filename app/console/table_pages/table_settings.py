@@ -194,7 +194,7 @@ def _form(
         seen=version_of(table),
         wanted=wanted,
         groups=grouped(shown),
-        fixed=[one for one in shown if one.fixed is not None],
+        fixed=[option_field for option_field in shown if option_field.fixed is not None],
         offered=[*TABLE_OPTIONS, *offered],
         form=form,
         error=None if error is verdict.error or _same(error, verdict.error) else error,
@@ -203,9 +203,9 @@ def _form(
     )
 
 
-def _same(one: KeyfoldError | None, other: KeyfoldError | None) -> bool:
+def _same(error: KeyfoldError | None, other: KeyfoldError | None) -> bool:
     """Return whether the verdict shows the error already, next to its fields."""
-    return one is not None and other is not None and one.violations == other.violations
+    return error is not None and other is not None and error.violations == other.violations
 
 
 PAGES: Final = (

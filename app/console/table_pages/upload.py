@@ -40,7 +40,7 @@ KINDS: Final[Mapping[str, FileKind]] = {
     "parquet": FileKind("Parquet", PARQUET),
     "arrow": FileKind("Arrow, its streaming format", ARROW),
 }
-_ENDINGS: Final = (*(ending for one in KINDS.values() for ending in ENDINGS[one.media_type]), *CODINGS)
+_ENDINGS: Final = (*(ending for kind in KINDS.values() for ending in ENDINGS[kind.media_type]), *CODINGS)
 
 
 def show_upload(visit: Visit) -> Response:
@@ -68,7 +68,7 @@ def _upload(visit: Visit) -> Upload:
     if visit.file is None:
         raise Invalid("choose a file")
     media_type, coding = media_type_and_coding(visit.file.name)
-    guessed = next((kind for kind, one in KINDS.items() if one.media_type == media_type), "")
+    guessed = next((kind for kind, file_kind in KINDS.items() if file_kind.media_type == media_type), "")
     kind = KINDS.get(visit.form.get("kind", "") or guessed)
     if kind is None:
         raise Invalid(f"the name {visit.file.name[:100]!r} does not say what is in the file: choose its format")

@@ -234,22 +234,22 @@ class Draft:
 
         Raise ``Invalid`` or ``AlreadyExists`` with every fault.
         """
-        own = [*self.faults]
+        of_changes = [*self.faults]
         for key, (pointer, column) in self._dangling.items():
             message = f"column {column!r} cannot be dropped: option {key} names it"
-            own.append(
+            of_changes.append(
                 Violation(pointer, FaultCode.COLUMN_IN_USE, message, f"remove or change the option {key} as well")
             )
         options = MappingProxyType(self.options)
         after = TableSchema(tuple(self.columns), self.primary_key, self.partition_keys, options, self.comment)
-        after, violations = (after, list(after.parsed.faults)) if own else _checked(after)
+        after, violations = (after, list(after.parsed.faults)) if of_changes else _checked(after)
         touched = [name for what, name in self._touched if what == "option" and name in self.options]
         violations += misspelt_options(touched)
         faults = [fault for fault in violations if fault.about.option not in self._dangling]
         if has_rows:
             faults += immutable_violations(replace(self._before, columns=after.columns), after)
-        if own or faults:
-            raise _refusal(own, [replace(fault, pointer=self._culprit(fault.about)) for fault in faults])
+        if of_changes or faults:
+            raise _refusal(of_changes, [replace(fault, pointer=self._culprit(fault.about)) for fault in faults])
         return remembering(self._stored, after) if has_rows else after
 
     def _culprit(self, about: About) -> str:
@@ -294,18 +294,18 @@ def _checked(schema: TableSchema) -> tuple[TableSchema, list[Violation]]:
     return read, []
 
 
-def _refusal(own: Sequence[Violation], of_schema: Sequence[Violation]) -> KeyfoldError:
+def _refusal(of_changes: Sequence[Violation], of_schema: Sequence[Violation]) -> KeyfoldError:
     """Return one error for all faults.
 
     Paimon's clients expect 409 for a column that exists already; if anything else is wrong, too, the request is plainly
     invalid. A missing column is no 404: pypaimon reads that as a missing table, which it ignores on request.
     """
-    faults = [*own, *of_schema]
+    faults = [*of_changes, *of_schema]
     message = f"the table cannot be altered: {first_of(faults)}"
-    codes = {fault.code for fault in own} if not of_schema else set()
+    codes = {fault.code for fault in of_changes} if not of_schema else set()
     of_column = _COLUMN_ERRORS.get(codes.pop()) if len(codes) == 1 else None
     if of_column is None:
-        code = ErrorCode.INVALID_SCHEMA if own else ErrorCode.INVALID_OPTIONS
+        code = ErrorCode.INVALID_SCHEMA if of_changes else ErrorCode.INVALID_OPTIONS
         return Invalid(message, code=code, violations=faults)
     kind, code = of_column
     return kind(

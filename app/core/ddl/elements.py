@@ -67,14 +67,14 @@ class Elements:
 
     def _check_once(self, parts: list[Node]) -> None:
         """Of two that say the same thing one would be left out in silence."""
-        said: set[str] = set()
+        seen: set[str] = set()
         for part in parts:
             what = _SAID_ONCE.get(str(part.data))
-            if what in said:
+            if what in seen:
                 message = f"{what} is said twice"
                 self._fault(part, FaultCode.NOT_SQL, message, "remove one of them")
             elif what is not None:
-                said.add(what)
+                seen.add(what)
 
     def _read(self, node: Node) -> None:
         getattr(self, f"_read_{node.data}")(node)
@@ -214,7 +214,7 @@ class Elements:
             return
         self.key = [self._name(name) for name in names]
         self.places["/schema/primaryKeys"] = self._at(node)
-        self.places |= {f"/schema/primaryKeys/{number}": self._at(one) for number, one in enumerate(names)}
+        self.places |= {f"/schema/primaryKeys/{number}": self._at(tree) for number, tree in enumerate(names)}
 
     # Clauses
 

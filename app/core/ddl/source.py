@@ -14,11 +14,11 @@ from app.core.types.dialects import DOUBLE_QUOTED, TEXT, Dialect
 POINTER = "/ddl"
 _EXCERPT = 100  # characters of a line that are shown before and after a place
 _LEXEMES = {
-    one: re.compile(
-        rf"(?P<quoted>{TEXT[one]}|{DOUBLE_QUOTED[one]}|`(?:[^`]|``)*`)|(?P<comment>--[^\n]*|/\*.*?\*/)|(?P<end>;)",
+    dialect: re.compile(
+        rf"(?P<quoted>{TEXT[dialect]}|{DOUBLE_QUOTED[dialect]}|`(?:[^`]|``)*`)|(?P<comment>--[^\n]*|/\*.*?\*/)|(?P<end>;)",
         re.DOTALL,
     )
-    for one in Dialect
+    for dialect in Dialect
 }
 # What only Spark's statements have, outside quotes and comments.
 _OF_SPARK = re.compile(
@@ -66,7 +66,7 @@ class Source:
         first = max(start, place - _EXCERPT)
         shown = self.text[first : place + _EXCERPT].partition("\n")[0]
         placed = f"line {line}, column {place - start + 1}: {message}\n{shown}\n{' ' * (place - first)}^"
-        return Violation(POINTER, code, placed, fix, about=About(offset=place, said=message))
+        return Violation(POINTER, code, placed, fix, about=About(offset=place, short_message=message))
 
     @cached_property
     def _lines(self) -> list[int]:

@@ -95,8 +95,8 @@ def _spelt(data_type: DataType, dialect: Dialect) -> str:
         return _row(data_type, dialect)
     if data_type.nested:
         return f"{data_type.kind}<{', '.join(_type(inner, dialect) for inner in data_type.nested)}>"
-    own = _SPARKS_OWN.get(data_type.kind) if dialect is Dialect.SPARK else None
-    return own or data_type.base_sql
+    spark_name = _SPARKS_OWN.get(data_type.kind) if dialect is Dialect.SPARK else None
+    return spark_name or data_type.base_sql
 
 
 def _row(data_type: DataType, dialect: Dialect) -> str:

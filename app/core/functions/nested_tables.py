@@ -21,7 +21,7 @@ class NestedKey:
     null_strategy: str = "merge"
     sequence: tuple[str, ...] = ()
 
-    def of(self, element: Mapping[str, Any]) -> tuple[Any, ...]:
+    def key(self, element: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the element's key."""
         return tuple(element[name] for name in self.fields)
 
@@ -33,11 +33,11 @@ class NestedKey:
     def taken(self, elements: Sequence[Mapping[str, Any] | None]) -> list[Mapping[str, Any]]:
         """Return the elements without nulls; with the strategy ``ignore`` also without those that have a null key."""
         ignore = self.null_strategy == "ignore"
-        return [e for e in elements if e is not None and not (ignore and None in self.of(e))]
+        return [e for e in elements if e is not None and not (ignore and None in self.key(e))]
 
     def fault(self, elements: Sequence[Mapping[str, Any] | None]) -> str | None:
         """Return why the elements can never be folded; None if they can."""
-        if self.null_strategy == "error" and any(e is not None and None in self.of(e) for e in elements):
+        if self.null_strategy == "error" and any(e is not None and None in self.key(e) for e in elements):
             return f"a nested key ({', '.join(self.fields)}) is null and nested-key-null-strategy is error"
         return None
 
@@ -126,7 +126,7 @@ class _Filled(Fold):
     def add(self, value: list[Any]) -> None:
         kept = self._elements = {} if self._elements is None else self._elements
         for item in self._nested.taken(value):
-            old = kept.setdefault(self._nested.of(item), dict(item))
+            old = kept.setdefault(self._nested.key(item), dict(item))
             for name in self._fields:
                 if item[name] is not None:
                     old[name] = item[name]

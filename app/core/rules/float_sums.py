@@ -64,7 +64,7 @@ def added(sums: Sequence[FloatSum], *, single: bool) -> FloatSum:
     except (OverflowError, ValueError):  # what was added so far is no DOUBLE, or both infinities are there
         total = math.nan
     if not math.isfinite(total):
-        counts = [sum(of) for of in zip(*map(_counts, sums), strict=True)]
+        counts = [sum(counts_of_kind) for counts_of_kind in zip(*map(_counts, sums), strict=True)]
         return _of_fraction(counts, sum(map(_finite_part, sums), Fraction()), single)
     if total == 0:
         return FloatSum(-0.0 if all(math.copysign(1, part) < 0 for part in parts) else 0.0)
@@ -103,9 +103,9 @@ def _rounded_to_float(number: float, missing: float) -> float:
     return rounded if abs(rounded) < _FLOAT_END else math.copysign(math.inf, number)
 
 
-def _counts(one: FloatSum) -> list[int]:
+def _counts(float_sum: FloatSum) -> list[int]:
     """Return how often Infinity, -Infinity and NaN count in a sum."""
-    number, rest = one
+    number, rest = float_sum
     if math.isfinite(number):
         return [0] * _COUNTS
     if rest:
@@ -113,9 +113,9 @@ def _counts(one: FloatSum) -> list[int]:
     return [int(number == math.inf), int(number == -math.inf), int(math.isnan(number))]
 
 
-def _finite_part(one: FloatSum) -> Fraction:
+def _finite_part(float_sum: FloatSum) -> Fraction:
     """Return the exact sum of the finite values in a sum."""
-    number, rest = one
+    number, rest = float_sum
     parts = [number, *(rest or ())] if math.isfinite(number) else (rest or ())[_COUNTS:]
     return sum(map(Fraction, parts), Fraction())
 

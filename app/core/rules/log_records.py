@@ -79,10 +79,10 @@ class LogRecords:
         """Return sort keys that put the records at ``places`` into the order of ``order``; None if they already are in
         that order. Ties keep their own order.
         """
-        own = len(self.order.fields)
-        tail = order.fields[len(order.fields) - own :] if own else ()
+        length = len(self.order.fields)
+        tail = order.fields[len(order.fields) - length :] if length else ()
         ends_alike = tail == self.order.fields and order.flag == self.order.flag
-        fields = order.fields[: len(order.fields) - own] if ends_alike else order.fields
+        fields = order.fields[: len(order.fields) - length] if ends_alike else order.fields
         rest = Order(fields, flag=order.flag and not ends_alike)
         if rest.by_arrival:
             return None

@@ -38,10 +38,10 @@ class NamedValues(Rule):
         return (HiddenColumn(self.word, DataType(Kind.BIGINT)),)
 
     @property
-    def may_be_unsaid(self) -> bool:
+    def null_may_be_unnamed(self) -> bool:
         return True
 
-    def said(self, state: Mapping[str, Any]) -> frozenset[str]:
+    def named_columns(self, state: Mapping[str, Any]) -> frozenset[str]:
         word = state.get(self.word) or 0
         return frozenset(column.name for column in self.columns if word & bit_of(column))
 

@@ -136,7 +136,7 @@ class Register(Rule):
         state = self.empty
         if self._seen_column:
             state[self._seen_column] = True
-        if self._order_column and latest is not None and latest.said(row):
+        if self._order_column and latest is not None and latest.named_columns(row):
             first = self.pick is Pick.FIRST
             values = {} if first else latest.order_values(row)
             order = {member: values.get(name) for member, name, _ in self._stored_order}
@@ -153,7 +153,7 @@ class Register(Rule):
             return state[self.columns[0].name] is not None
         return not self.part.group or any(state[name] is not None for name in self.part.group)
 
-    def said(self, state: Mapping[str, Any]) -> frozenset[str]:
+    def named_columns(self, state: Mapping[str, Any]) -> frozenset[str]:
         return self._own if self._seen(state) else frozenset()
 
     def order_values(self, state: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -60,10 +60,10 @@ class RowRule:
     @cached_property
     def hidden(self) -> tuple[HiddenColumn, ...]:
         """The state columns of the row itself; where the liveness is ``KIND``, its columns' rule has ``_kf_live``."""
-        own = [HiddenColumn(LIVE_COLUMN, BOOLEAN)] if self.liveness is Liveness.ADD else []
-        own += [HiddenColumn(RESET_COLUMN, BOOLEAN)] if self.removes_on_delete else []
-        own += [HiddenColumn(TOUCHED_COLUMN, DataType(Kind.BIGINT))] if self.retained is not None else []
-        return tuple(own)
+        hidden_columns = [HiddenColumn(LIVE_COLUMN, BOOLEAN)] if self.liveness is Liveness.ADD else []
+        hidden_columns += [HiddenColumn(RESET_COLUMN, BOOLEAN)] if self.removes_on_delete else []
+        hidden_columns += [HiddenColumn(TOUCHED_COLUMN, DataType(Kind.BIGINT))] if self.retained is not None else []
+        return tuple(hidden_columns)
 
     def removes(self, record: Record) -> bool:
         """Return whether nothing is left of the row but that it was removed: neither what came before, nor what is

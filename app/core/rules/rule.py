@@ -59,14 +59,14 @@ class Rule(ABC):
     part: Participation = EVERY_RECORD
 
     @property
-    def may_be_unsaid(self) -> bool:
-        """Whether a null of its columns may mean that no record said anything of them."""
+    def null_may_be_unnamed(self) -> bool:
+        """Whether a null in its columns may mean that no record named them."""
         return self.part.skips_null or self.part.skips_unnamed
 
-    def said(self, state: Mapping[str, Any]) -> frozenset[str]:
-        """Return the columns of which the records in ``state`` said something, be it null."""
-        unsaid = self.may_be_unsaid
-        return frozenset(c.name for c in self.columns if not unsaid or state[c.name] is not None)
+    def named_columns(self, state: Mapping[str, Any]) -> frozenset[str]:
+        """Return the columns that the records in ``state`` named, with a value or with null."""
+        certain = not self.null_may_be_unnamed
+        return frozenset(c.name for c in self.columns if certain or state[c.name] is not None)
 
     @property
     @abstractmethod

@@ -104,8 +104,8 @@ class Stepwise(Rule):
     def bounds(self) -> tuple[TotalBounds, ...]:
         if self.function.wide is None:
             return ()
-        own = range_of(self.column.type)
-        return (TotalBounds(self.column, self._carry, *own, additive=False, endless=self.function.endless),)
+        bounds_of_type = range_of(self.column.type)
+        return (TotalBounds(self.column, self._carry, *bounds_of_type, additive=False, endless=self.function.endless),)
 
     def fault(self, record: Record) -> str | None:
         value = record.values[self.column.name]

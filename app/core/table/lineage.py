@@ -43,7 +43,7 @@ class Lineage:
     def rewrites(self) -> Sequence[Rewrite]:
         """The rollbacks, drops and forgettings on the way, oldest first."""
         begun = [stretch.begun for stretch in self.stretches if stretch.begun is not None]
-        return sorted([*begun, *self.drops], key=lambda one: one.snapshot_id)
+        return sorted([*begun, *self.drops], key=lambda rewrite: rewrite.snapshot_id)
 
 
 def lineage(rewrites: Sequence[Rewrite], until: int) -> Lineage:

@@ -36,7 +36,7 @@ class Format(StrEnum):
 
 def formats_of(schema: TableSchema) -> list[Format]:
     """Return the forms that a table is published in."""
-    return [one for one in Format if schema.parsed[one.publish]]
+    return [form for form in Format if schema.parsed[form.publish]]
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,9 @@ def _too_precise_times(schema: TableSchema, before: TableSchema | None) -> Itera
 
 
 def _time_digits(column: Column) -> int:
-    return max((one.precision or 0 for one in walk_types(column.type) if one.kind is Kind.TIME), default=0)
+    return max(
+        (data_type.precision or 0 for data_type in walk_types(column.type) if data_type.kind is Kind.TIME), default=0
+    )
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ SPARK_WORDS: Mapping[str, Kind] = {
 
 # Texts in quotes, as regular expressions in which a dot is any character.
 TEXT: Mapping[Dialect, str] = {Dialect.FLINK: r"'(?:[^']|'')*'", Dialect.SPARK: r"'(?:[^'\\]|\\.|'')*'"}
-DOUBLE_QUOTED: Mapping[Dialect, str] = {one: text.replace("'", '"') for one, text in TEXT.items()}
+DOUBLE_QUOTED: Mapping[Dialect, str] = {dialect: text.replace("'", '"') for dialect, text in TEXT.items()}
 
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "%": "\\%", "_": "\\_"}

@@ -109,7 +109,7 @@ class Identities:
         return grant
 
     def _grant(self, claims: Claims) -> Grant:
-        rule = next((one for one in self._rules if one.meets(claims)), None)
+        rule = next((claim_rule for claim_rule in self._rules if claim_rule.meets(claims)), None)
         if rule is None:
             raise _no_rule()
         # A tilde separates the names of sessions; a subject with one could look like another session.

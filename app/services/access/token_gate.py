@@ -191,7 +191,7 @@ class TokenGate:
         return _unknown(digest)
 
     def _older(self, access: _Access, seconds: float) -> bool:
-        return self._clock() - access.read_at > seconds or access.mark != self._database.marks.of(TOKENS)
+        return self._clock() - access.read_at > seconds or access.mark != self._database.marks.mark(TOKENS)
 
     def _read(self, most_seconds: float) -> _Access:
         with self._lock:
@@ -206,7 +206,7 @@ class TokenGate:
             raise failure.error.with_traceback(None)  # else it would grow with each request that gets it
 
     def _ask(self) -> _Access:
-        read_at, mark = self._clock(), self._database.marks.of(TOKENS)
+        read_at, mark = self._clock(), self._database.marks.mark(TOKENS)
         try:
             with self._database.reading() as repository:
                 required = self._required or repository.tokens.required()

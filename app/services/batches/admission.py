@@ -166,12 +166,12 @@ class Admission(Repeated):
         with self._lock:
             known, area = self._known, self._known.areas.get(table.id, _Area())
             size, all_size = area.size + self._pending.get(table.id, 0), known.size + sum(self._pending.values())
-        mine, every = f"the staging area of {table.full_name} has", "the staging areas of all tables have"
+        table_has, all_have = f"the staging area of {table.full_name} has", "the staging areas of all tables have"
         limits = (
-            (Bound.TABLE_BYTES, mine, size, bounds.table_bytes, "bytes", " (KEYFOLD_STAGED_TABLE_MIB)"),
-            (Bound.TABLE_RECORDS, mine, area.records, bounds.table_records, "records", ""),
-            (Bound.BYTES, every, all_size, bounds.all_bytes, "bytes", " (KEYFOLD_STAGED_MIB)"),
-            (Bound.RECORDS, every, known.records, bounds.all_records, "records", ""),
+            (Bound.TABLE_BYTES, table_has, size, bounds.table_bytes, "bytes", " (KEYFOLD_STAGED_TABLE_MIB)"),
+            (Bound.TABLE_RECORDS, table_has, area.records, bounds.table_records, "records", ""),
+            (Bound.BYTES, all_have, all_size, bounds.all_bytes, "bytes", " (KEYFOLD_STAGED_MIB)"),
+            (Bound.RECORDS, all_have, known.records, bounds.all_records, "records", ""),
         )
         for bound, whose, value, most, unit, setting in limits:
             if value >= most:

@@ -181,18 +181,22 @@ class TablesIntake:
 
     def _stored(self, upload: UploadOfTables, tables: Mapping[str, Table], split: Split) -> AcceptedBatches:
         with self._staged(upload, tables, split) as staged:
-            news = {one.table.id: one.new for one in staged}
+            news = {staged_upload.table.id: staged_upload.new for staged_upload in staged}
             alter, settle = alters(staged, upload), sets_aside(staged, upload)
             batches = self.commits.enter_together(news, alter, settle) if news else []
-            replayed = any(batch.id != one.new.id for batch, one in zip(batches, staged, strict=True))
+            replayed = any(
+                batch.id != staged_upload.new.id for batch, staged_upload in zip(batches, staged, strict=True)
+            )
             if replayed:  # another machine stored the same request first
-                for one in staged:
-                    one.delete(self.warehouse)
+                for staged_upload in staged:
+                    staged_upload.delete(self.warehouse)
         accepted = [
-            AcceptedBatch(one.table.name, batch)
+            AcceptedBatch(staged_upload.table.name, batch)
             if replayed
-            else AcceptedBatch(one.table.name, batch, one.notes, one.changes, len(one.faulty))
-            for one, batch in zip(staged, batches, strict=True)
+            else AcceptedBatch(
+                staged_upload.table.name, batch, staged_upload.notes, staged_upload.changes, len(staged_upload.faulty)
+            )
+            for staged_upload, batch in zip(staged, batches, strict=True)
         ]
         for batch in () if replayed else batches:
             count_accepted(self.database, batch)
@@ -217,14 +221,14 @@ class TablesIntake:
                     _add_faults(split, error, table, part)
             if split.total:
                 raise faults_of(split)
-            self.bounds.check_records(sum(one.new.records for one in staged))
+            self.bounds.check_records(sum(staged_upload.new.records for staged_upload in staged))
             named = True
             yield staged
         except BaseException as error:
             # After a lost answer of the catalog the files may already be part of the tables.
             if not named or isinstance(error, (Conflict, Invalid, KeyReused, NotFound, NotStored)):
-                for one in staged:
-                    one.delete(self.warehouse)
+                for staged_upload in staged:
+                    staged_upload.delete(self.warehouse)
             raise
 
     def _one(self, upload: UploadOfTables, table: Table, part: Part) -> StagedUpload:

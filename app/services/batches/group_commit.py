@@ -1,7 +1,7 @@
 """Group commit: uploads to a table that arrive during a commit share the next transaction, and one sync of their
 files.
 
-Each keeps its own batch, number and outcome. A single upload is committed at once, by its own thread.
+Each keeps its batch, number and outcome. A single upload is committed at once, in the thread of its request.
 """
 
 from __future__ import annotations
@@ -53,44 +53,44 @@ class GroupCommit:
         Raise as ``Batches.add``, ``Unavailable`` if the staging file was garbage-collected, ``NotStored`` if it cannot
         be made durable, or if other requests already wait for a catalog that does not answer.
         """
-        own = _Entry(new)
+        entry = _Entry(new)
         with self._lock:
             leads = table_id not in self._waiting
             if leads:
                 self._waiting[table_id] = []
             else:
-                self._waiting[table_id].append(own)
+                self._waiting[table_id].append(entry)
         if not leads:
-            self._wait(table_id, own)
-        if own.outcome is None:
-            self._lead(table_id, own)
-        if isinstance(own.outcome, Batch):
-            return own.outcome
-        raise own.outcome or Unavailable("the batch was not entered; retry")
+            self._wait(table_id, entry)
+        if entry.outcome is None:
+            self._lead(table_id, entry)
+        if isinstance(entry.outcome, Batch):
+            return entry.outcome
+        raise entry.outcome or Unavailable("the batch was not entered; retry")
 
-    def _wait(self, table_id: str, own: _Entry) -> None:
-        """Wait until ``own`` is committed or leads. Raise ``NotStored`` on a timeout; it is in no group then."""
+    def _wait(self, table_id: str, entry: _Entry) -> None:
+        """Wait until ``entry`` is committed or leads. Raise ``NotStored`` on a timeout; it is in no group then."""
         with self._database.writers.waiting() as check:
-            while not own.turn.wait(LOOK_SECONDS):
+            while not entry.turn.wait(LOOK_SECONDS):
                 try:
                     check()
                 except NotStored:
-                    if self._left(table_id, own):
+                    if self._left(table_id, entry):
                         raise
 
-    def _left(self, table_id: str, own: _Entry) -> bool:
-        """Return whether ``own`` was still waiting for a group, and remove it from the queue."""
+    def _left(self, table_id: str, entry: _Entry) -> bool:
+        """Return whether ``entry`` was still waiting for a group, and remove it from the queue."""
         with self._lock:
             waiting = self._waiting.get(table_id, [])
-            waits = own in waiting
+            waits = entry in waiting
             if waits:
-                waiting.remove(own)
+                waiting.remove(entry)
             return waits
 
-    def _lead(self, table_id: str, own: _Entry) -> None:
-        """Commit ``own`` and all waiting entries, then let the first entry that arrived since lead."""
+    def _lead(self, table_id: str, entry: _Entry) -> None:
+        """Commit ``entry`` and all waiting entries, then let the first entry that arrived since lead."""
         with self._lock:
-            group = [own, *self._waiting[table_id][: MOST_AT_ONCE - 1]]
+            group = [entry, *self._waiting[table_id][: MOST_AT_ONCE - 1]]
             del self._waiting[table_id][: len(group) - 1]
         try:
             self._enter_all(table_id, group)
@@ -100,8 +100,8 @@ class GroupCommit:
                 following = waiting.pop(0) if waiting else None
                 if following is None:
                     del self._waiting[table_id]
-            for entry in (*group[1:], *([following] if following else [])):
-                entry.turn.set()
+            for other in (*group[1:], *([following] if following else [])):
+                other.turn.set()
 
     def _enter_all(self, table_id: str, group: Sequence[_Entry]) -> None:
         try:

@@ -130,14 +130,14 @@ def alters(staged: Sequence[StagedUpload], sent: Sent) -> Callable[[Repository],
     """Return a function that adds the columns which ``staged`` need to the schemas, in a transaction; None if they
     need none. It raises ``Conflict`` (COMMIT_CONFLICT) if another change of the schema came first.
     """
-    changed = [one for one in staged if one.changes]
+    changed = [upload for upload in staged if upload.changes]
 
     def alter(repository: Repository) -> None:
-        for one in changed:
-            table = repository.tables.get(one.table.database, one.table.name)
-            if table.schema_id != one.new.schema_id - 1:
+        for upload in changed:
+            table = repository.tables.get(upload.table.database, upload.table.name)
+            if table.schema_id != upload.new.schema_id - 1:
                 raise Conflict(f"table {table.full_name} was altered while the batch was read; retry")
-            alter_within(repository, table, one.changes, sent.sender, sent.schema_bounds)
+            alter_within(repository, table, upload.changes, sent.sender, sent.schema_bounds)
 
     return alter if changed else None
 
@@ -146,10 +146,10 @@ def sets_aside(staged: Sequence[StagedUpload], sent: Sent) -> Callable[[Reposito
     """Return a function that stores the faulty events of ``staged`` as set aside, in a transaction; None if there are
     none.
     """
-    kept = [one for one in staged if one.faulty]
+    kept = [upload for upload in staged if upload.faulty]
 
     def settle(repository: Repository) -> None:
-        for one in kept:
-            repository.set_aside_events.add(one.table.id, one.new.id, sent.sender, one.faulty)
+        for upload in kept:
+            repository.set_aside_events.add(upload.table.id, upload.new.id, sent.sender, upload.faulty)
 
     return settle if kept else None

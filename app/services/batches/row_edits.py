@@ -41,13 +41,13 @@ def record_of(plan: MergePlan, key: Row, touched: Row, kind: RowKind, row: Row |
     The record repeats the present value of columns that it would otherwise clear, and of ordering columns, so that it
     is not older than the row.
     """
-    again = () if row is None else said_again(plan, touched, kind)
-    said = {**{name: row[name] for name in again if row and row[name] is not None}, **touched, **key}
-    record = {column.name: said[column.name] for column in plan.schema.columns if column.name in said}
+    repeated = () if row is None else repeated_columns(plan, touched, kind)
+    values = {**{name: row[name] for name in repeated if row and row[name] is not None}, **touched, **key}
+    record = {column.name: values[column.name] for column in plan.schema.columns if column.name in values}
     return record if kind is RowKind.INSERT or plan.row_kind_column else {KIND_MEMBER: kind.text, **record}
 
 
-def said_again(plan: MergePlan, touched: Collection[str], kind: RowKind) -> list[str]:
+def repeated_columns(plan: MergePlan, touched: Collection[str], kind: RowKind) -> list[str]:
     """Return the columns whose present values a record that sets ``touched`` must repeat."""
     names = [column.name for column in plan.schema.value_columns if column.name not in touched]
     groups = {plan.rule_of[name].part.group for name in touched if name in plan.rule_of}

@@ -31,7 +31,9 @@ def list_events(repository: Repository, table: Table, request: PageRequest) -> P
     """Return a page of the table's events, in the order in which they were set aside. Raise ``Invalid``."""
     events = repository.set_aside_events.page(table.id, after_number=request.after_number, limit=request.and_one_more)
     most = fitting(len(event.text) for event in events)
-    return page_of(events, PageRequest(min(request.limit, most), request.token), lambda one: one.number)
+    return page_of(
+        events, PageRequest(min(request.limit, most), request.token), lambda set_aside_event: set_aside_event.number
+    )
 
 
 def withdraw_event(repository: Repository, table: Table, event_id: str) -> SetAsideEvent:
@@ -103,11 +105,11 @@ class RetriedEvents:
         """Return a function that deletes the stored events and updates the faults of the others, in a transaction. It
         raises ``NotFound`` if one was retried or withdrawn since.
         """
-        [one] = staged
-        faults = {self.events[event.number].id: event.faults for event in one.faulty}
+        [upload] = staged
+        faults = {self.events[event.number].id: event.faults for event in upload.faulty}
 
         def settle(repository: Repository) -> None:
-            kept, table_id = repository.set_aside_events, one.table.id
+            kept, table_id = repository.set_aside_events, upload.table.id
             kept.delete(table_id, [event.id for event in self.events if event.id not in faults])
             kept.note_faults(table_id, faults)
 

@@ -38,17 +38,17 @@ def changes_for(table: Table, unknown: FoundColumns | None, failure: Invalid | N
         raise Invalid("the columns are not added", violations=[fault])
     changes: list[Mapping[str, Any]] = []
     for name in unknown.records:
-        of = _type(unknown.declared, unknown.values, name)
-        if of is not None:
-            changes.append({"action": "addColumn", "fieldNames": [name], "dataType": of})
+        data_type = _type(unknown.declared, unknown.values, name)
+        if data_type is not None:
+            changes.append({"action": "addColumn", "fieldNames": [name], "dataType": data_type})
             changes += _default(table, unknown.declared.get(name), name)
     faults = failure.violations if failure is not None else ()
     narrow = {fault.column for fault in faults if fault.column is not None and fault.code in _TOO_NARROW}
     for name in sorted(narrow & unknown.declared.keys() & table.schema.by_name.keys()):
-        of = unknown.declared[name].type
-        if holds(table.schema.by_name[name].type, parse_type(of), name in table.schema.primary_key):
+        data_type = unknown.declared[name].type
+        if holds(table.schema.by_name[name].type, parse_type(data_type), name in table.schema.primary_key):
             changes.append(
-                {"action": "updateColumnType", "fieldNames": [name], "newDataType": of, "keepNullability": True}
+                {"action": "updateColumnType", "fieldNames": [name], "newDataType": data_type, "keepNullability": True}
             )
     return changes
 

@@ -165,11 +165,11 @@ def split_events(
     takers = _Takers(sources)
     noun = "line" if lines else "event"
     for row, (number, text) in enumerate(_texts(content, bounds, lines=lines)):
-        origin = how.origins.of_text(text)
-        if origin is None or not takers.of(origin):
+        origin = how.origins.origin_of_text(text)
+        if origin is None or not takers.names(origin):
             _without_table(split, how, (number, text), noun, row, origin, skip=skip)
             continue
-        for name in takers.of(origin):
+        for name in takers.names(origin):
             chosen[name].add((number, text), row, origin)
     for name, one in chosen.items():
         # Events of one origin are its own, since they are here; of several it may take one only.
@@ -186,7 +186,7 @@ class _Takers:
         self._sources = sources
         self._known: dict[Origin, Sequence[str]] = {}
 
-    def of(self, origin: Origin) -> Sequence[str]:
+    def names(self, origin: Origin) -> Sequence[str]:
         """Return the names of these tables."""
         if origin not in self._known:
             feeds = [name for name, declared in self._sources.items() if origin.feeds(name, declared)]

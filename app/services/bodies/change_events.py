@@ -146,7 +146,7 @@ class _Reading:
             changes.skip()
             return
         event, how = object_of(sent), self.events.format
-        origin = how.origins.of(event) if self.events.table else None
+        origin = how.origins.origin(event) if self.events.table else None
         if origin is not None and self._is_foreign(origin):
             if not how.names_no_row(event):
                 raise _foreign(origin, self.origin, self.events.table)
@@ -260,5 +260,5 @@ _NAMED: Final = (
     EventFormat("maxwell-json", read_maxwell, event_origins.STATEMENT, maxwell_names_no_row),
 )
 # What reads one event, by the name that Paimon and Flink give its format.
-EVENT_FORMATS: Mapping[str, EventFormat] = {one.name: one for one in _NAMED}
+EVENT_FORMATS: Mapping[str, EventFormat] = {event_format.name: event_format for event_format in _NAMED}
 STORED_FORMATS: Mapping[str, EventFormat] = {**EVENT_FORMATS, CLOUDEVENT.name: CLOUDEVENT}

@@ -33,7 +33,7 @@ _MADE_UP: tuple[Any, ...] = (None, 0, 0.0, "", "AA==", "0", "1970-01-01", "1970-
 def read_debezium(changes: Changes, event: Mapping[str, Any]) -> None:
     """Read one event of Debezium, with or without its schema, with or without an envelope."""
     payload, schema = _opened(event)
-    changes.said = (payload or {},)
+    changes.objects = (payload or {},)
     if payload is None:
         changes.skip()  # a tombstone with its schema
     elif "op" not in payload and (_FLAT_OP in payload or _FLAT_DELETED in payload):
@@ -45,7 +45,7 @@ def read_debezium(changes: Changes, event: Mapping[str, Any]) -> None:
 def read_flat_debezium(changes: Changes, event: Mapping[str, Any]) -> None:
     """Read one row that ExtractNewRecordState, or ExtractNewDocumentState, has made of an event."""
     payload, schema = _opened(event)
-    changes.said = (payload or {},)
+    changes.objects = (payload or {},)
     if payload is None:
         changes.skip()
     else:
@@ -56,7 +56,7 @@ def read_cloudevent(changes: Changes, event: Mapping[str, Any]) -> None:
     """Read one CloudEvent of Debezium's converter, structured mode."""
     enclosed = event.get("data")
     payload, schema = (None, None) if enclosed is None else _opened(object_of(enclosed))
-    changes.said = (payload or {}, event)
+    changes.objects = (payload or {}, event)
     if payload is None:
         changes.skip()
     else:

@@ -48,30 +48,30 @@ def declared_columns(schema: object, side: str | None) -> dict[str, DeclaredColu
     """Return the columns of a row whose types a schema declares; ``side`` is as that of ``debezium_values.readers``."""
     columns: dict[str, DeclaredColumn] = {}
     for field in row_fields(schema, side):
-        of = _type(field)
-        if of is not None and "field" in field:
-            columns[str(field["field"])] = DeclaredColumn(of, _default(field))
+        data_type = _type(field)
+        if data_type is not None and "field" in field:
+            columns[str(field["field"])] = DeclaredColumn(data_type, _default(field))
     return columns
 
 
-def _type(of: Mapping[str, Any]) -> str | None:
+def _type(field: Mapping[str, Any]) -> str | None:
     """Return the type of a field in SQL; None if only the values show it."""
-    name, kind = str(of.get("name")), str(of.get("type"))
+    name, kind = str(field.get("name")), str(field.get("type"))
     if name == "org.apache.kafka.connect.data.Decimal":
-        return _decimal(of.get("parameters"))
+        return _decimal(field.get("parameters"))
     if name in _NAMED:
         return _NAMED[name]
     if kind == "array":
-        inner = _inner(of.get("items"))
+        inner = _inner(field.get("items"))
         return None if inner is None else f"ARRAY<{inner}>"
     if kind == "map":
-        inner = _inner(of.get("values"))
+        inner = _inner(field.get("values"))
         return None if inner is None else f"MAP<STRING, {inner}>"
     return _PLAIN.get(kind)
 
 
-def _inner(of: object) -> str | None:
-    return _type(of) if isinstance(of, Mapping) else None
+def _inner(schema: object) -> str | None:
+    return _type(schema) if isinstance(schema, Mapping) else None
 
 
 def _decimal(parameters: object) -> str:
@@ -86,10 +86,10 @@ def _whole(text: object, absent: int) -> int:
     return int(text) if isinstance(text, str | int) and str(text).lstrip("-").isdigit() else absent
 
 
-def _default(of: Mapping[str, Any]) -> str | None:
+def _default(field: Mapping[str, Any]) -> str | None:
     """Return the text of a field's default, as a column's DEFAULT has it."""
-    sent, read = of.get("default"), field_reader(of)
-    if of.get("type") == "bytes" and read is None:
+    sent, read = field.get("default"), field_reader(field)
+    if field.get("type") == "bytes" and read is None:
         return None
     value = sent if read is None or sent is None else read(sent, None)
     if isinstance(value, bool):

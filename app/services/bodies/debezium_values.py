@@ -64,14 +64,20 @@ def _fields(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [field for field in fields if isinstance(field, Mapping)] if isinstance(fields, list) else []
 
 
-def field_reader(of: Mapping[str, Any]) -> Read | None:
+def field_reader(field: Mapping[str, Any]) -> Read | None:
     """Return the reader of values of a field's schema; values inside arrays and maps are read like those at the top."""
-    converter = CONVERTERS.get(str(of.get("name")))
+    converter = CONVERTERS.get(str(field.get("name")))
     if converter is not None:
-        parameters = of.get("parameters")
+        parameters = field.get("parameters")
         known = parameters if isinstance(parameters, Mapping) else {}
         return lambda value, to: convert((converter, known), value, to)
-    inner = of.get("items") if of.get("type") == "array" else of.get("values") if of.get("type") == "map" else None
+    inner = (
+        field.get("items")
+        if field.get("type") == "array"
+        else field.get("values")
+        if field.get("type") == "map"
+        else None
+    )
     read = field_reader(inner) if isinstance(inner, Mapping) else None
     return None if read is None else _each(read)
 
@@ -88,7 +94,7 @@ def _each(read: Read) -> Read:
     return read_all
 
 
-def convert(read: tuple[Converter, Parameters], value: Any, of: DataType | None) -> Any:
+def convert(read: tuple[Converter, Parameters], value: Any, column_type: DataType | None) -> Any:
     """Return the value as in JSON. A value that does not have its encoding is unchanged, and the column's decoder
     refuses it.
 
@@ -96,7 +102,7 @@ def convert(read: tuple[Converter, Parameters], value: Any, of: DataType | None)
     """
     converter, parameters = read
     try:
-        return converter(value, parameters, of)
+        return converter(value, parameters, column_type)
     except Unreadable:
         raise
     except (ValueError, OverflowError, TypeError, KeyError, binascii.Error, ArithmeticError):
@@ -117,13 +123,13 @@ def _date(value: Any, _: Parameters, __: DataType | None) -> str:
 
 
 def _timestamp(per_second: int) -> Converter:
-    def read(value: Any, _: Parameters, of: DataType | None) -> str:
+    def read(value: Any, _: Parameters, column_type: DataType | None) -> str:
         seconds, rest = divmod(_whole(value), per_second)
         try:
             text = (_EPOCH + timedelta(seconds=seconds)).isoformat() + _fraction(rest, per_second)
         except OverflowError as error:
             raise Unreadable(f"{value} is {_INFINITE}", _NO_INFINITY) from error
-        return f"{text}Z" if of is not None and of.kind is Kind.TIMESTAMP_LTZ else text
+        return f"{text}Z" if column_type is not None and column_type.kind is Kind.TIMESTAMP_LTZ else text
 
     return read
 

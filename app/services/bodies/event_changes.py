@@ -20,7 +20,7 @@ from app.core.table.options.event_position import EventPosition
 from app.core.table.records import RowKind
 from app.core.table.schema import Column
 from app.core.types.kinds import Family, Kind
-from app.services.bodies.event_positions import Said, position_of
+from app.services.bodies.event_positions import EventObjects, position_of
 from app.services.shared.unavailable import UNAVAILABLE
 
 Row = Mapping[str, Any]
@@ -57,7 +57,7 @@ class Changes:
     events: list[int] = field(default_factory=list)
     notes: dict[Note, int] = field(default_factory=dict)
     event: int = 0
-    said: Said = ()
+    objects: EventObjects = ()
 
     def add(self, kind: RowKind, row: Row) -> None:
         """Add one record of the event that is being read."""
@@ -129,7 +129,7 @@ class Changes:
         return {name: value for (name, suffix), value in fields.items() if suffix == "from-event"}
 
     def _position(self, name: str, position: EventPosition) -> int | str:
-        parsed = position_of(position, self.said)
+        parsed = position_of(position, self.objects)
         if parsed is None:
             fix = f"send the event as the connector wrote it, or set another fields.{name}.from-event"
             raise Unusable(f"the event has no {position}, from which {name!r} is filled", fix, name)

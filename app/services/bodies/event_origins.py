@@ -31,7 +31,7 @@ class Origin:
         return any(name in self.names for name in declared or (table,))
 
 
-class _Said(Protocol):
+class _Shape(Protocol):
     """A change event; only its origin is decoded."""
 
     def parts(self) -> Sequence[str | None]:
@@ -120,18 +120,18 @@ class _Statement(msgspec.Struct):
 class Origins:
     """Reads the origins of the events of one format."""
 
-    def __init__(self, said: type[_Said]) -> None:
-        self._said = said
-        self._decoder = msgspec.json.Decoder(said)
+    def __init__(self, shape: type[_Shape]) -> None:
+        self._shape = shape
+        self._decoder = msgspec.json.Decoder(shape)
 
-    def of(self, event: Mapping[str, Any]) -> Origin | None:
+    def origin(self, event: Mapping[str, Any]) -> Origin | None:
         """Return the origin of a parsed event; None if it has none."""
         try:
-            return _origin(msgspec.convert(event, self._said))
+            return _origin(msgspec.convert(event, self._shape))
         except msgspec.ValidationError:
             return None
 
-    def of_text(self, text: bytes | msgspec.Raw) -> Origin | None:
+    def origin_of_text(self, text: bytes | msgspec.Raw) -> Origin | None:
         """Return the origin of an event; None if it has none, or the text is not an event."""
         try:
             return _origin(self._decoder.decode(text))
@@ -139,8 +139,8 @@ class Origins:
             return None
 
 
-def _origin(said: _Said) -> Origin | None:
-    parts = said.parts()
+def _origin(parsed: _Shape) -> Origin | None:
+    parts = parsed.parts()
     return _known(*parts) if parts[-1] else None
 
 

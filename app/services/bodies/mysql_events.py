@@ -38,7 +38,7 @@ _TRUNCATES = "it removes rows without naming them: delete them with -D records, 
 def read_canal(changes: Changes, event: Mapping[str, Any]) -> None:
     """Read one message of Canal: the rows of one statement, every value as text."""
     kind = str(event.get("type", "")).upper()
-    changes.said = (event,)
+    changes.objects = (event,)
     if canal_names_no_row(event):
         changes.skip()
         return
@@ -121,7 +121,7 @@ def _labels(declared: str) -> Sequence[str]:
 def read_maxwell(changes: Changes, event: Mapping[str, Any]) -> None:
     """Read one event of Maxwell. A column that is in ``old`` but not in ``data`` is now null."""
     kind = event.get("type")
-    changes.said = (event,)
+    changes.objects = (event,)
     if maxwell_names_no_row(event):
         changes.skip()
         return

@@ -255,9 +255,15 @@ def _planned(
     every = compared.sides
     tokens = _part(TokenRange(), bounds.keys, sum(run.rows for sides in every for run in sides.apart))
     touched = [sides.touched(warehouse, tokens) for sides in every]
-    rows = sum(sides.rows_to_read(warehouse, tokens, of) for sides, of in zip(every, touched, strict=True))
+    rows = sum(
+        sides.rows_to_read(warehouse, tokens, touched_tokens)
+        for sides, touched_tokens in zip(every, touched, strict=True)
+    )
     fewer = _part(tokens, bounds.cells, rows * len(compared.view.table.schema.columns))
-    return fewer, [(sides, of[of <= fewer.last]) for sides, of in zip(every, touched, strict=True)]
+    return fewer, [
+        (sides, touched_tokens[touched_tokens <= fewer.last])
+        for sides, touched_tokens in zip(every, touched, strict=True)
+    ]
 
 
 def _part(tokens: TokenRange, most: int, differing: int) -> TokenRange:
@@ -340,7 +346,7 @@ class _Tally:
             removed=rows[Became.REMOVED],
             unchanged=max(0, keys - sum(rows.values())),
             columns=[ColumnChanges(name, of_all(count)) for name, count in self._columns.items()],
-            sample=[one for became in Became for one in self._sample[became]],
+            sample=[change for became in Became for change in self._sample[became]],
         )
 
 

@@ -47,8 +47,8 @@ class Example:
 
 
 EXAMPLES: Final[Mapping[str, Example]] = {
-    one.name: one
-    for one in (
+    example.name: example
+    for example in (
         Example(
             "partial_update",
             "Partial update",

@@ -219,23 +219,27 @@ class Play:
 
     def _turn(self, turn: Turn) -> None:
         self._look_for_forgotten(turn.rewrite.snapshot_id)
-        one = turn.rewrite
-        if one.kind is SnapshotKind.ROLLBACK:
+        rewrite = turn.rewrite
+        if rewrite.kind is SnapshotKind.ROLLBACK:
             undone = [_record_step(taken) for taken in turn.undone[-MOST_UNDONE:]]
             count = len(turn.undone)
-            words = f"rolled back to snapshot {one.restored_from}" + (
+            words = f"rolled back to snapshot {rewrite.restored_from}" + (
                 f": {count} record{'s' if count > 1 else ''} of this key undone" if count else ""
             )
-            self._event(StepKind.ROLLBACK, words, one.snapshot_id, one.committed_at, undone, count - len(undone))
+            self._event(
+                StepKind.ROLLBACK, words, rewrite.snapshot_id, rewrite.committed_at, undone, count - len(undone)
+            )
             return
         self._flush()
-        if one.kind is SnapshotKind.FORGETTING:
+        if rewrite.kind is SnapshotKind.FORGETTING:
             if self.story.state is None:  # a compaction forgets nothing of a key that has older state
                 words = "keys of the table were forgotten, perhaps this one: then nothing from before is known"
-                self._event(StepKind.FORGETTING, words, one.snapshot_id, one.committed_at)
+                self._event(StepKind.FORGETTING, words, rewrite.snapshot_id, rewrite.committed_at)
             return
         self.story.forget()
-        self._event(StepKind.PARTITION_DROP, "the partition of the key was dropped", one.snapshot_id, one.committed_at)
+        self._event(
+            StepKind.PARTITION_DROP, "the partition of the key was dropped", rewrite.snapshot_id, rewrite.committed_at
+        )
 
     def _event(
         self,

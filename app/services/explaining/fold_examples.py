@@ -63,20 +63,20 @@ def fold_example(
     if len(type_sql) > LONGEST_TYPE:
         raise Invalid(f"there is no example of a type with more than {LONGEST_TYPE} characters")
     of_table = {"merge-engine": engine.value, **({"sequence.field": _COLUMN} if orders else {})}
-    own = {"aggregate-function": function} if function else {}
+    options = {"aggregate-function": function} if function else {}
     try:
-        schema = _schema(of_table, type_sql, own, bounds)
+        schema = _schema(of_table, type_sql, options, bounds)
     except Invalid as invalid:
         needed = _needed(invalid, type_sql)
         if not needed:
             raise
-        own |= needed
-        schema = _schema(of_table, type_sql, own, bounds)
+        options |= needed
+        schema = _schema(of_table, type_sql, options, bounds)
     values = _values(schema.by_name[_COLUMN].type, find_function(function))
     [row] = simulate_on_nothing(compile_plan(schema), [{"key": 1, _COLUMN: value} for value in values])
     result = None if row.after is None else row.after[_COLUMN]
-    own.pop("aggregate-function", None)
-    return FoldExample(schema.by_name[_COLUMN].type.sql, values, result, own)
+    options.pop("aggregate-function", None)
+    return FoldExample(schema.by_name[_COLUMN].type.sql, values, result, options)
 
 
 def function_example(function: AggregateFunction) -> FoldExample:
@@ -89,7 +89,9 @@ def _values(data_type: DataType, function: AggregateFunction | None) -> list[Any
     return [*function.samples] if function is not None and function.samples else samples(data_type)
 
 
-def _schema(of_table: Mapping[str, str], type_sql: str, own: Mapping[str, str], bounds: SchemaBounds) -> TableSchema:
+def _schema(
+    of_table: Mapping[str, str], type_sql: str, options: Mapping[str, str], bounds: SchemaBounds
+) -> TableSchema:
     """Return the schema of the example. Raise ``Invalid``."""
     body = {
         "fields": [
@@ -97,7 +99,7 @@ def _schema(of_table: Mapping[str, str], type_sql: str, own: Mapping[str, str], 
             {"id": 1, "name": _COLUMN, "type": type_sql},
         ],
         "primaryKeys": ["key"],
-        "options": {**of_table, **{f"fields.{_COLUMN}.{key}": text for key, text in own.items()}},
+        "options": {**of_table, **{f"fields.{_COLUMN}.{key}": text for key, text in options.items()}},
     }
     return validate_table("example", body, bounds)
 

@@ -61,7 +61,7 @@ def kept_since(repository: Repository, table: Table) -> int:
     """
     if not retention_of(table).window:
         return table.snapshot_id or 0
-    return repository.history.of(table.id).since
+    return repository.history.extent(table.id).since
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,11 @@ def kept_files(repository: Repository, table: Table, after: int, until: int) -> 
     """Return the kept files of the snapshots after number ``after``, which is not before ``kept_since``, up to
     ``until``.
     """
-    files = [one for one in repository.history.files(table.id, after) if one.first_snapshot <= until]
+    files = [
+        history_file
+        for history_file in repository.history.files(table.id, after)
+        if history_file.first_snapshot <= until
+    ]
     unfiled = [one for one in repository.history.unfiled(table.id, after) if (one.snapshot_id or 0) <= until]
     numbers = {file.schema_id for file in files} | {batch.schema_id for batch in unfiled}
     schemas = {number: repository.tables.schema_at(table.id, number) for number in numbers}
@@ -99,7 +103,7 @@ def kept_files(repository: Repository, table: Table, after: int, until: int) -> 
         table.id,
         after,
         until,
-        [(one, schemas[one.schema_id]) for one in files],
+        [(history_file, schemas[history_file.schema_id]) for history_file in files],
         [(one, schemas[one.schema_id]) for one in unfiled],
     )
 
@@ -130,7 +134,7 @@ class _KeyRecords:
         if self._read_staged():
             self._read_filed()
         complete = [record for record in self._records if (record.batch.snapshot_id or 0) > self._after]
-        complete.sort(key=lambda one: (one.batch.snapshot_id or 0, one.record.arrival))
+        complete.sort(key=lambda kept_record: (kept_record.batch.snapshot_id or 0, kept_record.record.arrival))
         return KeptRecords(self._after, complete)
 
     def _read_staged(self) -> bool:
@@ -215,7 +219,7 @@ def file_histories(database: CatalogDatabase, warehouse: Warehouse, least_batche
 def _file_some(database: CatalogDatabase, warehouse: Warehouse, table: Table, cut: Cut) -> bool:
     """Write the next batches of whole snapshots into history files. Return whether there may be more."""
     with database.reading() as repository:
-        before = repository.history.of(table.id)
+        before = repository.history.extent(table.id)
         current = repository.commits.heads([table.id]).get(table.id, 0)
         waiting = repository.history.unfiled(table.id)
         bases = [base.snapshot_id for base in repository.history.bases(table.id)]
@@ -298,7 +302,7 @@ def move_history(repository: Repository, table: Table, now: datetime) -> None:
     current = repository.commits.find(table.id, repository.commits.heads([table.id]).get(table.id, 0))
     if current is None:
         return
-    before = Kept(repository.history.of(table.id).since, tuple(repository.history.bases(table.id)))
+    before = Kept(repository.history.extent(table.id).since, tuple(repository.history.bases(table.id)))
     after = kept_next(
         before,
         Base(current.snapshot_id, current.committed_at),

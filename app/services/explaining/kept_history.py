@@ -120,7 +120,7 @@ class KeptHistory:
         try:
             with self.database.reading() as repository:
                 yield repository
-                if repository.history.of(table.id).since > self.since:
+                if repository.history.extent(table.id).since > self.since:
                     raise Moved(moved)
         except NotFound as error:
             raise Moved(moved) from error
@@ -172,9 +172,9 @@ class KeptHistory:
         """All kept records, each under the schema of its merge."""
         schemas = self._schemas(self._kept)
         return [
-            Taken(one.batch, schema, renamed_record(one.record, one.schema, schema))
-            for one in self._kept
-            if (schema := schemas[one.batch.snapshot_id or 0])
+            Taken(record.batch, schema, renamed_record(record.record, record.schema, schema))
+            for record in self._kept
+            if (schema := schemas[record.batch.snapshot_id or 0])
         ]
 
     def _schemas(self, kept: Sequence[KeptRecord]) -> Mapping[int, TableSchema]:
@@ -182,8 +182,8 @@ class KeptHistory:
         schemas of its batches, nor than that of the previous merge.
         """
         table = self.view.table
-        numbers = sorted({one.batch.snapshot_id or 0 for one in kept})
-        accepted = {one.batch.snapshot_id or 0: one.batch.schema_id for one in kept}
+        numbers = sorted({record.batch.snapshot_id or 0 for record in kept})
+        accepted = {record.batch.snapshot_id or 0: record.batch.schema_id for record in kept}
         schemas: dict[int, TableSchema] = {}
         last = 0
         with self._asking() as repository:

@@ -56,7 +56,10 @@ def count_late_records(
         logger.info("late records of merge %s are not counted: %s", merge_id, error)
         return False
     members = [
-        {"sequence": _ids(merged, lane), "senders": {name: one.to_json() for name, one in _few(of_lane).items()}}
+        {
+            "sequence": _ids(merged, lane),
+            "senders": {name: late_records.to_json() for name, late_records in _few(of_lane).items()},
+        }
         for lane, of_lane in zip(lanes, counted.counts, strict=True)
     ]
     records = sum(batch.records for batch in merged.batches)

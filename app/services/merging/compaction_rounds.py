@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from app.catalog.repository import Repository
-from app.catalog.tasks.leases import ClaimedTask
+from app.catalog.tasks.claimed_tasks import ClaimedTask
 from app.core.errors import DamagedCatalog
 from app.kernel.tasks import Job, Result
 from app.services.merging.compactions import Compaction, PlannedStep, plan_step, run_compaction
-from app.services.merging.leases import Done, Lease, kept, run_leased
+from app.services.merging.leases import Done, Lease, renewing, run_leased
 from app.services.merging.task_results import raise_failures
 from app.services.shared.executor import MergeSite
 from app.telemetry.traces import job_tag, span
@@ -34,10 +34,10 @@ def is_small_table(repository: Repository, table_id: str) -> bool:
 
 def run_small_compactions(site: MergeSite, leases: Sequence[Lease]) -> None:
     """Run claimed compactions of small tables to their end. A failure is recorded with its compaction, never raised."""
-    with kept(site, leases):
+    with renewing(site, leases):
         planned = {lease: _planned(site, lease) for lease in leases}
         together = {lease: one for lease, one in planned.items() if one is not None}
-        results = _results(site, [one for _, one in together.values()])
+        results = _results(site, [planned_step for _, planned_step in together.values()])
     if results is None:
         together = {}
     for lease in leases:
@@ -45,8 +45,8 @@ def run_small_compactions(site: MergeSite, leases: Sequence[Lease]) -> None:
             run_compaction(lease)
             continue
         compaction, step = together[lease]
-        own, results = results[: len(step.tasks)], results[len(step.tasks) :]
-        _end(lease, compaction, step, own)
+        of_step, results = results[: len(step.tasks)], results[len(step.tasks) :]
+        _end(lease, compaction, step, of_step)
 
 
 def _planned(site: MergeSite, lease: Lease) -> tuple[Compaction, PlannedStep] | None:

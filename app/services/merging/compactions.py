@@ -185,13 +185,13 @@ class Compaction:
     def commit(self, planned: PlannedStep, results: Sequence[Result], lease: Lease) -> None:
         """Replace the runs of a step with the runs that its tasks have written. The last step ends the compaction."""
         picked, table = planned.picked, self.claimed.table
-        before = {one.runs[0].partition: one for one in picked}
+        before = {picked_runs.runs[0].partition: picked_runs for picked_runs in picked}
         runs = tuple(
             replace(run, full=before[run.partition].full, changed_at=before[run.partition].changed_at)
             for run in runs_written(planned.output, table.schema_id, results)
         )
         check_written(self.site.warehouse, table.id, runs)
-        self.left = replaced(self.left, [[run.id for run in one.runs] for one in picked], runs)
+        self.left = replaced(self.left, [[run.id for run in picked_runs.runs] for picked_runs in picked], runs)
         self.rows += sum(run.rows for run in runs)
         self.snapshot = self._committed(planned, runs, changes_written(results), lease)
 
@@ -206,11 +206,11 @@ class Compaction:
 
         def prepare(_: Repository, current: Snapshot | None) -> Commit[Snapshot]:
             before = current.runs if current else ()
-            runs = replaced(before, [[run.id for run in one.runs] for one in picked], compacted)
+            runs = replaced(before, [[run.id for run in picked_runs.runs] for picked_runs in picked], compacted)
 
             def commit(repository: Repository) -> Snapshot:
                 base = current.id if current else None
-                snapshot = repository.leases.commit_compaction(
+                snapshot = repository.claimed_tasks.commit_compaction(
                     claimed.task.id, claimed.lease_owner, runs, base_snapshot_id=base, changelog=changelog
                 )
                 if picked is self.steps[-1]:
@@ -232,7 +232,7 @@ class Compaction:
         """Record that the compaction is done, and request those that are due now."""
         claimed = self.claimed
         number = snapshot.id if snapshot else None
-        repository.leases.finish_compaction(
+        repository.claimed_tasks.finish_compaction(
             claimed.task.id, claimed.lease_owner, snapshot_id=number, rows=self.rows, detail=lease.detail
         )
         if claimed.task.full and claimed.base is not None and snapshot is not None:
@@ -244,11 +244,11 @@ class Compaction:
 def _together(picked: Sequence[Picked]) -> Iterator[list[Picked]]:
     """Return partitions that are compacted in one step: as many as are small enough."""
     group: list[Picked] = []
-    for one in picked:
-        if group and sum(member.rows for member in group) + one.rows > MOST_ROWS_TOGETHER:
+    for picked_runs in picked:
+        if group and sum(member.rows for member in group) + picked_runs.rows > MOST_ROWS_TOGETHER:
             yield group
             group = []
-        group.append(one)
+        group.append(picked_runs)
     if group:
         yield group
 
@@ -265,13 +265,15 @@ class PlannedStep:
 def plan_step(site: MergeSite, claimed: ClaimedTask, picked: Sequence[Picked]) -> PlannedStep:
     """Return the tasks that compact the picked runs, and write their changes if the table keeps a changelog."""
     table = claimed.table
-    plan = plan_of(site, table, {run.schema_id for one in picked for run in one.runs})
+    plan = plan_of(site, table, {run.schema_id for picked_runs in picked for run in picked_runs.runs})
     output, wanted = uuid.uuid4().hex, changes_wanted(table.schema.parsed)
     tasks: list[Task] = []
-    for one in picked:
-        tasks += plan.compaction(one.runs, output, oldest=one.full)
-        if _wants_changes(table.schema.parsed, one):  # since the last full one, whose result is the oldest run
-            tasks += plan.changes(one.runs, len(one.runs) - int(one.runs[0].full), output, wanted)
+    for picked_runs in picked:
+        tasks += plan.compaction(picked_runs.runs, output, oldest=picked_runs.full)
+        if _wants_changes(table.schema.parsed, picked_runs):  # since the last full one, whose result is the oldest run
+            tasks += plan.changes(
+                picked_runs.runs, len(picked_runs.runs) - int(picked_runs.runs[0].full), output, wanted
+            )
     return PlannedStep(picked, output, tasks)
 
 

@@ -29,7 +29,7 @@ class GivingWay:
     def may_begin(self, database: CatalogDatabase) -> bool:
         """Return whether a pending compaction may begin now. Raise ``Unavailable``."""
         with database.reading() as repository:
-            if not repository.leases.compactions_wait():
+            if not repository.claimed_tasks.compactions_wait():
                 return False
             crowded = _crowded(repository)
         return not self.gives_way(crowded)
@@ -55,4 +55,4 @@ class GivingWay:
 def _crowded(repository: Repository) -> bool:
     """Return whether merges are overdue because they wait for other merges."""
     late = overdue_tables(repository, spark_answers=True)
-    return any(one.reason is OverdueReason.WAITING for one in late)
+    return any(overdue.reason is OverdueReason.WAITING for overdue in late)

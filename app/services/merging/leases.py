@@ -1,4 +1,4 @@
-"""Leases: a claimed task runs while its lease is renewed; a failure is recorded."""
+"""ClaimedTasks: a claimed task runs while its lease is renewed; a failure is recorded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 
-from app.catalog.tasks.leases import ClaimedTask
+from app.catalog.tasks.claimed_tasks import ClaimedTask
 from app.core.errors import Cancelled, Conflict, DamagedCatalog, KeyfoldError, Unfoldable
 from app.core.table.history import BatchState, Blame, TaskKind
 from app.core.table.upkeep.damage import DamagedFile, FileKind
@@ -33,7 +33,7 @@ def claim_one(site: MergeSite, owner: str, task_id: str, table_id: str) -> Lease
     """
     try:
         with site.database.transaction() as repository:
-            claimed = repository.leases.take(task_id, table_id, owner, site.lease_seconds)
+            claimed = repository.claimed_tasks.take(task_id, table_id, owner, site.lease_seconds)
     except DamagedCatalog as error:
         logger.error("a task of table %s waits: %s", table_id, error)  # noqa: TRY400  # the reason is all
         return None
@@ -68,7 +68,7 @@ def _run(lease: Lease, work: Callable[[ClaimedTask, Lease], Done]) -> tuple[Task
     """Return the outcome, and the committed counts or, after a failure, the number of records that still wait."""
     site, claimed, kind = lease.site, lease.claimed, lease.claimed.task.kind
     try:
-        with _kept(lease):
+        with _renewing(lease):
             return TaskOutcome.SUCCEEDED, work(claimed, lease)
     except Exception as error:
         waiting = Done(records=sum(batch.records for batch in claimed.batches))
@@ -132,7 +132,7 @@ def _record_failure(
 ) -> None:
     try:
         with site.database.transaction() as repository:
-            repository.leases.fail(claimed.task.id, claimed.lease_owner, text, cancelled=cancelled, blame=blame)
+            repository.claimed_tasks.fail(claimed.task.id, claimed.lease_owner, text, cancelled=cancelled, blame=blame)
     except KeyfoldError:
         # The lease or the catalog is lost: the lease will expire, and another worker will claim the task.
         logger.warning("the failure of task %s could not be recorded", claimed.task.id, exc_info=True)
@@ -200,7 +200,9 @@ class Lease:
         with self.site.database.transaction(wakes=False) as repository:
             fraction, detail = self._progress
             task = self.claimed.task.id
-            return repository.leases.renew(task, self.claimed.lease_owner, self.site.lease_seconds, fraction, detail)
+            return repository.claimed_tasks.renew(
+                task, self.claimed.lease_owner, self.site.lease_seconds, fraction, detail
+            )
 
     def hand_back(self) -> None:
         """Stop the task and let any worker claim it at once; what still runs here cannot commit any more."""
@@ -208,7 +210,7 @@ class Lease:
         self.end()
         try:
             with self.site.database.transaction() as repository:
-                repository.leases.hand_back(self.claimed.task.id, self.claimed.lease_owner)
+                repository.claimed_tasks.hand_back(self.claimed.task.id, self.claimed.lease_owner)
         except Conflict:
             return  # the task has ended, or another worker has claimed it
         except KeyfoldError:
@@ -221,7 +223,8 @@ class Lease:
 
 
 @contextmanager
-def _kept(lease: Lease) -> Iterator[None]:
+def _renewing(lease: Lease) -> Iterator[None]:
+    """Renew the lease from a thread while the body runs."""
     keeper = threading.Thread(target=copy_context().run, args=(lease.keep,), name="lease", daemon=True)
     keeper.start()
     try:
@@ -232,8 +235,8 @@ def _kept(lease: Lease) -> Iterator[None]:
 
 
 @contextmanager
-def kept(site: MergeSite, leases: Sequence[Lease]) -> Iterator[None]:
-    """Renew the leases of a round until the body ends, from one thread; one that is lost cannot commit any more."""
+def renewing(site: MergeSite, leases: Sequence[Lease]) -> Iterator[None]:
+    """Renew the leases of a round from one thread while the body runs. A task whose lease is lost cannot commit."""
     ended = threading.Event()
 
     def keep() -> None:

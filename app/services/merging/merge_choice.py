@@ -36,25 +36,25 @@ def choose(waiting: Sequence[WaitingMerge], places: int) -> Choice:
     apart: list[WaitingMerge] = []
     records = size = 0
     full = False
-    for one in waiting:
-        if not fits_a_round(one):
-            apart.append(one)
+    for waiting_merge in waiting:
+        if not fits_a_round(waiting_merge):
+            apart.append(waiting_merge)
             continue
-        records, size = records + one.records, size + one.size_bytes
+        records, size = records + waiting_merge.records, size + waiting_merge.size_bytes
         # The first without room ends the round: smaller ones after it were due later.
         full = full or (bool(together) and (records > ROUND_RECORDS or size > ROUND_BYTES))
         if not full and len(together) < ROUND_MERGES:
-            together.append(one)
+            together.append(waiting_merge)
     return Choice(together, apart[: max(0, places)])
 
 
-def fits_a_round(one: WaitingMerge) -> bool:
+def fits_a_round(waiting_merge: WaitingMerge) -> bool:
     """Return whether a merge may share its job: it is small, and one job is enough. A changelog by lookup needs a
     second job, and so do totals that must be checked key by key.
     """
-    schema = one.table.schema
-    small = 0 < one.records <= SMALL_RECORDS and one.size_bytes <= ROUND_BYTES
-    if not one.plain or not small or schema.parsed["changelog-producer"] is not ChangelogProducer.NONE:
+    schema = waiting_merge.table.schema
+    small = 0 < waiting_merge.records <= SMALL_RECORDS and waiting_merge.size_bytes <= ROUND_BYTES
+    if not waiting_merge.plain or not small or schema.parsed["changelog-producer"] is not ChangelogProducer.NONE:
         return False
     try:
         return all(bound.additive for bound in compile_plan(schema).totals)

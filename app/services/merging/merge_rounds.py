@@ -17,7 +17,7 @@ from app.core.table.history import Run, Snapshot
 from app.files.writable import check_not_gone
 from app.kernel.tasks import Job, Result
 from app.services.merging.compactions import request_due_compactions
-from app.services.merging.leases import Done, Lease, kept, log_outcome
+from app.services.merging.leases import Done, Lease, log_outcome, renewing
 from app.services.merging.merges import PlannedMerge, folded_by, plan_merge, totals_surely_fit
 from app.services.shared.executor import MergeSite
 from app.telemetry.entries import TaskOutcome
@@ -37,17 +37,17 @@ def claim_round(site: MergeSite, owner: str, chosen: Sequence[WaitingMerge]) -> 
             claimed = repository.rounds.claim(chosen, owner, site.lease_seconds)
     except DamagedCatalog as error:
         if len(chosen) > 1:  # of one table; the others are claimed alone
-            return [lease for one in chosen for lease in claim_round(site, owner, [one])]
+            return [lease for waiting_merge in chosen for lease in claim_round(site, owner, [waiting_merge])]
         logger.error("a merge of table %s waits: %s", chosen[0].table.full_name, error)  # noqa: TRY400
         return []
-    return [Lease(site, one) for one in claimed]
+    return [Lease(site, claimed_task) for claimed_task in claimed]
 
 
 def run_round(site: MergeSite, leases: Sequence[Lease]) -> list[Lease]:
     """Fold claimed small merges and commit them together; return the committed ones. The others are handed back."""
     began = time.monotonic()
     with span("round", {"merges": len(leases)}):
-        with kept(site, leases):
+        with renewing(site, leases):
             folded = _folded(site, leases)
             snapshots = _committed(site, [*folded.values()])
         done = [lease for lease in leases if lease.claimed.task.id in snapshots]
@@ -69,8 +69,12 @@ def _log_merged(lease: Lease, folded: FoldedMerge, seconds: float) -> None:
 
 def _folded(site: MergeSite, leases: Sequence[Lease]) -> dict[Lease, FoldedMerge]:
     """Return the folded merges of the round, without those that must run alone, which then report why."""
-    planned = {lease: one for lease in leases if (one := _tried(lease, partial(plan_merge, site, lease.claimed)))}
-    tasks = [task for one in planned.values() for task in one.tasks]
+    planned = {
+        lease: planned_merge
+        for lease in leases
+        if (planned_merge := _tried(lease, partial(plan_merge, site, lease.claimed)))
+    }
+    tasks = [task for planned_merge in planned.values() for task in planned_merge.tasks]
     if not tasks:
         return {}
     title = f"{len(planned)} small merges"
@@ -80,9 +84,9 @@ def _folded(site: MergeSite, leases: Sequence[Lease]) -> dict[Lease, FoldedMerge
         logger.info("a round of %d merges failed; each is done again by itself", len(planned), exc_info=True)
         return {}
     folded = {}
-    for lease, one in planned.items():
-        of_merge = [next(results) for _ in one.tasks]
-        runs = _tried(lease, partial(_runs_of, site, one, of_merge))
+    for lease, planned_merge in planned.items():
+        of_merge = [next(results) for _ in planned_merge.tasks]
+        runs = _tried(lease, partial(_runs_of, site, planned_merge, of_merge))
         if runs:
             folded[lease] = FoldedMerge(lease.claimed, runs, sum(batch.records for batch in lease.claimed.batches))
     return folded
@@ -120,7 +124,7 @@ def _committed(site: MergeSite, folded: Sequence[FoldedMerge]) -> Mapping[str, S
         check_not_gone(site.warehouse)
         with site.database.transaction() as repository:
             made = repository.rounds.commit(folded)
-            tables = {one.claimed.task.id: one.claimed.table for one in folded}
+            tables = {folded_merge.claimed.task.id: folded_merge.claimed.table for folded_merge in folded}
             request_due_compactions(repository, [(tables[merge], snapshot) for merge, snapshot in made.items()])
     except Exception:
         logger.warning(

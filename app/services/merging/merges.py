@@ -118,7 +118,7 @@ def _merge(site: MergeSite, claimed: ClaimedTask, lease: Lease) -> Done:
     filled = filled_batches(claimed)
     if not filled:
         with site.database.transaction() as repository:
-            repository.leases.finish_merge_without_changes(claimed.task.id, claimed.lease_owner)
+            repository.claimed_tasks.finish_merge_without_changes(claimed.task.id, claimed.lease_owner)
         return Done()
     planned = plan_merge(site, claimed)
     lease.expect(2 if planned.looks_up else 1)
@@ -231,7 +231,7 @@ def _commit_merge(site: MergeSite, claimed: ClaimedTask, folded: Folded, lease: 
         _check_base(reader, claimed, folded, base)
 
         def commit(repository: Repository) -> Snapshot:
-            snapshot = repository.leases.commit_merge(
+            snapshot = repository.claimed_tasks.commit_merge(
                 claimed.task.id,
                 claimed.lease_owner,
                 (*(base.runs if base else ()), *folded.runs),
@@ -256,7 +256,7 @@ def _check_base(repository: Repository, claimed: ClaimedTask, folded: Folded, ba
     if folded.changed is None or base is None or base.id == looked_up:
         return
     newer = repository.snapshots.page(claimed.table.id, limit=base.id - looked_up)
-    if any(one.kind is not SnapshotKind.COMPACTION for one in newer if one.id > looked_up):
+    if any(snapshot.kind is not SnapshotKind.COMPACTION for snapshot in newer if snapshot.id > looked_up):
         raise Conflict("the table's rows were changed by a rollback or a partition drop; the merge will be retried")
 
 

@@ -90,7 +90,7 @@ def search_catalog(repository: Repository, scope: TokenScope, part: str) -> Sear
         columns += (FoundColumn(table, one) for one in named)
         for option in options:
             option.note(table)
-    columns.sort(key=lambda one: _distance(one.column.name, part))
+    columns.sort(key=lambda found_column: _distance(found_column.column.name, part))
     matching, count = known.count(scope, part), known.count(scope)
     described = options[:MOST_RESULTS], _functions(part)[:MOST_RESULTS]
     return SearchResult(tables[:MOST_RESULTS], matching, columns[:MOST_RESULTS], *described, read, count, first)
@@ -105,7 +105,7 @@ def _first_tables(repository: Repository, scope: TokenScope) -> Iterator[Table]:
         if len(page) < _PAGE_TABLES:
             return
         after = page[-1].database, page[-1].name
-        tables, columns = tables + len(page), columns + sum(len(one.schema.columns) for one in page)
+        tables, columns = tables + len(page), columns + sum(len(table.schema.columns) for table in page)
 
 
 def _options(part: str) -> list[FoundOption]:
@@ -113,8 +113,12 @@ def _options(part: str) -> list[FoundOption]:
     known = [*(FoundOption(option, False) for option in TABLE_OPTIONS.values())]
     known += (FoundOption(option, True) for option in FIELD_OPTIONS.values())
     words = part.lower()
-    matching = [one for one in known if words in one.key or words in one.option.meaning.lower()]
-    return sorted(matching, key=lambda one: (not one.option.effect, words not in one.key))
+    matching = [
+        found_option
+        for found_option in known
+        if words in found_option.key or words in found_option.option.meaning.lower()
+    ]
+    return sorted(matching, key=lambda found_option: (not found_option.option.effect, words not in found_option.key))
 
 
 def _functions(part: str) -> list[AggregateFunction]:
@@ -122,7 +126,7 @@ def _functions(part: str) -> list[AggregateFunction]:
     words = part.lower()
     called = {name for name in FUNCTIONS if words in name} | {name for old, name in ALIASES.items() if words in old}
     matching = [function for function in FUNCTIONS.values() if function.name in called or words in function.meaning]
-    return sorted(matching, key=lambda one: one.name not in called)
+    return sorted(matching, key=lambda aggregate_function: aggregate_function.name not in called)
 
 
 def _distance(name: str, part: str) -> tuple[bool, bool, str]:

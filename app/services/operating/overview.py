@@ -55,7 +55,7 @@ class Overview:
     @property
     def by_database(self) -> list[tuple[str, int, Sequence[TableGlance]]]:
         """The databases of the page: the number of their tables, and the tables on the page."""
-        groups = groupby(self.tables, key=lambda one: one.table.database)
+        groups = groupby(self.tables, key=lambda table: table.table.database)
         return [(database, self.counts.get(database, 0), [*glances]) for database, glances in groups]
 
 
@@ -73,8 +73,8 @@ def overview(
     listed = known.tables(scope, after=after, limit=limit + 1, part=part)
     page = listed[:limit]
     failing = known.failing(scope, MOST_FAILING)
-    late = {one.table.id: one for one in overdue_tables(repository, spark_answers=spark_answers)}
-    mine = [one for one in late.values() if scope.covers(one.table.database, one.table.name)]
+    late = {overdue.table.id: overdue for overdue in overdue_tables(repository, spark_answers=spark_answers)}
+    visible = [overdue for overdue in late.values() if scope.covers(overdue.table.database, overdue.table.name)]
     glances = _glances(repository, [*page, *failing], late)
     last = page[-1] if len(listed) > limit else None
     return Overview(
@@ -82,7 +82,7 @@ def overview(
         count=known.count(scope, part),
         failing=[glances[table.id] for table in failing],
         waiting=_waiting(repository, scope),
-        overdue=len(mine),
+        overdue=len(visible),
         next_after=None if last is None else (last.database, last.name),
         counts=known.counts(scope, {table.database for table in page}),
     )
@@ -100,10 +100,13 @@ class TableBehind:
 
 def tables_behind(repository: Repository, limit: int) -> list[TableBehind]:
     """Return the tables with most staged records."""
-    behind = sorted(repository.stats.staged_tables(), key=lambda one: -one.staged.records)[:limit]
-    failing = repository.overview.merge_failures([one.table_id for one in behind])
-    rows = ((one, failing.get(one.table_id)) for one in behind)
-    return [TableBehind(one.database, one.table, one.staged, why.failures.in_a_row if why else 0) for one, why in rows]
+    behind = sorted(repository.stats.staged_tables(), key=lambda staged_table: -staged_table.staged.records)[:limit]
+    failing = repository.overview.merge_failures([staged_table.table_id for staged_table in behind])
+    rows = ((staged_table, failing.get(staged_table.table_id)) for staged_table in behind)
+    return [
+        TableBehind(staged_table.database, staged_table.table, staged_table.staged, why.failures.in_a_row if why else 0)
+        for staged_table, why in rows
+    ]
 
 
 def _glances(repository: Repository, tables: Sequence[Table], late: Mapping[str, Overdue]) -> dict[str, TableGlance]:
@@ -112,7 +115,7 @@ def _glances(repository: Repository, tables: Sequence[Table], late: Mapping[str,
     merged, failures = known.last_merges(ids), known.merge_failures(ids)
     glances = {}
     for table in tables:
-        snapshot = repository.snapshots.of(table)
+        snapshot = repository.snapshots.current_of(table)
         rows, stored, size = (snapshot.rows, snapshot.stored_rows, snapshot.size_bytes) if snapshot else (0, 0, 0)
         waits, aside = staged.get(table.id, _NONE_STAGED), set_aside.get(table.id, 0)
         ended, failure = merged.get(table.id), failures.get(table.id)

@@ -107,8 +107,8 @@ def _rooms(warehouse: Warehouse, images: Images) -> Iterator[Reading]:
 
 
 def _shares(staged: Sequence[StagedTable], most_tables: int) -> Iterator[tuple[tuple[str, str], Sequence[StagedTable]]]:
-    for one in staged[:most_tables]:
-        yield (one.database, one.table), [one]
+    for staged_table in staged[:most_tables]:
+        yield (staged_table.database, staged_table.table), [staged_table]
     yield (OTHERS, OTHERS), staged[most_tables:]
 
 

@@ -130,7 +130,7 @@ def table_stats(repository: Repository, table: Table, *, spark_answers: bool = T
     merges, last_merge = repository.stats.succeeded(table.id, TaskKind.MERGE)
     compactions, last_compaction = repository.stats.succeeded(table.id, TaskKind.COMPACTION)
     return TableStats(
-        snapshot=repository.snapshots.of(table),
+        snapshot=repository.snapshots.current_of(table),
         staged=repository.stats.staged(table.id),
         overdue=late[0] if late else None,
         set_aside=repository.set_aside.count(table.id),
@@ -143,7 +143,7 @@ def table_stats(repository: Repository, table: Table, *, spark_answers: bool = T
         compactions=compactions,
         last_merge=last_merge,
         last_compaction=last_compaction,
-        merges_wait=repository.stops.of(table.id),
+        merges_wait=repository.stops.find(table.id),
         compaction_failure=_compaction_failure(repository, table),
     )
 

@@ -59,7 +59,7 @@ def list_files(
     repository: Repository, warehouse: Warehouse, table: Table, version: str | None, request: PageRequest
 ) -> TableFiles:
     """Return a page of the files of a snapshot: the current one if ``version`` is None. Raise ``NotFound``."""
-    snapshot = repository.snapshots.of(table) if version is None else find_snapshot(repository, table, version)
+    snapshot = repository.snapshots.current_of(table) if version is None else find_snapshot(repository, table, version)
     runs = snapshot.runs if snapshot else ()
     files = [
         TableFile(warehouse.uri(*data_file(table.id, run.id, file.name)), run, file)
@@ -76,8 +76,8 @@ def list_files(
         incomplete.append("a partition has several runs, whose rows must be combined: POST …/compact leaves one")
     if any(not same_state(schemas[run.schema_id].schema, table.schema) for run in runs):
         incomplete.append("a run was written under other rules than the table has now: POST …/compact rewrites it")
-    own = table.schema
-    names = [column.name for column in own.value_columns if stored_otherwise(own, own.parsed, column.name)]
+    schema_now = table.schema
+    names = [c.name for c in schema_now.value_columns if stored_otherwise(schema_now, schema_now.parsed, c.name)]
     if names:
         incomplete.append(f"columns hold the state of their function, not its value: {', '.join(names)}")
     return TableFiles(

@@ -35,8 +35,10 @@ def iceberg_versions(
 ) -> tuple[Sequence[PublishedVersion], Mapping[int, TableSchema]]:
     """Return the versions that are kept, up to the number ``up_to``, and their schemas by id."""
     kept = repository.published.page(table_id, Format.ICEBERG)
-    kept = [one for one in kept if up_to is None or one.version <= up_to]
-    return kept, {number: repository.tables.schema_at(table_id, number) for number in {one.schema_id for one in kept}}
+    kept = [version for version in kept if up_to is None or version.version <= up_to]
+    return kept, {
+        number: repository.tables.schema_at(table_id, number) for number in {version.schema_id for version in kept}
+    }
 
 
 @dataclass(frozen=True)

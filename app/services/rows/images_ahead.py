@@ -46,7 +46,7 @@ class ImagesAhead(Repeated):
         self._used.update(dict.fromkeys(self._views.take_used(), now))
         self._used = {name: at for name, at in self._used.items() if at >= now - RECENT_SECONDS}
         known = [view for name in self._used if (view := self._views.known(name)) is not None]
-        marks = {view.table.id: self._database.marks.of(view.table.id) for view in known}
+        marks = {view.table.id: self._database.marks.mark(view.table.id) for view in known}
         for view in self._changed([one for one, mark in marks.items() if mark != self._marks.get(one)]):
             before = self._seen.get(view.table.id)
             if before is not None:
@@ -68,7 +68,7 @@ class ImagesAhead(Repeated):
 
 
 def _merged_view(repository: Repository, table: Table) -> View:
-    snapshot = repository.snapshots.of(table)
+    snapshot = repository.snapshots.current_of(table)
     return View(table, compile_plan(table.schema), snapshot, schemas_of(repository, table, snapshot))
 
 

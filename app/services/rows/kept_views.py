@@ -116,7 +116,7 @@ class Views:
     def _fresh(self, name: Name, wanted: Consistency | None) -> _Kept | None:
         """Return the cached entry for such lookups, if no mark shows a commit since."""
         kept = self._kept.get(name)
-        fresh = kept is not None and kept.mark == self._database.marks.of(kept.view.table.id) and kept.serves(wanted)
+        fresh = kept is not None and kept.mark == self._database.marks.mark(kept.view.table.id) and kept.serves(wanted)
         return kept if fresh else None
 
     def take_used(self) -> Collection[Name]:
@@ -172,7 +172,7 @@ class Views:
             self._forget(name)
             raise
         except DamagedFile as error:
-            self._failed[name] = error, self._clock(), self._database.marks.of(error.file.table_id)
+            self._failed[name] = error, self._clock(), self._database.marks.mark(error.file.table_id)
             raise
         self._kept[name] = kept
         self._kept.move_to_end(name)
@@ -188,7 +188,7 @@ class Views:
         if failed is None or wanted is Consistency.MERGED:
             return
         error, at, mark = failed
-        if self._clock() - at < FAILED_SECONDS and mark == self._database.marks.of(error.file.table_id):
+        if self._clock() - at < FAILED_SECONDS and mark == self._database.marks.mark(error.file.table_id):
             raise DamagedFile(error.file, error.reason, error.found)
         self._failed.pop(name, None)
 
@@ -211,12 +211,12 @@ class Views:
     def _seen(self, name: Name, before: _Kept | None) -> tuple[View, int]:
         """Return the table from the catalog, and its mark from before that."""
         marks = self._database.marks
-        mark = marks.of(before.view.table.id) if before else 0
+        mark = marks.mark(before.view.table.id) if before else 0
         with self._database.reading() as repository:
             table = repository.tables.get(*name)
             if before is not None and table.id == before.view.table.id:
                 return view_of(repository, table, before.view), mark
-        mark = marks.of(table.id)
+        mark = marks.mark(table.id)
         with self._database.reading() as repository:
             table = repository.tables.get(*name)
             return view_of(repository, table), mark

@@ -257,7 +257,7 @@ def answer_of_both(plan: MergePlan, older: Answer, newer: Answer) -> Answer | No
         return newer
     if plan.whole is None:
         return None
-    standings = (Standing(one.standing, adds=one.body is not None) for one in (older, newer))
+    standings = (Standing(answer.standing, adds=answer.body is not None) for answer in (older, newer))
     return newer if plan.whole.newer_wins(*standings) else older
 
 

@@ -113,7 +113,7 @@ def view_of(repository: Repository, table: Table, before: View | None = None) ->
     """Return the view of ``table``, which was read in the same transaction; staged batches are not loaded. Batches
     that ``before`` has loaded are reused, unless keys were forgotten since, which replaces their files.
     """
-    snapshot = repository.snapshots.of(table)
+    snapshot = repository.snapshots.current_of(table)
     if before is not None and forgot_since(repository, table, before):
         before = None
     known = {batch.number: batch for batch in before.staged} if before else {}

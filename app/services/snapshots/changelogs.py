@@ -46,7 +46,7 @@ class Position:
         match = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,15})(?:\.([0-9]{1,9}))?", text)
         return cls(int(match[1]), int(match[2]), int(match[3] or 0)) if match and int(match[1]) > 0 else None
 
-    def of(self, rewritten: int) -> Position:
+    def after_rewrites(self, rewritten: int) -> Position:
         """Return the index of the next change in a snapshot from which keys were removed ``rewritten`` times. If the
         position was counted before that, start at 0, since it is unknown how many earlier changes are gone.
         """
@@ -170,7 +170,7 @@ def read_newest(
     head = until or (kept[-1] if kept else None)
     read: list[Changes] = []
     for number in range(head or 0, max(kept.start - 1, (head or 0) - most_snapshots), -1):
-        room = limit - sum(len(one.rows) for one in read)
+        room = limit - sum(len(changes.rows) for changes in read)
         if room <= 0:
             return Newest(table, read, head, None)
         try:
@@ -255,7 +255,7 @@ def changes_from(
         with database.reading() as repository:
             written = _written(repository, table, number)
         first = start if number == start.snapshot else Position(number)
-        yield from _changes_of(warehouse, written, first.of(written.commit.rewritten))
+        yield from _changes_of(warehouse, written, first.after_rewrites(written.commit.rewritten))
 
 
 @dataclass(frozen=True)
@@ -290,7 +290,7 @@ def _written(repository: Repository, table: Table, number: int) -> _Written:
         runs = repository.snapshots.get(table.id, number).runs
         files = files_of_runs(table.id, [run for run in runs if run.changed_at == commit.committed_at])
     else:
-        files = files_of_changelog(table.id, number, repository.changelogs.of(table.id, number))
+        files = files_of_changelog(table.id, number, repository.changelogs.snapshot_files(table.id, number))
     under = _written_under(repository, table, commit, schema)
     return _Written(commit, schema, under, files, producer is not ChangelogProducer.INPUT)
 

@@ -113,11 +113,11 @@ def roll_back(
 def check_not_to_forget(repository: Repository, table: Table, number: int) -> None:
     """Raise ``Conflict`` for a snapshot that still has forgotten keys: it may not be kept or rolled back to."""
     repository.tables.lock(table.id)
-    for one in repository.forgettings.unended(table.id):
-        if number in one.held:
+    for forgetting in repository.forgettings.unended(table.id):
+        if number in forgetting.held:
             raise Conflict(
-                f"snapshot {number} still has keys that were forgotten (GET …/forgettings/{one.id}): it is only kept"
-                " until no version that other engines read needs it; name another snapshot",
+                f"snapshot {number} still has keys that were forgotten (GET …/forgettings/{forgetting.id}): it is"
+                " only kept until no version that other engines read needs it; name another snapshot",
                 code=ErrorCode.SNAPSHOT_TO_FORGET,
                 resource_type=Resource.SNAPSHOT,
                 resource_name=str(number),

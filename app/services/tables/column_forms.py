@@ -34,8 +34,12 @@ class ColumnForm:
     def ddl(self, bounds: SchemaBounds = DEFAULT_BOUNDS.table) -> str:
         """Return the CREATE TABLE statement. Raise ``Invalid`` with every fault."""
         fields = [
-            {"id": place, "name": one.name, "type": f"{one.type} NOT NULL" if one.in_key else one.type}
-            for place, one in enumerate(self.columns)
+            {
+                "id": place,
+                "name": form_column.name,
+                "type": f"{form_column.type} NOT NULL" if form_column.in_key else form_column.type,
+            }
+            for place, form_column in enumerate(self.columns)
         ]
         keys = [column.name for column in self.columns if column.in_key]
         body = {"fields": fields, "primaryKeys": keys, "options": dict(self._options())}

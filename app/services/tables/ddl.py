@@ -92,7 +92,9 @@ def create_declared(
     """
     with catalog.transaction() as repository:
         return [
-            _existing(repository, database, one) or _created(repository, database, one, by, bounds) for one in declared
+            _existing(repository, database, declared_table)
+            or _created(repository, database, declared_table, by, bounds)
+            for declared_table in declared
         ]
 
 

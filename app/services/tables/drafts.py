@@ -56,7 +56,7 @@ class DraftFault:
     the key of the option at fault.
     """
 
-    said: str
+    message: str
     fix: str
     line: int | None
     repair: Repair | None = None
@@ -82,7 +82,7 @@ def judged(draft: Draft, bounds: CatalogBounds = DEFAULT_BOUNDS) -> Verdict:
     mended = [*_mended(draft, faults, bounds), *[None] * len(faults)]
     return Verdict(
         faults=[
-            DraftFault(fault.about.said or fault.message, fault.fix, line, repair, fault.about.option)
+            DraftFault(fault.about.short_message or fault.message, fault.fix, line, repair, fault.about.option)
             for fault, line, repair in zip(faults, lines, mended, strict=False)
         ]
     )

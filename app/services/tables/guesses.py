@@ -62,8 +62,8 @@ def guessed(name: str, sample: str) -> Guess:
     columns = [_column(name, values, len(records)) for name, values in members.items()]
     key = _key(columns, records)
     fields = [
-        {"id": place, "name": one.name, "type": f"{one.type} NOT NULL" if one.name == key else one.type}
-        for place, one in enumerate(columns)
+        {"id": place, "name": column.name, "type": f"{column.type} NOT NULL" if column.name == key else column.type}
+        for place, column in enumerate(columns)
     ]
     options = _options(records, key)
     body = {"fields": fields, "primaryKeys": [key], "options": options}

@@ -131,13 +131,13 @@ def _own_options(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Viola
     options = body.get("options")
     if not isinstance(options, Mapping):
         return body, []
-    own = {key: value for key, value in options.items() if key not in ECHOED_OPTIONS and key != "path"}
+    set_options = {key: value for key, value in options.items() if key not in ECHOED_OPTIONS and key != "path"}
     faults = []
     if "path" in options:
         message = "Keyfold chooses the path of its tables"
         pointer, fix = "/schema/options/path", "remove the option path"
         faults.append(Violation(pointer, FaultCode.PATH_NOT_ALLOWED, message, fix, about=About(option="path")))
-    return {**body, "options": own}, faults
+    return {**body, "options": set_options}, faults
 
 
 def _read_schema(body: Mapping[str, Any], faults: list[Violation]) -> TableSchema | None:

@@ -65,7 +65,7 @@ def ask_to_forget(
 def list_forgettings(repository: Repository, table: Table, request: PageRequest) -> Page[Forgetting]:
     """Return a page of the table's forgettings, newest first. Raise ``Invalid``."""
     listed = repository.forgettings.page(table.id, after=request.after, limit=request.and_one_more)
-    return page_of(listed, request, lambda one: one.id)
+    return page_of(listed, request, lambda forgetting: forgetting.id)
 
 
 logger = logging.getLogger(__name__)

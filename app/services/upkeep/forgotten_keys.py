@@ -84,11 +84,11 @@ def _note_remnant(database: CatalogDatabase, table_id: str, remnant: Remnant) ->
     """Log, once, why the table's keys cannot be forgotten yet."""
     with database.reading() as repository:
         pending = repository.forgettings.pending(table_id)
-    if all(list(one.remnants) == [remnant] for one in pending):
+    if all(list(forgetting.remnants) == [remnant] for forgetting in pending):
         return
     with database.transaction(wakes=False) as repository:
-        for one in repository.forgettings.pending(table_id):
-            repository.forgettings.note_remnants(one, [remnant])
+        for forgetting in repository.forgettings.pending(table_id):
+            repository.forgettings.note_remnants(forgetting, [remnant])
 
 
 @dataclass(frozen=True)
@@ -116,10 +116,14 @@ def _named(repository: Repository, table_id: str) -> _Named:
     for number, file in repository.changelogs.every_file(table_id):
         changelogs.setdefault(number, []).append(file)
     under = {
-        one.snapshot_id: one.schema_id for one in repository.commits.every(table_id) if one.snapshot_id in changelogs
+        commit.snapshot_id: commit.schema_id
+        for commit in repository.commits.every(table_id)
+        if commit.snapshot_id in changelogs
     }
     numbers = (
-        {run.schema_id for run in runs} | {batch.schema_id for batch in batches} | {one.schema_id for one in history}
+        {run.schema_id for run in runs}
+        | {batch.schema_id for batch in batches}
+        | {history_file.schema_id for history_file in history}
     )
     numbers |= set(under.values())
     return _Named(
@@ -146,7 +150,7 @@ class _Rewrites:
     @property
     def rewritten(self) -> dict[str, Run | None]:
         """The runs that held keys, and their replacements."""
-        return {run_id: one.run for run_id, one in self.runs.items() if one is not None}
+        return {run_id: run.run for run_id, run in self.runs.items() if run is not None}
 
 
 def _place_of(number: int, files: Sequence[ChangelogFile]) -> tuple[int, tuple[str, ...]]:
@@ -172,7 +176,7 @@ class _Pass:
                 return False
             if not named.pending:
                 return False
-            ids = tuple(one.id for one in named.pending)
+            ids = tuple(forgetting.id for forgetting in named.pending)
             if ids != self.ids:
                 self.ids, self.rewrites = ids, _Rewrites()  # more keys were requested since
             self._look(named)
@@ -197,7 +201,9 @@ class _Pass:
         for number, files in changelogs.items():
             rewriting.add_changes(number, files, named.changed_under[number], every)
         for batch in batches:
-            rewriting.add_batch(batch, Sought.of(one for one in named.pending if batch.number <= one.until_batch))
+            rewriting.add_batch(
+                batch, Sought.of(forgetting for forgetting in named.pending if batch.number <= forgetting.until_batch)
+            )
         rewriting.run()
         done.runs |= {run.id: rewriting.run_without(run) for run in runs}
         done.history |= {file.name: rewriting.history_without(file) for file in history}
@@ -208,7 +214,7 @@ class _Pass:
         """Commit the replacements if every file that the catalog names was checked. Return whether that is so."""
         repository.tables.lock(self.table_id)
         named, rewrites = _named(repository, self.table_id), self.rewrites
-        if tuple(one.id for one in named.pending) != self.ids or repository.tasks.running(self.table_id):
+        if tuple(forgetting.id for forgetting in named.pending) != self.ids or repository.tasks.running(self.table_id):
             return False
         places = {number: _place_of(number, files) for number, files in named.changelogs.items()}
         known = all(run.id in rewrites.runs for run in named.runs)
@@ -241,13 +247,13 @@ class _Pass:
             forgettings.replace_runs(self.table_id, by.runs, older - held)
             forgettings.replace_files(self.table_id, by)
         forgettings.blank_texts(self.table_id)
-        rows = sum(one.removed for one in self.rewrites.runs.values() if one is not None)
+        rows = sum(rewritten_run.removed for rewritten_run in self.rewrites.runs.values() if rewritten_run is not None)
         before = {batch.id: batch.records for batch in named.batches}
         records = sum(before[batch.id] - batch.records for batch in by.batches)
-        for one in named.pending:
-            forgettings.note_forgotten(one, made.id if made else None, rows, records, held)
+        for forgetting in named.pending:
+            forgettings.note_forgotten(forgetting, made.id if made else None, rows, records, held)
         newest = [repository.published.newest(self.table_id, form) for form in Format]
-        holding = any(one is not None and one.keeps & held for one in newest)
+        holding = any(version is not None and version.keeps & held for version in newest)
         if holding:
             repository.tasks.request(self.table_id, TaskTrigger.DELTA, TaskKind.COMPACTION, full=True)
         _log(named, made)
@@ -258,7 +264,7 @@ def _instead(run: Run, replaced: Mapping[str, Run | None]) -> Run | None:
 
 
 def _log(named: _Named, made: Snapshot | None) -> None:
-    keys = sum(one.keys for one in named.pending)
+    keys = sum(forgetting.keys for forgetting in named.pending)
     where = f"from snapshot {made.id} on" if made else "no file held them"
     logger.info("%d keys of %s are forgotten, %s", keys, named.table.full_name, where)
 
@@ -302,15 +308,21 @@ class _Older:
 def _older(repository: Repository, forgetting: Forgetting) -> _Older:
     """Return the older snapshots that the forgetting still lists. Raise ``NotFound`` if the table was dropped."""
     table_id, published = forgetting.table_id, repository.published.keeps(forgetting.table_id)
-    held = {one.snapshot_id: one for one in repository.commits.every(table_id) if one.snapshot_id in forgetting.held}
+    held = {
+        commit.snapshot_id: commit
+        for commit in repository.commits.every(table_id)
+        if commit.snapshot_id in forgetting.held
+    }
     free = [repository.snapshots.get(table_id, number) for number in sorted(held.keys() - published)]
-    numbers = {run.schema_id for one in free for run in one.runs} | {held[one.id].schema_id for one in free}
+    numbers = {run.schema_id for snapshot in free for run in snapshot.runs} | {
+        held[snapshot.id].schema_id for snapshot in free
+    }
     return _Older(
         repository.tables.existing(table_id),
         sorted(held.keys() & published),
         free,
-        {one.id: repository.changelogs.of(table_id, one.id) for one in free},
-        {one.id: held[one.id].schema_id for one in free},
+        {snapshot.id: repository.changelogs.snapshot_files(table_id, snapshot.id) for snapshot in free},
+        {snapshot.id: held[snapshot.id].schema_id for snapshot in free},
         {number: repository.tables.schema_at(table_id, number) for number in numbers},
     )
 
@@ -330,7 +342,7 @@ def release(site: MergeSite, forgetting: Forgetting, mark: Callable[[str, str], 
         return older.published
     with site.database.transaction() as repository:
         repository.tables.lock(table_id)
-        let_go = {one.id for one in older.free} - repository.published.keeps(table_id)
+        let_go = {snapshot.id for snapshot in older.free} - repository.published.keeps(table_id)
         if runs:
             repository.forgettings.replace_runs(table_id, runs, let_go)
         by_number = {number: files for number, files in changelogs.items() if number in let_go}

@@ -98,7 +98,7 @@ class Rewriting:
         check_not_gone(self._site.warehouse)  # what the tasks wrote is looked for from here on
         for task, result in zip(tasks, results, strict=True):
             pairs = zip(task.rewrites, result.rewritten, strict=True)
-            self._rewritten.update((one.file.path, new) for one, new in pairs)
+            self._rewritten.update((rewrite.file.path, new) for rewrite, new in pairs)
 
     def run_without(self, run: Run) -> RewrittenRun | None:
         """Return the run without the rows of the keys."""

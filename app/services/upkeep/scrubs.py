@@ -95,7 +95,7 @@ def _read(
     """Yield the findings of a table's files, or of those with the given paths."""
     with database.reading() as repository:
         files = named_files(repository, table_id)
-        said = data_files(repository, table_id)
+        stated = data_files(repository, table_id)
         known = repository.damage.paths().get(table_id, ())
     if only:
         files = [file for file in files if file.path in only]
@@ -103,8 +103,8 @@ def _read(
     for file in files:
         try:
             sums = check_file(warehouse, file, read)
-            if file.path in said:
-                check_footer(warehouse, file, said[file.path])
+            if file.path in stated:
+                check_footer(warehouse, file, stated[file.path])
         except DamagedFile as damage:
             if noted(database, damage):
                 yield Finding(file, damage)

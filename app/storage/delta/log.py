@@ -117,8 +117,8 @@ def _is_same_version(warehouse: Warehouse, segments: tuple[str, ...], published:
     with warehouse.filesystem.open_input_stream(warehouse.path(*segments)) as source:
         first = source.read().split(b"\n", 1)[0]
     try:
-        said, wanted = json.loads(first)["commitInfo"], _commit_info(published)
-        return all(said[name] == wanted[name] for name in ("timestamp", "operationParameters", "engineInfo"))
+        written, wanted = json.loads(first)["commitInfo"], _commit_info(published)
+        return all(written[name] == wanted[name] for name in ("timestamp", "operationParameters", "engineInfo"))
     except (ValueError, KeyError, TypeError):
         return False
 

@@ -52,8 +52,8 @@ def arrow_stream(
     rows with their kinds.
     """
     sink = io.BytesIO()
-    own = [pa.field("_kind", pa.string()), pa.field("_snapshot", pa.int64())]
-    schema = pa.schema([*own, *(pa.field(column.name, arrow_type(column.type)) for column in columns)])
+    added_fields = [pa.field("_kind", pa.string()), pa.field("_snapshot", pa.int64())]
+    schema = pa.schema([*added_fields, *(pa.field(column.name, arrow_type(column.type)) for column in columns)])
     with pa.ipc.new_stream(sink, schema) as writer:
         for snapshot, rows in changes:
             values = [[row.get(column.name) for _, row in rows] for column in columns]

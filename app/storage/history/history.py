@@ -161,8 +161,8 @@ def key_records(
     Each file comes with the schema that it was written under. Raise ``DamagedFile``.
     """
 
-    def look(of: tuple[HistoryFile, TableSchema]) -> NewestRecords:
-        file, schema = of
+    def look(written: tuple[HistoryFile, TableSchema]) -> NewestRecords:
+        file, schema = written
         return _newest(_records_of_key(warehouse, file_of_history(table_id, file), schema, key, wanted), room)
 
     return list(at_once(warehouse, look, files))
@@ -228,8 +228,8 @@ def _groups(parquet: pq.ParquetFile, token: int) -> Iterator[int]:
 
 
 def _schema(schema: TableSchema) -> pa.Schema:
-    own = [pa.field(TOKEN_COLUMN, pa.int64()), pa.field(BATCH_COLUMN, pa.int64())]
-    return pa.schema([*own, *staging_schema(schema)])
+    added = [pa.field(TOKEN_COLUMN, pa.int64()), pa.field(BATCH_COLUMN, pa.int64())]
+    return pa.schema([*added, *staging_schema(schema)])
 
 
 def _all(warehouse: Warehouse, file: NamedFile, schema: TableSchema) -> pa.Table:
@@ -278,8 +278,8 @@ def _placed(schema: TableSchema, pieces: Sequence[tuple[Batch, StagedRows]]) -> 
     """Return the records of batches, with their tokens and the numbers of the batches."""
     records = pa.concat_tables([piece.rows for _, piece in pieces]).combine_chunks()
     numbers = np.repeat([batch.number for batch, _ in pieces], [len(piece.tokens) for _, piece in pieces])
-    own = [pa.array(np.concatenate([piece.tokens for _, piece in pieces])), pa.array(numbers, pa.int64())]
-    return pa.Table.from_arrays([*own, *records.columns], schema=_schema(schema))
+    added = [pa.array(np.concatenate([piece.tokens for _, piece in pieces])), pa.array(numbers, pa.int64())]
+    return pa.Table.from_arrays([*added, *records.columns], schema=_schema(schema))
 
 
 def _write(

@@ -86,12 +86,12 @@ class _Ordered:
         of the same key has, and that older runs have; 0 for none.
         """
         order = np.argsort(keys[places], kind="stable")
-        own, ranks = keys[places][order], self.ranks[places][order]
+        delays, ranks = keys[places][order], self.ranks[places][order]
         size = int(ranks.max(initial=0)) + 1
-        highest = np.maximum.accumulate(own * size + ranks) if len(own) else own
-        earlier = np.zeros(len(own), dtype=np.int64)
-        same = own[1:] == own[:-1]
-        earlier[1:][same] = highest[:-1][same] - own[:-1][same] * size
+        highest = np.maximum.accumulate(delays * size + ranks) if len(delays) else delays
+        earlier = np.zeros(len(delays), dtype=np.int64)
+        same = delays[1:] == delays[:-1]
+        earlier[1:][same] = highest[:-1][same] - delays[:-1][same] * size
         in_merge = np.empty_like(earlier)
         in_merge[order] = earlier
         return in_merge, self.older[keys[places]]
@@ -191,7 +191,7 @@ class _Records:
         )
         counts = np.bincount(self.sender[part], minlength=len(self.senders))
         return {
-            name: counter.of(self.sender[late] == number, int(counts[number]), lane, weight)
+            name: counter.of_sender(self.sender[late] == number, int(counts[number]), lane, weight)
             for number, name in enumerate(self.senders)
             if counts[number]
         }
@@ -221,7 +221,7 @@ class _Late:
     amounts: Amounts
     idle: Flags | None
 
-    def of(self, whose: Flags, records: int, lane: Lane, weight: float) -> LateRecords:
+    def of_sender(self, whose: Flags, records: int, lane: Lane, weight: float) -> LateRecords:
         """Return how late the records of one sender are: those that ``whose`` marks, of ``records`` that it sent."""
 
         def count(flags: Flags) -> int:
@@ -229,8 +229,8 @@ class _Late:
 
         steps = np.array(STEPS.get(lane.measure or "", ()))
         measured = ~np.isnan(self.amounts) if len(steps) else np.zeros(len(whose), dtype=bool)
-        own = self.amounts[measured & whose]
-        of_step = np.bincount(np.searchsorted(steps, own), minlength=len(steps) + 1) if len(steps) else ()
+        delays = self.amounts[measured & whose]
+        of_step = np.bincount(np.searchsorted(steps, delays), minlength=len(steps) + 1) if len(steps) else ()
         return LateRecords(
             records=records,
             in_merge=count(self.in_merge),
@@ -238,7 +238,7 @@ class _Late:
             changed_nothing=None if self.idle is None else count(self.idle),
             too_late=0 if lane.bound is None else count(measured & (self.amounts > lane.bound)),
             unmeasured=count(~measured),
-            largest=float(own.max()) if len(own) else None,
+            largest=float(delays.max()) if len(delays) else None,
             steps=tuple(round(int(one) * weight) for one in of_step),
         )
 

@@ -84,8 +84,8 @@ def write_manifests(warehouse: Warehouse, published: Published, run: Run) -> lis
         for path, file, known in zip(paths, run.files, facts, strict=True)
     ]
     dead = {path: known.dead for path, known in zip(paths, facts, strict=True) if known.dead}
-    own = iceberg_file(table_id, "runs", run.id, "deletes.parquet")
-    deletes = [_deletes(warehouse, own, dead)] if dead else []
+    deletes_file = iceberg_file(table_id, "runs", run.id, "deletes.parquet")
+    deletes = [_deletes(warehouse, deletes_file, dead)] if dead else []
     segments = {content: run_manifest(table_id, run.id, content) for content in Content}
     return _write_all(warehouse, segments, (run.schema_id, written), {Content.DATA: data, Content.DELETES: deletes})
 
@@ -116,8 +116,8 @@ def write_change_manifests(
         # On the same base the hidden rows of a file only grow: an equal number means equal rows.
         if entry is None or entry["data_file"]["record_count"] != len(hidden):
             *_, folder, name = segments
-            own = iceberg_file(version.table_id, "runs", folder, f"{name}.{version.version}.hidden")
-            entry = _deletes(warehouse, own, {path: hidden})
+            deletes_file = iceberg_file(version.table_id, "runs", folder, f"{name}.{version.version}.hidden")
+            entry = _deletes(warehouse, deletes_file, {path: hidden})
         deletes.append(entry)
     places = {content: change_manifest(version, content) for content in Content}
     return _write_all(
@@ -230,7 +230,7 @@ def _deletes(
             places = pa.array(dead[path], pa.int64())
             writer.write_table(pa.table([pa.repeat(path, len(places)), places], schema=_DELETES))
     replace_file(warehouse, segments, sink.getvalue())
-    more = {f"{end}_bounds": [{"key": _PATH_ID, "value": of(dead).encode()}] for end, of in _ENDS.items()}
+    more = {f"{end}_bounds": [{"key": _PATH_ID, "value": bound(dead).encode()}] for end, bound in _ENDS.items()}
     rows, size = sum(map(len, dead.values())), sink.getbuffer().nbytes
     return _entry(Content.DELETES, warehouse.uri(*segments), rows, size, more)
 

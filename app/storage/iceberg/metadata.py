@@ -48,8 +48,14 @@ def metadata_of(
         "last-updated-ms": _millis(newest.committed_at),
         "current-snapshot-id": newest.as_of,
         "refs": {"main": {"snapshot-id": newest.as_of, "type": "branch"}},
-        "snapshots": [_snapshot(warehouse, one, before) for one, before in zip(shown, parents, strict=False)],
-        "snapshot-log": [{"snapshot-id": one.as_of, "timestamp-ms": _millis(one.committed_at)} for one in shown],
+        "snapshots": [
+            _snapshot(warehouse, published_version, before)
+            for published_version, before in zip(shown, parents, strict=False)
+        ],
+        "snapshot-log": [
+            {"snapshot-id": published_version.as_of, "timestamp-ms": _millis(published_version.committed_at)}
+            for published_version in shown
+        ],
     }
 
 

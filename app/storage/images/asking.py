@@ -97,7 +97,7 @@ class Asking:
         before their turn, and would delay the others.
         """
         with self._lock:
-            for name in [one for one in self._open if one.table_id == table_id and one.run_id in run_ids]:
+            for name in [image for image in self._open if image.table_id == table_id and image.run_id in run_ids]:
                 self._open.pop(name)
                 name.request_path(self._folder).unlink(missing_ok=True)
                 self._metrics.count(Counted.IMAGES_REQUESTED, "withdrawn")
@@ -130,7 +130,7 @@ class Asking:
     def _look(self) -> bool:
         """Drop answered requests, and start a builder for the rest. Return whether there are any."""
         with self._lock:
-            for name in [one for one in self._open if not one.request_path(self._folder).exists()]:
+            for name in [image for image in self._open if not image.request_path(self._folder).exists()]:
                 self._open[name] += 1
                 made = name.path(self._folder).exists()
                 if not made and self._open[name] < _GONE_LOOKS:

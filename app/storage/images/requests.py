@@ -89,8 +89,8 @@ def _file_of(body: dict[str, Any]) -> DataFile:
 def _schema_json(schema: TableSchema | None) -> dict[str, Any] | None:
     if schema is None:
         return None
-    own = {"remembers_removals": schema.remembers_removals, "epoch": schema.epoch}
-    return {"declared": schema.to_json(), **own}
+    extra = {"remembers_removals": schema.remembers_removals, "epoch": schema.epoch}
+    return {"declared": schema.to_json(), **extra}
 
 
 def _schema_of(body: Any) -> TableSchema | None:

@@ -61,8 +61,8 @@ def columns_in_parquet(
             wanted = tokens[(tokens >= low) & (tokens <= high)]
             if not len(wanted):
                 continue
-            own = parquet.read_row_group(group, columns=[TOKEN_COLUMN]).column(TOKEN_COLUMN).to_numpy()
-            rows = spans(*(np.searchsorted(own, wanted, side=side) for side in ("left", "right")))
+            row_tokens = parquet.read_row_group(group, columns=[TOKEN_COLUMN]).column(TOKEN_COLUMN).to_numpy()
+            rows = spans(*(np.searchsorted(row_tokens, wanted, side=side) for side in ("left", "right")))
             if len(rows):
                 [whole] = parquet.read_row_group(group).combine_chunks().to_batches()
                 yield from _few(whole, rows, read)
@@ -102,8 +102,8 @@ def rows_in_parquet(
 
 def _matches(rows: pa.Table, wanted: np.ndarray[Any, Any], places: Sequence[int]) -> list[tuple[int, int]]:
     """(place, row) of every row that has the token of one of ``places``; ``rows`` are their tokens."""
-    own = np.asarray(rows.column(TOKEN_COLUMN).to_numpy(), dtype=np.int64)
-    firsts, lasts = (np.searchsorted(own, wanted[places], side=side).tolist() for side in ("left", "right"))
+    row_tokens = np.asarray(rows.column(TOKEN_COLUMN).to_numpy(), dtype=np.int64)
+    firsts, lasts = (np.searchsorted(row_tokens, wanted[places], side=side).tolist() for side in ("left", "right"))
     return [
         (place, row) for place, first, last in zip(places, firsts, lasts, strict=True) for row in range(first, last)
     ]

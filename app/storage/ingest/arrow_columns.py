@@ -36,38 +36,38 @@ def _integer(source: pa.DataType, _: DataType) -> bool:
     return bool(types.is_integer(source))
 
 
-def _floating(source: pa.DataType, of: DataType) -> bool:
+def _floating(source: pa.DataType, data_type: DataType) -> bool:
     """Return whether the column holds every number of the source exactly."""
     if types.is_integer(source):
-        return bool(source.bit_width <= (16 if of.kind is Kind.FLOAT else 32))
-    return bool(types.is_floating(source)) and source.bit_width <= arrow_type(of).bit_width
+        return bool(source.bit_width <= (16 if data_type.kind is Kind.FLOAT else 32))
+    return bool(types.is_floating(source)) and source.bit_width <= arrow_type(data_type).bit_width
 
 
 def _decimal(source: pa.DataType, _: DataType) -> bool:
     return bool(types.is_decimal(source) or types.is_integer(source))
 
 
-def _timestamp(source: pa.DataType, of: DataType) -> bool:
-    return bool(types.is_timestamp(source)) and (source.tz is not None) is (of.kind is Kind.TIMESTAMP_LTZ)
+def _timestamp(source: pa.DataType, data_type: DataType) -> bool:
+    return bool(types.is_timestamp(source)) and (source.tz is not None) is (data_type.kind is Kind.TIMESTAMP_LTZ)
 
 
 def _list(source: pa.DataType) -> bool:
     return bool(types.is_list(source) or types.is_large_list(source) or types.is_fixed_size_list(source))
 
 
-def _array(source: pa.DataType, of: DataType) -> bool:
-    return _list(source) and takes(source.value_type, of.element_type)
+def _array(source: pa.DataType, data_type: DataType) -> bool:
+    return _list(source) and takes(source.value_type, data_type.element_type)
 
 
-def _map(source: pa.DataType, of: DataType) -> bool:
-    key, value = of.map_types
+def _map(source: pa.DataType, data_type: DataType) -> bool:
+    key, value = data_type.map_types
     return bool(types.is_map(source)) and takes(source.key_type, key) and takes(source.item_type, value)
 
 
-def _row(source: pa.DataType, of: DataType) -> bool:
+def _row(source: pa.DataType, data_type: DataType) -> bool:
     if not types.is_struct(source):
         return False
-    inner = {field.name: field.type for field in of.fields}
+    inner = {field.name: field.type for field in data_type.fields}
     return all(field.name not in inner or takes(field.type, inner[field.name]) for field in source)
 
 
@@ -88,63 +88,67 @@ TAKEN: Mapping[Family, Takes] = {
 """The Arrow types whose values a family's columns take, if each value fits."""
 
 
-def takes(source: pa.DataType, of: DataType) -> bool:
-    """Return whether a column of type ``of`` takes values of the Arrow type ``source``. Dictionaries are decoded
+def takes(source: pa.DataType, data_type: DataType) -> bool:
+    """Return whether a column of type ``data_type`` takes values of the Arrow type ``source``. Dictionaries are decoded
     before.
     """
-    return bool(types.is_null(source)) or TAKEN[of.family](source, of)
+    return bool(types.is_null(source)) or TAKEN[data_type.family](source, data_type)
 
 
-def read_column(of: DataType, array: pa.Array) -> Vector:
+def read_column(data_type: DataType, array: pa.Array) -> Vector:
     """Return the values of an Arrow column, whose type ``takes`` has accepted."""
     if types.is_null(array.type):
-        return Vector(pa.nulls(len(array), arrow_type(of)))
-    return _READERS.get(of.family, nothing_known)(of, array)
+        return Vector(pa.nulls(len(array), arrow_type(data_type)))
+    return _READERS.get(data_type.family, nothing_known)(data_type, array)
 
 
-def _same(of: DataType, array: pa.Array) -> Vector:
-    return Vector(array.cast(arrow_type(of)))
+def _same(data_type: DataType, array: pa.Array) -> Vector:
+    return Vector(array.cast(arrow_type(data_type)))
 
 
-def _fitting(of: DataType, array: pa.Array) -> Vector:
+def _fitting(data_type: DataType, array: pa.Array) -> Vector:
     """Values that pyarrow holds to the new type's range; if one is out of it, the decoder says which."""
     try:
-        return Vector(array.cast(arrow_type(of)))
+        return Vector(array.cast(arrow_type(data_type)))
     except pa.ArrowInvalid:
-        return nothing_known(of, array)
+        return nothing_known(data_type, array)
 
 
-def _read_text(of: DataType, array: pa.Array) -> Vector:
-    return limited_text(of, array.cast(pa.string()))
+def _read_text(data_type: DataType, array: pa.Array) -> Vector:
+    return limited_text(data_type, array.cast(pa.string()))
 
 
-def _read_binary(of: DataType, array: pa.Array) -> Vector:
+def _read_binary(data_type: DataType, array: pa.Array) -> Vector:
     read = array.cast(pa.binary())
-    return Vector(read) if of.length is None else Vector(read, places(pc.greater(pc.binary_length(read), of.length)))
+    return (
+        Vector(read)
+        if data_type.length is None
+        else Vector(read, places(pc.greater(pc.binary_length(read), data_type.length)))
+    )
 
 
-def _read_date(of: DataType, array: pa.Array) -> Vector:
-    read = _fitting(of, array)
+def _read_date(data_type: DataType, array: pa.Array) -> Vector:
+    read = _fitting(data_type, array)
     return read if len(read.suspects) else within(read, date(1, 1, 1), date(9999, 12, 31))
 
 
-def _read_timestamp(of: DataType, array: pa.Array) -> Vector:
-    zoned = UTC if of.kind is Kind.TIMESTAMP_LTZ else None
-    read = _fitting(of, array)
+def _read_timestamp(data_type: DataType, array: pa.Array) -> Vector:
+    zoned = UTC if data_type.kind is Kind.TIMESTAMP_LTZ else None
+    read = _fitting(data_type, array)
     if len(read.suspects):
         return read
     first, last = datetime(1, 1, 1, tzinfo=zoned), datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=zoned)
-    unit = 10 ** (6 - min(of.precision or 0, 6))
+    unit = 10 ** (6 - min(data_type.precision or 0, 6))
     return _whole(within(read, first, last), unit)
 
 
-def _read_time(of: DataType, array: pa.Array) -> Vector:
+def _read_time(data_type: DataType, array: pa.Array) -> Vector:
     try:
         millis = array.cast(pa.time32("ms")).cast(pa.int32())
     except pa.ArrowInvalid:
-        return nothing_known(of, array)
+        return nothing_known(data_type, array)
     read = within(Vector(millis), 0, 86_399_999)
-    return _whole(read, 10 ** (3 - min(of.precision or 0, 3)))
+    return _whole(read, 10 ** (3 - min(data_type.precision or 0, 3)))
 
 
 def _whole(vector: Vector, unit: int) -> Vector:

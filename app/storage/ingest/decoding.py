@@ -133,10 +133,10 @@ class _Unsent:
 
     def settled(self, column: Column, decode: Callable[[Any], Any]) -> tuple[pa.Array, Places, Places]:
         """Return the result of ``_settled`` for a column that was not sent."""
-        of = arrow_type(column.type)
-        if of not in self._nulls:
-            self._nulls[of] = pa.nulls(self._rows, of)
-        nulls = self._nulls[of]
+        null_type = arrow_type(column.type)
+        if null_type not in self._nulls:
+            self._nulls[null_type] = pa.nulls(self._rows, null_type)
+        nulls = self._nulls[null_type]
         try:
             instead = decode(None)
         except ValueFault:

@@ -100,44 +100,44 @@ class SentObjects:
         return self.records[row]
 
 
-def read_list(of: DataType, values: list[Any]) -> Vector:
+def read_list(data_type: DataType, values: list[Any]) -> Vector:
     """Return the JSON values of a column."""
     types = set(map(type, values)) - {_NOTHING}
     try:
         if not types:
-            return Vector(pa.nulls(len(values), arrow_type(of)))
-        if types == {str} and of.family in TEXT_READERS:
-            return TEXT_READERS[of.family](of, pa.array(values, pa.string()))
-        if types <= _TAKEN.get(of.family, frozenset()):
-            return _READERS[of.family](of, values)
+            return Vector(pa.nulls(len(values), arrow_type(data_type)))
+        if types == {str} and data_type.family in TEXT_READERS:
+            return TEXT_READERS[data_type.family](data_type, pa.array(values, pa.string()))
+        if types <= _TAKEN.get(data_type.family, frozenset()):
+            return _READERS[data_type.family](data_type, values)
     except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError, ArithmeticError):
         pass  # one of them is out of range, or has too many digits: the decoder says which
-    return _all_suspects(of, values)
+    return _all_suspects(data_type, values)
 
 
-def _all_suspects(of: DataType, values: list[Any]) -> Vector:
+def _all_suspects(data_type: DataType, values: list[Any]) -> Vector:
     at = np.array([row for row, value in enumerate(values) if value is not None], np.int64)
-    return Vector(pa.nulls(len(values), arrow_type(of)), at)
+    return Vector(pa.nulls(len(values), arrow_type(data_type)), at)
 
 
-def _as_they_are(of: DataType, values: list[Any]) -> Vector:
-    return Vector(pa.array(values, arrow_type(of)))
+def _as_they_are(data_type: DataType, values: list[Any]) -> Vector:
+    return Vector(pa.array(values, arrow_type(data_type)))
 
 
-def _decimals(of: DataType, values: list[Any]) -> Vector:
+def _decimals(data_type: DataType, values: list[Any]) -> Vector:
     """Pyarrow ends the process where the exponent of a number is far out (1e-999999999)."""
     places = [value.adjusted() for value in values if type(value) is Decimal]
     if places and (min(places) < -_FAR or max(places) > _FAR):
         raise OverflowError
-    return _as_they_are(of, values)
+    return _as_they_are(data_type, values)
 
 
 _FAR = 100  # no type has digits there
 
 
-def _floats(of: DataType, values: list[Any]) -> Vector:
+def _floats(data_type: DataType, values: list[Any]) -> Vector:
     doubles = [None if value is None else float(value) for value in values]
-    return finite(of, Vector(pa.array(doubles, pa.float64())))
+    return finite(data_type, Vector(pa.array(doubles, pa.float64())))
 
 
 _TAKEN: Mapping[Family, frozenset[type]] = {

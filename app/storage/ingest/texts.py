@@ -21,33 +21,33 @@ _DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _CLOCK = "[0-9]{2}:[0-9]{2}:[0-9]{2}"
 
 
-def limited_text(of: DataType, texts: pa.Array) -> Vector:
+def limited_text(data_type: DataType, texts: pa.Array) -> Vector:
     """Text that is text in the column, too: only its length can be wrong."""
-    if of.length is None:
+    if data_type.length is None:
         return Vector(texts)
-    return Vector(texts, places(pc.greater(pc.utf8_length(texts), of.length)))
+    return Vector(texts, places(pc.greater(pc.utf8_length(texts), data_type.length)))
 
 
-def number_text(of: DataType, texts: pa.Array) -> Vector:
+def number_text(data_type: DataType, texts: pa.Array) -> Vector:
     """DECIMAL and integers from base-10 text without exponent."""
-    if of.family is Family.INTEGER:
-        digits = len(str(1 << of.entry.bits - 1)) - 1
-        return _cast(of, texts, f"-?[0-9]{{1,{digits}}}")
-    scale = of.scale or 0
-    before = (of.precision or 0) - scale
+    if data_type.family is Family.INTEGER:
+        digits = len(str(1 << data_type.entry.bits - 1)) - 1
+        return _cast(data_type, texts, f"-?[0-9]{{1,{digits}}}")
+    scale = data_type.scale or 0
+    before = (data_type.precision or 0) - scale
     fraction = rf"(\.[0-9]{{1,{scale}}})?" if scale else ""
-    return _cast(of, texts, f"-?[0-9]{{1,{before}}}{fraction}") if before else nothing_known(of, texts)
+    return _cast(data_type, texts, f"-?[0-9]{{1,{before}}}{fraction}") if before else nothing_known(data_type, texts)
 
 
-def floating_text(of: DataType, texts: pa.Array) -> Vector:
+def floating_text(data_type: DataType, texts: pa.Array) -> Vector:
     """DOUBLE and FLOAT from base-10 text; FLOAT by way of DOUBLE, as its decoder does."""
     double = _cast(DataType(Kind.DOUBLE), texts, r"[+-]?[0-9]{1,40}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?")
-    return finite(of, double)
+    return finite(data_type, double)
 
 
-def finite(of: DataType, doubles: Vector) -> Vector:
-    """Return doubles as ``of`` does; those that have become infinite are suspects."""
-    array = doubles.array.cast(arrow_type(of), safe=False)
+def finite(data_type: DataType, doubles: Vector) -> Vector:
+    """Return doubles as ``data_type`` does; those that have become infinite are suspects."""
+    array = doubles.array.cast(arrow_type(data_type), safe=False)
     endless = pc.invert(pc.is_finite(array))
     if not len(doubles.suspects) and not pc.any(endless).as_py():
         return Vector(array)
@@ -58,22 +58,22 @@ def _both(vector: Vector, mask: pa.Array) -> Places:
     return np.union1d(vector.suspects, places(mask))
 
 
-def boolean_text(of: DataType, texts: pa.Array) -> Vector:
+def boolean_text(data_type: DataType, texts: pa.Array) -> Vector:
     """BOOLEAN from true and false in any case."""
-    return _cast(of, texts, "(?i:true|false)")
+    return _cast(data_type, texts, "(?i:true|false)")
 
 
-def _timestamp_text(of: DataType, texts: pa.Array) -> Vector:
-    zone = "(Z|[+-][0-9]{2}:[0-9]{2})" if of.kind is Kind.TIMESTAMP_LTZ else ""
-    fraction = rf"(\.[0-9]{{1,{of.precision}}})?" if of.precision else ""
-    read = _cast(of, texts, f"{_DAY}[T ]{_CLOCK}{fraction}{zone}")
+def _timestamp_text(data_type: DataType, texts: pa.Array) -> Vector:
+    zone = "(Z|[+-][0-9]{2}:[0-9]{2})" if data_type.kind is Kind.TIMESTAMP_LTZ else ""
+    fraction = rf"(\.[0-9]{{1,{data_type.precision}}})?" if data_type.precision else ""
+    read = _cast(data_type, texts, f"{_DAY}[T ]{_CLOCK}{fraction}{zone}")
     zoned = UTC if zone else None
     first, last = datetime(1, 1, 1, tzinfo=zoned), datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=zoned)
     return within(read, first, last)
 
 
-def _date_text(of: DataType, texts: pa.Array) -> Vector:
-    return within(_cast(of, texts, _DAY), date(1, 1, 1), date(9999, 12, 31))
+def _date_text(data_type: DataType, texts: pa.Array) -> Vector:
+    return within(_cast(data_type, texts, _DAY), date(1, 1, 1), date(9999, 12, 31))
 
 
 def within(vector: Vector, first: object, last: object) -> Vector:
@@ -85,16 +85,16 @@ def within(vector: Vector, first: object, last: object) -> Vector:
     return Vector(array, _both(vector, outside))
 
 
-def _time_text(of: DataType, texts: pa.Array) -> Vector:
-    precision = min(of.precision or 0, 3)
+def _time_text(data_type: DataType, texts: pa.Array) -> Vector:
+    precision = min(data_type.precision or 0, 3)
     fraction = rf"(\.[0-9]{{1,{precision}}})?" if precision else ""
     moments = pc.binary_join_element_wise("1970-01-01", texts, " ")
     read = _cast_to(pa.timestamp("ms"), moments, f"{_DAY} {_CLOCK}{fraction}")
     return Vector(read.array.cast(pa.int64()).cast(pa.int32()), read.suspects)
 
 
-def _cast(of: DataType, texts: pa.Array, pattern: str) -> Vector:
-    return _cast_to(arrow_type(of), texts, pattern)
+def _cast(data_type: DataType, texts: pa.Array, pattern: str) -> Vector:
+    return _cast_to(arrow_type(data_type), texts, pattern)
 
 
 def _cast_to(target: pa.DataType, texts: pa.Array, pattern: str) -> Vector:

@@ -40,9 +40,9 @@ def present(array: pa.Array) -> Places:
     return places(array.is_valid()) if array.null_count else np.arange(len(array))
 
 
-def nothing_known(of: DataType, array: pa.Array) -> Vector:
+def nothing_known(data_type: DataType, array: pa.Array) -> Vector:
     """Return a vector whose every value is a suspect."""
-    return Vector(pa.nulls(len(array), arrow_type(of)), present(array))
+    return Vector(pa.nulls(len(array), arrow_type(data_type)), present(array))
 
 
 def replaced(vector: pa.Array, at: Places, values: list[Any]) -> pa.Array:

@@ -65,7 +65,7 @@ def hidden_rows(warehouse: Warehouse, published: Published) -> Hidden:
     place = (warehouse.path(), table_id, schema.primary_key, *(run.id for run in published.runs))
     with _lock:
         known = _known.pop(place, None) or _Known()
-        names = [one.path for one in files]
+        names = [named_file.path for named_file in files]
         common = min(len(names), len(known.files))
         if names[:common] != known.files[:common]:
             known = _Known()  # keys were taken out of a changelog

@@ -32,15 +32,15 @@ def check_written(warehouse: Warehouse, table_id: str, runs: Sequence[Run]) -> N
         )
 
 
-def check_footer(warehouse: Warehouse, file: NamedFile, said: DataFile) -> None:
-    """Raise ``DamagedCatalog`` if the file's footer has other rows or tokens than the catalog has ``said``.
+def check_footer(warehouse: Warehouse, file: NamedFile, stated_file: DataFile) -> None:
+    """Raise ``DamagedCatalog`` if the file's footer has other rows or tokens than the catalog states for it.
 
     Raise ``DamagedFile``.
     """
     with opened_parquet(warehouse, file) as parquet:
         actual = (parquet.metadata.num_rows, *_token_range(parquet.metadata))
-    if actual != (said.rows, said.min_token, said.max_token):
-        stated = f"{said.rows} rows with tokens from {said.min_token} to {said.max_token}"
+    if actual != (stated_file.rows, stated_file.min_token, stated_file.max_token):
+        stated = f"{stated_file.rows} rows with tokens from {stated_file.min_token} to {stated_file.max_token}"
         has = "{} with tokens from {} to {}".format(*actual)
         raise DamagedCatalog(f"it says that {file.path} has {stated}, but the file has {has}")
 

@@ -127,8 +127,8 @@ def _count(tokens: Sequence[Tokens]) -> int:
     each, counts = zip(*(np.unique(token, return_counts=True) for token in tokens), strict=True)
     every = np.unique(np.concatenate(each))
     most = np.zeros(len(every), dtype=np.int64)
-    for own, count in zip(each, counts, strict=True):
-        at = np.searchsorted(every, own)
+    for keys, count in zip(each, counts, strict=True):
+        at = np.searchsorted(every, keys)
         most[at] = np.maximum(most[at], count)
     return int(most.sum())
 

@@ -47,8 +47,8 @@ def _like(values: pa.Array, condition: Condition) -> pa.Array:
 def like_regex(pattern: str) -> str:
     """Return the regular expression of the same texts."""
     parts = [
-        "." if one["one"] else ".*" if one["any"] else _literal(one["taken"] or one["text"])
-        for one in _PARTS.finditer(pattern)
+        "." if match["one"] else ".*" if match["any"] else _literal(match["taken"] or match["text"])
+        for match in _PARTS.finditer(pattern)
     ]
     return f"(?s)\\A{''.join(parts)}\\z"
 

@@ -248,8 +248,8 @@ def staged_rows(schema: TableSchema, read: pa.Table) -> StagedRows:
     if TOKEN_COLUMN not in read.column_names:  # of a file of an older release
         rows = read.cast(staging_schema(schema))
         return StagedRows(tokens_of(schema, rows), rows)
-    of = staged_file_schema(schema)
-    rows = read.select(of.names).cast(of)
+    arrow_schema = staged_file_schema(schema)
+    rows = read.select(arrow_schema.names).cast(arrow_schema)
     return StagedRows(rows.column(TOKEN_COLUMN).to_numpy(), rows.drop_columns([TOKEN_COLUMN]))
 
 
@@ -272,20 +272,25 @@ def key_rows(
     content = read_whole(warehouse, file)
     with decoding(warehouse, file):
         parquet = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
-        of = staging_schema(schema)
+        arrow_schema = staging_schema(schema)
         groups = staged_groups(parquet, TokenRange.of(token_of(schema, key)))
         for group in reversed(groups) if newest_first else groups:
             hits = rows_of_key(parquet.read_row_group(group, list(schema.primary_key), use_threads=False), schema, key)
             if hits.true_count:
-                yield parquet.read_row_group(group, use_threads=False).filter(hits).select(of.names).cast(of)
+                yield (
+                    parquet.read_row_group(group, use_threads=False)
+                    .filter(hits)
+                    .select(arrow_schema.names)
+                    .cast(arrow_schema)
+                )
 
 
 def rows_of_key(rows: pa.Table, schema: TableSchema, key: tuple[object, ...]) -> pa.BooleanArray:
     """Return which of the ``rows`` are of the key, as ``same_key`` has it."""
-    of = staging_schema(schema)
+    arrow_schema = staging_schema(schema)
     matching = np.ones(rows.num_rows, bool)
     for name, value in zip(schema.primary_key, key, strict=True):
-        column = rows.column(name).cast(of.field(name).type)
+        column = rows.column(name).cast(arrow_schema.field(name).type)
         if value is None:
             same = pc.is_null(column)
         elif value != value:

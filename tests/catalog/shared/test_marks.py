@@ -20,9 +20,9 @@ from tests.services.builders import SUM, create_table, schema
 def test_marks_are_shared_through_the_file(tmp_path: Path) -> None:
     mine, other = Marks(tmp_path / "new" / "marks"), Marks(tmp_path / "new" / "marks")
     assert mine.identity == other.identity != Marks(tmp_path / "else").identity
-    before, last = other.of("t1"), other.last
+    before, last = other.mark("t1"), other.last
     mine.change(["t1"])
-    assert other.of("t1") == mine.of("t1") != before
+    assert other.mark("t1") == mine.mark("t1") != before
     assert other.last != last
 
 
@@ -30,10 +30,10 @@ def test_marks_are_shared_through_the_file(tmp_path: Path) -> None:
 def test_a_file_of_another_size_is_made_again_and_nobody_dies_of_it(tmp_path: Path, size: int) -> None:
     path = tmp_path / "marks"
     mine, other = Marks(path), Marks(path)
-    before = mine.of("t1"), other.of("t1")
+    before = mine.mark("t1"), other.mark("t1")
     os.truncate(path, size)
     other.change(["t1"])
-    assert mine.of("t1") == other.of("t1") not in before
+    assert mine.mark("t1") == other.mark("t1") not in before
     assert path.stat().st_size == 32_768
     path.write_bytes(b"")
     assert Marks(path).identity == mine.identity
@@ -42,16 +42,16 @@ def test_a_file_of_another_size_is_made_again_and_nobody_dies_of_it(tmp_path: Pa
 def test_a_file_that_was_replaced_or_removed_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "marks"
     mine = Marks(path)
-    before = mine.of("t1")
+    before = mine.mark("t1")
     for end in (path.unlink, lambda: path.replace(tmp_path / "aside")):
         end()
         other = Marks(path)
         other.change(["t1"])
         deadline = time.monotonic() + 10
-        while mine.of("t1") != other.of("t1"):
+        while mine.mark("t1") != other.mark("t1"):
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        assert mine.of("t1") != before
+        assert mine.mark("t1") != before
 
 
 def test_processes_that_come_at_once_map_the_same_file(tmp_path: Path) -> None:
@@ -65,11 +65,11 @@ def test_processes_that_come_at_once_map_the_same_file(tmp_path: Path) -> None:
 
 def test_a_mark_of_one_table_is_not_that_of_another(tmp_path: Path) -> None:
     marks = Marks(tmp_path / "marks")
-    before = marks.of("t2")
+    before = marks.mark("t2")
     marks.change(["t1"])
-    assert marks.of("t2") == before
+    assert marks.mark("t2") == before
     marks.change_all()
-    assert marks.of("t2") != before
+    assert marks.mark("t2") != before
 
 
 def test_a_commit_that_lookups_see_changes_the_mark_and_another_does_not(database: CatalogDatabase) -> None:
@@ -77,7 +77,7 @@ def test_a_commit_that_lookups_see_changes_the_mark_and_another_does_not(databas
     other = create_table(database, name="other")
 
     def marks() -> tuple[int, int]:
-        return database.marks.of(table.id), database.marks.of(other.id)
+        return database.marks.mark(table.id), database.marks.mark(other.id)
 
     before = marks()
     with database.transaction() as repository:
@@ -109,19 +109,19 @@ def test_a_commit_that_lookups_see_changes_the_mark_and_another_does_not(databas
 
 def test_a_change_of_tables_that_nobody_locked_counts_for_all(database: CatalogDatabase) -> None:
     table = create_table(database)
-    before = database.marks.of(table.id)
+    before = database.marks.mark(table.id)
     with database.transaction() as repository:
         repository.transaction.execute(tables.delete().where(tables.c.id == "another"))
-    assert database.marks.of(table.id) != before
+    assert database.marks.mark(table.id) != before
 
 
 def test_what_is_rolled_back_may_be_marked_and_a_failed_commit_must(database: CatalogDatabase) -> None:
     table = create_table(database)
-    before = database.marks.of(table.id)
+    before = database.marks.mark(table.id)
     with pytest.raises(ZeroDivisionError), database.transaction() as repository:
         add_batch(repository, table.id, new_batch())
         raise ZeroDivisionError
-    assert database.marks.of(table.id) != before
+    assert database.marks.mark(table.id) != before
 
 
 @pytest.mark.parametrize("catalog_kind", ["postgresql"], indirect=True)

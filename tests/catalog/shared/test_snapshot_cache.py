@@ -44,8 +44,8 @@ def test_what_was_loaded_needs_no_query_but_the_tables_row(database: CatalogData
     for count in (3, 0, 0):
         with database.reading() as repository:
             named = repository.tables.get("shop", "wide")
-            assert statements(repository, lambda: repository.snapshots.of(named)) == count  # noqa: B023  # runs at once
-            assert repository.snapshots.of(named) == made
+            assert statements(repository, lambda: repository.snapshots.current_of(named)) == count  # noqa: B023  # runs at once
+            assert repository.snapshots.current_of(named) == made
 
 
 def test_a_new_commit_is_seen_at_once(database: CatalogDatabase, table: Table) -> None:

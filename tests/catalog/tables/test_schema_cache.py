@@ -23,7 +23,7 @@ class Reader:
 def test_a_schema_is_read_once_and_is_the_same_value() -> None:
     reader = Reader()
     cache = SchemaCache(reader)
-    assert cache.of("2") is cache.of("2")
+    assert cache.schema("2") is cache.schema("2")
     assert reader.read == ["2"]
 
 
@@ -32,7 +32,7 @@ def test_what_was_used_longest_ago_makes_room(most: int, read_again: list[str]) 
     reader = Reader()
     cache = SchemaCache(reader, most_columns=most)
     for text in ("5 a", "5 b", "5 b", "5 a"):
-        cache.of(text)
+        cache.schema(text)
     assert reader.read == ["5 a", "5 b", *read_again]
 
 
@@ -40,12 +40,12 @@ def test_long_texts_count_too() -> None:
     reader = Reader()
     cache = SchemaCache(reader, most_columns=10)
     for text in ("2 " + "x" * 9000, "2", "2 " + "x" * 9000):
-        cache.of(text)
+        cache.schema(text)
     assert len(reader.read) == 3
 
 
 def test_a_schema_that_alone_is_too_large_is_read_each_time() -> None:
     reader = Reader()
     cache = SchemaCache(reader, most_columns=4)
-    assert [len(cache.of(text).columns) for text in ("2", "5", "5", "2")] == [2, 5, 5, 2]
+    assert [len(cache.schema(text).columns) for text in ("2", "5", "5", "2")] == [2, 5, 5, 2]
     assert reader.read == ["2", "5", "5"]

@@ -74,12 +74,12 @@ def test_cancelling_a_running_merge_asks_its_worker(database: CatalogDatabase, t
     post(database, table)
     claimed = request_and_claim(database, table)
     with database.transaction() as repository:
-        assert repository.leases.renew(claimed.task.id, "worker", 600, 0.25, {"files": 1}) is False
+        assert repository.claimed_tasks.renew(claimed.task.id, "worker", 600, 0.25, {"files": 1}) is False
         asked = repository.tasks.request_cancel(table.id, claimed.task.id)
         assert (asked.state, asked.cancel_requested) == (TaskState.RUNNING, True)
         assert (asked.progress, asked.progress_detail) == (0.25, {"files": 1})
-        assert repository.leases.renew(claimed.task.id, "worker", 600, 0.5, {}) is True
-        ended = repository.leases.fail(claimed.task.id, "worker", "cancelled on request", cancelled=True)
+        assert repository.claimed_tasks.renew(claimed.task.id, "worker", 600, 0.5, {}) is True
+        ended = repository.claimed_tasks.fail(claimed.task.id, "worker", "cancelled on request", cancelled=True)
         assert (ended.state, ended.error) == (TaskState.CANCELLED, "cancelled on request")
         assert [batch.merge_id for batch in repository.batches.staged(table.id)] == [None]
 
@@ -125,7 +125,7 @@ def test_backlogs_count_the_failures_since_the_last_success(database: CatalogDat
     def fail() -> None:
         claimed = request_and_claim(database, table)
         with database.transaction() as repository:
-            repository.leases.fail(claimed.task.id, "worker", "Spark is gone")
+            repository.claimed_tasks.fail(claimed.task.id, "worker", "Spark is gone")
 
     fail()
     fail()

@@ -123,7 +123,7 @@ def test_digests_are_kept_with_batches_runs_and_changelogs(database: CatalogData
     with database.reading() as repository:
         assert repository.snapshots.get(table.id, 1).runs[0].files == (digested,)
         assert [run.files for run in repository.snapshots.every_run(table.id)] == [(digested,)]
-        assert repository.changelogs.of(table.id, 1) == [changes]
+        assert repository.changelogs.snapshot_files(table.id, 1) == [changes]
         assert repository.changelogs.every_file(table.id) == [(1, changes)]
 
 

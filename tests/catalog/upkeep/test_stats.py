@@ -50,7 +50,7 @@ def test_only_what_succeeded_counts_by_its_kind(database: CatalogDatabase, table
     commit(database, last, [run("a"), run("b")])
     failed = request_and_claim(database, table)
     with database.transaction() as repository:
-        repository.leases.fail(failed.task.id, "worker", "no luck")
+        repository.claimed_tasks.fail(failed.task.id, "worker", "no luck")
         repository.tasks.request(table.id, TaskTrigger.RUNS, TaskKind.COMPACTION)
         claimed = claim_next(repository, "worker", 600, TaskKind.COMPACTION)
         assert repository.stats.succeeded(table.id, TaskKind.COMPACTION) == (0, None)
@@ -58,7 +58,7 @@ def test_only_what_succeeded_counts_by_its_kind(database: CatalogDatabase, table
             repository.tasks.oldest_running_since(table.id)
             == repository.tasks.get(table.id, claimed.task.id).started_at
         )
-        repository.leases.finish_compaction(claimed.task.id, "worker", snapshot_id=None, rows=0)
+        repository.claimed_tasks.finish_compaction(claimed.task.id, "worker", snapshot_id=None, rows=0)
     with database.reading() as repository:
         count, newest = repository.stats.succeeded(table.id, TaskKind.MERGE)
         assert (count, newest and newest.id) == (2, last.task.id)

@@ -169,7 +169,7 @@ def test_a_merge_that_runs_has_a_bar_and_says_that_it_stops(app: FastAPI, browse
         repository.tasks.request(table, TaskTrigger.REQUEST)
         claimed = claim_next(repository, "worker", 600)
         assert claimed
-        repository.leases.renew(claimed.task.id, "worker", 600, 0.5, {"tasks": 8, "tasksDone": 4})
+        repository.claimed_tasks.renew(claimed.task.id, "worker", 600, 0.5, {"tasks": 8, "tasksDone": 4})
     page = browser.get(MERGES).text
     assert '<progress max="100" value="50"' in page
     assert "4 of 8 tasks" in page

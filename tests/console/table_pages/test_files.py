@@ -66,7 +66,7 @@ def test_a_course_has_gaps_where_nothing_is_known_and_names_its_ends() -> None:
 def test_a_bar_of_many_runs_draws_the_newest_of_them_together() -> None:
     bar = Bar(None, [run(str(number), 10) for number in range(MOST_RUNS + 40)], 1000)
     assert len(bar.pieces) == MOST_RUNS + 1
-    assert bar.pieces[-1].said.startswith("40 newer runs, 400 B")
+    assert bar.pieces[-1].description.startswith("40 newer runs, 400 B")
     assert bar.pieces[-1].begin + bar.pieces[-1].width == pytest.approx(100)
 
 

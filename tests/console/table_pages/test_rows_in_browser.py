@@ -142,12 +142,12 @@ def test_merges_and_batches_are_watched_live(chrome: Browser, service: Client, i
         with database.transaction() as repository:
             claimed = claim_next(repository, "worker", 600)
             assert claimed
-            repository.leases.renew(claimed.task.id, "worker", 600, 0.4, {"tasks": 5, "tasksDone": 2})
+            repository.claimed_tasks.renew(claimed.task.id, "worker", 600, 0.4, {"tasks": 5, "tasksDone": 2})
         page.get_by_text("40 %, 2 of 5 tasks").wait_for(timeout=20_000)
         assert page.get_by_role("progressbar").get_attribute("value") == "40"
         assert axe_and_size(window) == []
         with database.transaction() as repository:
-            repository.leases.fail(claimed.task.id, "worker", f"it broke: {HOSTILE}")
+            repository.claimed_tasks.fail(claimed.task.id, "worker", f"it broke: {HOSTILE}")
         page.get_by_text(f"it broke: {HOSTILE}").first.wait_for(timeout=20_000)
         assert page.evaluate("window.sameDocument") is True
         page.get_by_role("link", name="Batches").click()

@@ -129,10 +129,10 @@ def test_commits_of_tables_do_not_make_the_gate_ask(
     mine, others = two
     create_token(others, "till")
     table = create_table(others)
-    before = mine.marks.of(TOKENS)
+    before = mine.marks.mark(TOKENS)
     with others.transaction() as repository:
         add_batch(repository, table.id, new_batch())
-    assert mine.marks.of(TOKENS) == before
+    assert mine.marks.mark(TOKENS) == before
 
 
 def token_named(database: CatalogDatabase, name: str) -> ApiToken:

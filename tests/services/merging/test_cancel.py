@@ -74,7 +74,7 @@ def test_a_merge_whose_lease_went_to_another_worker_stops_its_job(site: MergeSit
         running = pool.submit(run_next_merge, replace(site, executor=patient, lease_seconds=5), "late")
         assert patient.started.wait(60)
         with site.database.transaction() as repository:
-            repository.leases.renew(wanted.id, "late", -1)
+            repository.claimed_tasks.renew(wanted.id, "late", -1)
             assert claim_next(repository, "rival", 600) is not None
         assert running.result()
     assert after(site, table, wanted).state is TaskState.RUNNING

@@ -106,7 +106,7 @@ def test_who_lost_the_lease_commits_nothing(site: MergeSite, images: Images) -> 
     lost, kept = (table_of_two_runs(site, name=name) for name in ("lost", "kept"))
     leases = round_of(site, lost, kept)
     with site.database.transaction() as repository:
-        repository.leases.hand_back(leases[0].claimed.task.id, "round-0")
+        repository.claimed_tasks.hand_back(leases[0].claimed.task.id, "round-0")
     run_small_compactions(site, leases)
     found = [snapshot_of(site.database, table) for table in (lost, kept)]
     assert [len(snapshot.runs) for snapshot in found if snapshot] == [2, 1]

@@ -135,7 +135,7 @@ def test_a_compaction_whose_runs_are_gone_changes_nothing(site: MergeSite, image
     def faster() -> None:
         running = tasks_of(site.database, table, TaskKind.COMPACTION)[0]
         with site.database.transaction() as repository:
-            repository.leases.renew(running.id, "late", -1)
+            repository.claimed_tasks.renew(running.id, "late", -1)
         assert run_next_compaction(site, "rival")
 
     request_compaction(site.database, table)

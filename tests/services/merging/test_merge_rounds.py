@@ -162,7 +162,7 @@ def test_who_lost_a_lease_commits_nothing_of_it(site: MergeSite, images: Images)
     lost, kept = requested(site, "lost", "kept")
     leases = claimed(site)
     with site.database.transaction() as repository:
-        repository.leases.hand_back(leases[0].claimed.task.id, "round")
+        repository.claimed_tasks.hand_back(leases[0].claimed.task.id, "round")
     assert run_next_merge(site, "rival")
     assert [lease.claimed.table.id for lease in run_round(site, leases)] == [kept.id]
     assert ones(site, images, [lost, kept]) == [1, 1]

@@ -217,7 +217,7 @@ def lose_lease_to(rival: MergeSite, table: Table) -> None:
     """The running merge's lease runs out and ``rival`` does the merge."""
     [running] = [one for one in tasks_of(rival.database, table) if one.state is TaskState.RUNNING]
     with rival.database.transaction() as repository:
-        repository.leases.renew(running.id, "worker", -1)
+        repository.claimed_tasks.renew(running.id, "worker", -1)
     assert run_next_merge(rival, "rival")
 
 
@@ -228,7 +228,7 @@ def test_a_worker_whose_lease_is_taken_over_but_not_yet_committed_writes_nothing
     def take_over() -> None:
         [running] = tasks_of(site.database, table)
         with site.database.transaction() as repository:
-            repository.leases.renew(running.id, "late", -1)
+            repository.claimed_tasks.renew(running.id, "late", -1)
         assert claim(site, "rival", TaskKind.MERGE) is not None
 
     request_merge(site.database, table.id)

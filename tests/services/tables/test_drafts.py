@@ -51,7 +51,7 @@ def test_a_draft_without_faults_tells_its_rules_and_warnings() -> None:
 def test_a_word_that_is_misspelled_is_reported_at_its_line_and_put_right(right: str, wrong: str, line: int) -> None:
     fault = next(one for one in of_sql(WHOLE.replace(right, wrong)).faults if one.repair)
     assert fault.line == line
-    assert "^" not in fault.said
+    assert "^" not in fault.message
     assert fault.repair.text == WHOLE
 
 

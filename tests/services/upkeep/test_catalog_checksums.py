@@ -25,7 +25,7 @@ Load = Callable[[Repository, Table], object]
 
 
 def _snapshot(repository: Repository, table: Table) -> object:
-    return repository.snapshots.of(repository.tables.get("shop", "wide"))
+    return repository.snapshots.current_of(repository.tables.get("shop", "wide"))
 
 
 def _staged(repository: Repository, table: Table) -> object:

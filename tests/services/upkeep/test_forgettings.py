@@ -118,7 +118,7 @@ def test_nothing_is_forgotten_while_a_merge_runs_and_no_merge_begins_before(site
     [remnant] = known(site, one).remnants
     assert (remnant.kind, remnant.example) == (RemnantKind.TASK, claimed.task.id)
     with site.database.transaction() as repository:
-        repository.leases.fail(claimed.task.id, "somebody", f"of {ADA}", cancelled=True)
+        repository.claimed_tasks.fail(claimed.task.id, "somebody", f"of {ADA}", cancelled=True)
         repository.tasks.request(table.id, "request")  # type: ignore[arg-type]
         assert claim_next(repository, "another", 600) is None
     assert forget(site) == 1

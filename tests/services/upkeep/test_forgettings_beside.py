@@ -209,7 +209,7 @@ def test_history_that_is_filed_meanwhile_does_not_bring_the_key_back(site: Merge
     table = people(site, DEDUPLICATE)
     merged(site, table, person(ADA, 1, STREET), person(BOB, 1))
     with site.database.reading() as repository:
-        before, waiting = repository.history.of(table.id), repository.history.unfiled(table.id)
+        before, waiting = repository.history.extent(table.id), repository.history.unfiled(table.id)
         schema = repository.tables.schema_at(table.id, 0)
     # What a filer has done when it falls asleep.
     files = write_history(site.warehouse, table.id, waiting, schema)

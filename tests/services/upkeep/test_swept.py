@@ -16,7 +16,7 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
-from app.catalog.tasks.leases import ClaimedTask
+from app.catalog.tasks.claimed_tasks import ClaimedTask
 from app.core.errors import Unavailable
 from app.core.table.history import ChangelogFile, DataFile, Run, Table, TaskKind, TaskTrigger
 from app.files.layout import Warehouse, run_folder
@@ -147,7 +147,7 @@ def commit(site: MergeSite, table: Table, *run_ids: str, changelog: tuple[str, .
     merge = claimed(site, table)
     base = merge.base.id if merge.base else None
     with site.database.transaction() as repository:
-        repository.leases.commit_merge(
+        repository.claimed_tasks.commit_merge(
             merge.task.id, "worker", runs, base_snapshot_id=base, rows=1, records=0, changelog=files
         )
         if not keep:
@@ -204,7 +204,7 @@ def test_what_a_running_merge_may_write_stays_however_long_it_takes(site: MergeS
     assert not older.parent.exists()
     assert all(path.exists() for path in folders)
     with site.database.transaction() as repository:
-        repository.leases.fail(running.task.id, "worker", "no luck")
+        repository.claimed_tasks.fail(running.task.id, "worker", "no luck")
     assert sweep(site.database, site.warehouse, NO_GRACE) == 2
     assert not any(path.exists() for path in folders)
 

@@ -19,7 +19,7 @@ from app.api.document.payloads import described_as
 from app.api.middleware.audit import NotesDep
 from app.api.middleware.routing import Router
 from app.api.middleware.signed import SIGNED_ID
-from app.api.routes.batches.patience import stored
+from app.api.routes.batches.patience import with_retries
 from app.api.routes.tables.schema_changes import SchemaChange
 from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken, Payload
 from app.api.shared.deps import GRANT, Parts, PartsDep, in_writers_thread, parts_of
@@ -281,7 +281,7 @@ async def accepted(
     request: Request, response: Response, parts: Parts, name: tuple[str, str], change: Change, prefer: str | None
 ) -> Batch:
     """Stage ``change`` and return its batch once it is durable, or merged if preferred. Set status and headers."""
-    done = await stored(parts, change.idempotency_key, stage, parts, name, change)
+    done = await with_retries(parts, change.idempotency_key, stage, parts, name, change)
     return await batch_answer(request, response, parts, done, prefer)
 
 

@@ -17,7 +17,7 @@ from app.api.routes.batches.batches import (
     batch_warnings,
     preferred,
 )
-from app.api.routes.batches.patience import stored
+from app.api.routes.batches.patience import with_retries
 from app.api.shared.answers import Payload
 from app.api.shared.deps import GRANT, PartsDep
 from app.api.shared.paths import TABLES_BATCHES_PATH, DatabaseName
@@ -87,18 +87,20 @@ async def post_database_batches(
     A repeated ``Idempotency-Key`` has the same effect as in ``POST …/tables/{table}/batches``.
     """
     upload = UploadOfTables(sent, request.scope[GRANT], unknown)
-    done = await stored(parts, upload.idempotency_key, stage_tables, parts, database, upload)
-    now = await preferred(response, parts, [one.batch for one in done.batches], prefer, replayed=done.replayed)
+    done = await with_retries(parts, upload.idempotency_key, stage_tables, parts, database, upload)
+    now = await preferred(
+        response, parts, [accepted_batch.batch for accepted_batch in done.batches], prefer, replayed=done.replayed
+    )
     return BatchesOfTables(
         batches=[
             BatchOfTable.of(
                 batch,
-                table=one.table,
-                changes=list(one.changes),
-                set_aside_events=one.set_aside,
-                warnings=batch_warnings(one.notes),
+                table=accepted_batch.table,
+                changes=list(accepted_batch.changes),
+                set_aside_events=accepted_batch.set_aside,
+                warnings=batch_warnings(accepted_batch.notes),
             )
-            for batch, one in zip(now, done.batches, strict=True)
+            for batch, accepted_batch in zip(now, done.batches, strict=True)
         ],
         skipped=[SkippedTable(name=name, count=count) for name, count in done.skipped.items()],
         warnings=batch_warnings({Note.SKIPPED_EVENTS: done.no_rows} if done.no_rows else {}),

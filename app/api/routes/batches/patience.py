@@ -1,5 +1,6 @@
-"""Retries inside a request while it cannot be stored for a moment: some senders give up soon and ignore Retry-After
-(Debezium's HTTP sink after five attempts in four seconds).
+"""Retries of a request by the service itself, while its batch cannot be stored for a moment.
+
+Some senders give up soon and ignore Retry-After: Debezium's HTTP sink after five attempts in four seconds.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 
 
-async def stored(
+async def with_retries(
     parts: Parts, idempotency_key: str | None, work: Callable[P, T], *args: P.args, **given: P.kwargs
 ) -> T:
-    """Return the result of ``work``, which runs in a thread of the writers.
+    """Return the result of ``work``, which stores a batch in a thread of the writers.
 
     Retry for ``PATIENCE_SECONDS`` while the staging area is full. Retry an unavailable catalog or warehouse only if
-    nothing was stored, or if ``idempotency_key`` finds the stored batch.
+    that cannot store the batch twice: nothing was stored, or ``idempotency_key`` finds the stored batch.
     """
     deadline, pause = time.monotonic() + PATIENCE_SECONDS, _FIRST_PAUSE_SECONDS
     while True:
         try:
             return await in_writers_thread(parts, work, *args, **given)
         except (StagingFull, Unavailable) as error:
-            passing = isinstance(error, (NotStored, StagingFull)) or idempotency_key is not None
-            if not passing or time.monotonic() + pause >= deadline or parts.heads.stopped:
+            harmless = isinstance(error, (NotStored, StagingFull)) or idempotency_key is not None
+            if not harmless or time.monotonic() + pause >= deadline or parts.heads.stopped:
                 raise
         await asyncio.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)

@@ -11,7 +11,7 @@ from app.api.document.components import headers
 from app.api.middleware.audit import NotesDep
 from app.api.middleware.routing import Router
 from app.api.routes.batches.batches import Batch, IdempotencyKey, batch_answer
-from app.api.routes.batches.patience import stored
+from app.api.routes.batches.patience import with_retries
 from app.api.shared.answers import Answer, EpochMillis, From, NextPageToken
 from app.api.shared.deps import GRANT, PartsDep
 from app.api.shared.paging import WantedPage
@@ -104,5 +104,5 @@ async def post_set_aside_events_retry(
     """
     sender = request.scope[GRANT].name
     retried = service.RetriedEvents(parts.database, name, ids or (), sender, idempotency_key)
-    done = await stored(parts, idempotency_key, stage_retried, parts, retried)
+    done = await with_retries(parts, idempotency_key, stage_retried, parts, retried)
     return await batch_answer(request, response, parts, done, prefer)

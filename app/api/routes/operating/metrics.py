@@ -22,8 +22,8 @@ _NOT_IN_TIME: Final = (Reading(Measured.CATALOG_UP, (), 0.0),)
 async def get_metrics(parts: PartsDep, accept: Annotated[str, Header()] = "") -> Response:
     """Return the metrics of all processes of this service, from any of them. No request waits for another's thread."""
     readings, condition = await asyncio.gather(parts.scrapes.now(), parts.condition.now())
-    own = (parts.build, Reading(Measured.WAREHOUSE_WRITABLE, (), float(condition.warehouse is None)))
+    readings_of_process = (parts.build, Reading(Measured.WAREHOUSE_WRITABLE, (), float(condition.warehouse is None)))
     text, media_type = exposed(
-        parts.database.metrics, [*own, *(_NOT_IN_TIME if readings is None else readings)], accept
+        parts.database.metrics, [*readings_of_process, *(_NOT_IN_TIME if readings is None else readings)], accept
     )
     return Response(text, headers={"Content-Type": media_type})

@@ -41,7 +41,7 @@ class _Listed:
         self._request = PageRequest(page_size(size, LARGEST_PAGE), token or None)
         self.next_token: str | None = None
 
-    def of(self, page: Callable[[PageRequest], Page[str]]) -> list[str]:
+    def names(self, page: Callable[[PageRequest], Page[str]]) -> list[str]:
         """Return the names of what ``page`` lists."""
         listed = page(self._request)
         names = [*listed.items]
@@ -67,7 +67,7 @@ def list_namespaces(
     """List the databases, each a namespace of one level; namespaces are not nested."""
     shown = grant.scope.shown_databases if not parent else ()
     listed = _Listed(token, size)
-    names = listed.of(lambda request: databases.list_databases(repository, request, among=shown))
+    names = listed.names(lambda request: databases.list_databases(repository, request, among=shown))
     return {"namespaces": [[name] for name in names], "next-page-token": listed.next_token}
 
 
@@ -84,7 +84,7 @@ def list_tables(
     """List the published tables."""
     shown = grant.scope.shown_tables(database)
     listed = _Listed(token, size)
-    names = listed.of(lambda request: list_published(repository, database, request, shown))
+    names = listed.names(lambda request: list_published(repository, database, request, shown))
     identifiers = [{"namespace": [database], "name": name} for name in names]
     return {"identifiers": identifiers, "next-page-token": listed.next_token}
 

@@ -29,7 +29,7 @@ from app.services.rows.lookups import Consistency
 
 # Names that need no decoding; paths with other names go to the documented route.
 _ROWS = re.compile(rf"{DATABASES_PATH}/([A-Za-z0-9_.-]+)/tables/([A-Za-z0-9_.-]+)/rows(?:/(.+))?".encode())
-_CONSISTENCIES: Final[Mapping[str, Consistency]] = {one.value: one for one in Consistency}
+_CONSISTENCIES: Final[Mapping[str, Consistency]] = {consistency.value: consistency for consistency in Consistency}
 EXPLAIN: Final = ":explain"  # another route: a key that ends so needs ?key=
 _BODY = (b"content-length", b"transfer-encoding")
 

@@ -176,8 +176,8 @@ def lines_of(changes: Changes, requested: Integers | None = None) -> Iterator[st
     encoders = [(column.name, encoder_of(column.type, integers)) for column in changes.schema.columns]
     for kind, row in changes.rows:
         values = {name: encode(row[name]) for name, encode in encoders if name in row}
-        own = {"_kind": kind.text, "_snapshot": changes.start.snapshot}
-        yield json.dumps(own | values, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        metadata = {"_kind": kind.text, "_snapshot": changes.start.snapshot}
+        yield json.dumps(metadata | values, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def _ndjson(page: Page, lines: Lines) -> bytes:

@@ -87,15 +87,15 @@ def validate_ddl(database: DatabaseName, body: NewTables, grant: GrantDep, bound
 
 def _valid_ddl(database: str, body: NewTables, grant: Grant, bounds: CatalogBounds) -> Validated:
     declared = declared_tables(database, body.ddl, body.dialect, bounds)
-    for one in declared:
-        grant.check_table(Role.READ, database, one.name)
-    return validated([warning for one in declared for warning in _warnings(one)])
+    for declared_table in declared:
+        grant.check_table(Role.READ, database, declared_table.name)
+    return validated([warning for declared_table in declared for warning in _warnings(declared_table)])
 
 
 def _created(parts: Parts, database: str, body: NewTables, asking: Asking) -> TablesOfDdl:
     declared = declared_tables(database, body.ddl, body.dialect, asking.bounds)
-    for one in declared:
-        asking.grant.check_table(Role.ADMIN, database, one.name)
+    for declared_table in declared:
+        asking.grant.check_table(Role.ADMIN, database, declared_table.name)
     results = create_declared(parts.database, database, declared, asking.grant.name, asking.bounds)
     asking.notes.add(tables=[result.table.name for result in results if result.created])
     dialect = declared[0].statement.source.dialect

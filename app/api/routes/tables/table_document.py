@@ -59,7 +59,7 @@ def typed(document: Mapping[str, Any], table: Table, chosen: Integers | None = N
     }
     of_table: Json = copy.deepcopy({**document, "paths": paths})
     for operation in (one for item in of_table["paths"].values() for one in item.values()):
-        _spell(operation, integers, said=integers is integers_of(table.schema, None))
+        _spell(operation, integers, default=integers is integers_of(table.schema, None))
         _exemplify(operation, table, integers)
     schemas = of_table["components"]["schemas"] | _components(table, integers)
     used = _used(of_table["paths"], schemas)
@@ -71,8 +71,7 @@ def typed(document: Mapping[str, Any], table: Table, chosen: Integers | None = N
 
 
 def _is_of(path: str, table: Table) -> bool:
-    mine = path.startswith(TABLE_PATH)
-    return mine and (len(table.schema.primary_key) == 1 or not path.endswith(_BY_PATH))
+    return path.startswith(TABLE_PATH) and (len(table.schema.primary_key) == 1 or not path.endswith(_BY_PATH))
 
 
 def _named(path: str, table: Table) -> str:
@@ -110,13 +109,13 @@ def _components(table: Table, integers: Integers) -> Json:
     return {name: {"title": name, **one} for name, one in described.items()}
 
 
-def _spell(operation: Json, integers: Integers, *, said: bool) -> None:
-    """Type BIGINT in one spelling, since clients generated from this document cannot request the other. ``said``: it
-    is the table's default, which needs no parameter.
+def _spell(operation: Json, integers: Integers, *, default: bool) -> None:
+    """Type BIGINT in one spelling, since clients generated from this document cannot request the other. With
+    ``default`` it is the table's default, which needs no parameter.
     """
     if not {parameter["name"] for parameter in operation["parameters"]} >= _SPELLINGS:
         return
-    if said:
+    if default:
         operation["parameters"] = [
             parameter for parameter in operation["parameters"] if parameter["name"] not in _SPELLINGS
         ]

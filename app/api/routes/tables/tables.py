@@ -81,7 +81,7 @@ class _Details:
     def __init__(self, warehouse: WarehouseDep, paimon: PaimonClient) -> None:
         self.warehouse, self.paimon = warehouse, paimon
 
-    def of(self, table: Table) -> TableDetails:
+    def answer(self, table: Table) -> TableDetails:
         """Return one table. For Paimon's clients an option makes them request access before they read."""
         plain = TableDetails.of(table, path=service.location_of(self.warehouse, table))
         if not self.paimon:
@@ -123,7 +123,7 @@ def list_table_details(
     shown = grant.scope.shown_tables(database)
     names = service.list_tables(repository, database, wanted, pattern, table_type, shown)
     page = service.detailed(repository, database, names)
-    return TableDetailsPage.of(page, table_details=[details.of(table) for table in page.items])
+    return TableDetailsPage.of(page, table_details=[details.answer(table) for table in page.items])
 
 
 @router.post(
@@ -186,7 +186,7 @@ def _check_same_database(in_path: str, in_body: str) -> None:
 def get_table(table: TableDep, details: Details, response: Response) -> TableDetails:
     """Return a table and its schema. Its ETag is for ``If-Match`` of an ALTER or a drop."""
     response.headers["ETag"] = table_etag(table)
-    return details.of(table)
+    return details.answer(table)
 
 
 @router.get("/tables/id/{table_id}", operation_id="getTableById", response_model_exclude_unset=True)
@@ -197,7 +197,7 @@ def get_table_by_id(
     table = service.get_table_by_id(repository, table_id)
     grant.check_table(Role.READ, table.database, table.name)
     response.headers["ETag"] = table_etag(table)
-    return details.of(table)
+    return details.answer(table)
 
 
 @router.post(

@@ -109,7 +109,7 @@ def load(
     with Service.at(url, token_file) as service:
         service.ask("GET", path_of(table))  # nothing is read for a table that is not there
         service.patience_seconds = PATIENCE_SECONDS
-        loaded = [_load(service, table, file, one, absent, again) for file, one in chosen]
+        loaded = [_load(service, table, file, file_format, absent, again) for file, file_format in chosen]
     if as_json:
         say_json([{**vars(one), "file": str(one.file)} for one in loaded])
     if lost := sum(one.set_aside for one in loaded):
@@ -119,7 +119,7 @@ def load(
 
 def _form_of(file: Path) -> FileFormat:
     media_type, coding = media_type_and_coding(file.name)
-    form = next((one for one, entry in _ENTRIES.items() if entry.media_type == media_type), None)
+    form = next((file_format for file_format, entry in _ENTRIES.items() if entry.media_type == media_type), None)
     if form is None or (coding and _ENTRIES[form].seeks):
         raise usage(f"{file}: its name does not give its format", f"  → --format {'|'.join(FileFormat)}")
     return form

@@ -70,7 +70,7 @@ def _named_tables(opened: DuckDBPyConnection, select: str, database: str | None)
         raise usage(parsed["error_message"])
     if parsed["error"] or len(parsed["statements"]) != 1:
         raise usage("one SELECT is expected; it may have WITH, subqueries and joins, no PIVOT")
-    own = {one["key"] for node in _nodes(parsed) for one in node.get("cte_map", {}).get("map", [])}
+    defined = {one["key"] for node in _nodes(parsed) for one in node.get("cte_map", {}).get("map", [])}
     names: set[Name] = set()
     for node in _nodes(parsed):
         if node.get("type") != "BASE_TABLE":
@@ -80,9 +80,9 @@ def _named_tables(opened: DuckDBPyConnection, select: str, database: str | None)
             raise usage(f"{catalog}.{schema}.{table}: a table's name is DATABASE.TABLE")
         if schema:
             names.add((schema, table))
-        elif table not in own and database is not None:
+        elif table not in defined and database is not None:
             names.add((database, table))
-        elif table not in own and "." not in table:  # a quoted file is for DuckDB to read
+        elif table not in defined and "." not in table:  # a quoted file is for DuckDB to read
             raise usage(f"{table}: of which database?", f"  → write DATABASE.{table}, or name it with --database")
     return names
 

@@ -43,9 +43,9 @@ _TAKEN: Mapping[Format, _Taken] = {
 
 def _columns(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
     """Every column is stored as it is shown, in a type and under a name that the format has."""
-    for one, taken in _TAKEN.items():
-        if options[one.publish]:
-            yield from _unpublishable(schema, options, one.publish, taken)
+    for form, taken in _TAKEN.items():
+        if options[form.publish]:
+            yield from _unpublishable(schema, options, form.publish, taken)
 
 
 def _unpublishable(schema: TableSchema, options: TableOptions, publish: str, taken: _Taken) -> Iterator[Violation]:
@@ -89,8 +89,8 @@ def _twins(names: Sequence[str]) -> Iterator[str]:
 
 def _intervals(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
     """An interval needs a publication, be it one that is turned off, and leaves time for something else."""
-    for one in Format:
-        interval, publish = one.interval, one.publish
+    for form in Format:
+        interval, publish = form.interval, form.publish
         if options[interval] is not None and options[interval] < _LEAST_INTERVAL:
             message = f"{interval} is shorter than a second: the table would be rewritten without a pause"
             fix = "choose an interval longer than a full compaction takes, such as 15 min"

@@ -41,9 +41,9 @@ def function_of(schema: TableSchema, options: TableOptions, column: str) -> Colu
     """
     if not has_functions(options.engine) or column in schema.primary_key or _orders(options, column):
         return None
-    own = options.of_field(column, "aggregate-function")
-    if own:
-        return ColumnFunction(own, field_key(column, "aggregate-function"))
+    function = options.of_field(column, "aggregate-function")
+    if function:
+        return ColumnFunction(function, field_key(column, "aggregate-function"))
     if options[DEFAULT_FUNCTION] is not None:
         return ColumnFunction(options[DEFAULT_FUNCTION], DEFAULT_FUNCTION)
     of_engine = _ENGINE_FUNCTIONS[options.engine]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.core.plan.explaining.explained_fold import Shown, ShownFold
-from app.core.plan.explaining.sources import Sources, said_at_start, sources
+from app.core.plan.explaining.sources import Sources, sources, sources_at_start
 from app.core.plan.merging.evolution import combined_row
 from app.core.plan.merging.fold import combine_all, lift
 from app.core.plan.merging.merge_plan import MergePlan
@@ -25,7 +25,7 @@ class RowStory(ShownFold):
     def __init__(self, plan: MergePlan, state: Mapping[str, Any] | None, shown: Shown) -> None:
         super().__init__(plan, state, shown, strict=False)
         self._known: set[int] = set()
-        self._begin(plan, state, said_at_start(plan, state))
+        self._begin(plan, state, sources_at_start(plan, state))
 
     def _begin(self, plan: MergePlan, state: Mapping[str, Any] | None, origin: Sources) -> None:
         self.plan, self.state = plan, state
@@ -52,8 +52,8 @@ class RowStory(ShownFold):
         """Go on under another plan of the same table."""
         known = self.sources()
         state = None if self.state is None else combined_row(plan, [(self.plan, self.state)])
-        said = said_at_start(plan, state)
-        self._begin(plan, state, {number: known.get(number, source) for number, source in said.items()})
+        at_start = sources_at_start(plan, state)
+        self._begin(plan, state, {number: known.get(number, source) for number, source in at_start.items()})
 
     def forget(self) -> None:
         """Go on from nothing."""

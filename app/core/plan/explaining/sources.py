@@ -76,12 +76,12 @@ FOLDS: Mapping[type[Rule], _Fold] = {
 }
 
 
-def said_at_start(plan: MergePlan, state: Mapping[str, Any] | None) -> Sources:
+def sources_at_start(plan: MergePlan, state: Mapping[str, Any] | None) -> Sources:
     """Return the sources of a state row without known records."""
     if state is None:
         return {}
-    said = {name for rule in plan.rules for name in rule.said(state)}
-    return {column.id: START for column in plan.schema.value_columns if column.name in said}
+    named = {name for rule in plan.rules for name in rule.named_columns(state)}
+    return {column.id: START for column in plan.schema.value_columns if column.name in named}
 
 
 def sources(
@@ -130,11 +130,11 @@ def _of_replay(replay: Replay, after: Mapping[str, Any], known: Collection[int],
         records = [log.record(place) for place in range(len(log))]
         begun = NOTHING if removal is None else Source(arrivals=(row.removed_at or 0,)) if removal else None
         for column in rule.columns:
-            own = origin.get(column.id, NOTHING)
-            source = FOLDS[type(rule)](rule, column, row.before(rule), records, own if begun is None else begun)
+            inherited = origin.get(column.id, NOTHING)
+            source = FOLDS[type(rule)](rule, column, row.before(rule), records, inherited if begun is None else begun)
             older = [arrival for arrival in source.arrivals if arrival not in known]
             newer = [arrival for arrival in source.arrivals if arrival in known]
-            before = own if older and (own != NOTHING) else START if older else Source(source.start)
-            inherited = Source(source.start or before.start, before.arrivals)
-            by_column[column.id] = inherited.joined(newer)
+            before = inherited if older and (inherited != NOTHING) else START if older else Source(source.start)
+            older_source = Source(source.start or before.start, before.arrivals)
+            by_column[column.id] = older_source.joined(newer)
     return by_column

@@ -103,8 +103,8 @@ def _function_rule(
     ignore_retract = options.of_field(column.name, "ignore-retract")
     reached = function.retracts and not ignore_retract and dropped_kinds(options) != RETRACTS
     comes = dropped_kinds(options) != RETRACTS
-    own = options.of_function(column.name)
-    use = FunctionUse(column, order, group, reached, own, comes, names=_absent_unchanged(options))
+    settings = options.of_function(column.name)
+    use = FunctionUse(column, order, group, reached, settings, comes, names=_absent_unchanged(options))
     rule = function.rule(use)
     if isinstance(rule, (Stepwise, Union)):
         rule = replace(rule, meaning=function.meaning, called=_called(function, column, options))
@@ -119,12 +119,12 @@ def _called(function: AggregateFunction, column: Column, options: FoldingOptions
     parsed = options.of_function(column.name)
     if function.name == "merge_map_with_keytime" and not parsed["ts-field"]:
         parsed["ts-field"] = next(reversed(ids))  # of other functions the last field means nothing
-    own = [
+    settings = [
         (suffix, tuple(ids.get(n, n) for n in value) if isinstance(value, tuple) else ids.get(value, value))
         for suffix, value in parsed.items()
         if suffix != "given"
     ]
-    return (function.name, *own, *function.rounds(column.type))
+    return (function.name, *settings, *function.rounds(column.type))
 
 
 def _partial_update(schema: TableSchema, options: FoldingOptions, order: Order, may_hide: bool) -> EnginePlan:

@@ -315,7 +315,7 @@ def carried_over(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> St
     """
     row = visible_row(old, state)
     if row is not None:
-        return lift(new, renamed_record(Record(RowKind.INSERT, row, 0, _said(old, state)), old.schema, new.schema))
+        return lift(new, renamed_record(Record(RowKind.INSERT, row, 0, _named(old, state)), old.schema, new.schema))
     replays = removing(old, new)
     removal = None if replays is None else replays[0].removal(state)
     if replays is None or removal is None:
@@ -325,12 +325,12 @@ def carried_over(state: Mapping[str, Any], old: MergePlan, new: MergePlan) -> St
     return {**key, **replays[1].removed(entry), **new.row.touched(None)}
 
 
-def _said(plan: MergePlan, state: Mapping[str, Any]) -> frozenset[str]:
+def _named(plan: MergePlan, state: Mapping[str, Any]) -> frozenset[str]:
     """Return the columns that the records in ``state`` named, with those of the key.
 
     The row names them when it enters another plan as its first record.
     """
-    return frozenset(plan.schema.primary_key).union(*(rule.said(state) for rule in plan.rules))
+    return frozenset(plan.schema.primary_key).union(*(rule.named_columns(state) for rule in plan.rules))
 
 
 def removing(old: MergePlan, new: MergePlan) -> tuple[Replay, Replay] | None:

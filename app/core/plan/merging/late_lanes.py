@@ -28,7 +28,7 @@ class Lane:
     """An order, and the records that take ``part`` in it. A record is late that sorts before one of its key that came
     before it.
 
-    ``sequence`` are the fields that name the lane, ``columns`` what it orders. ``own`` is the register that a late
+    ``sequence`` are the fields that name the lane, ``columns`` what it orders. ``closed`` is the register that a late
     record cannot change, if the lane has one. ``kept`` are registers of another order, which it may still reach.
     ``counted`` are the rules that take its value all the same. Both are None in tables whose rows can be removed: there
     only a replay says what a late record does.
@@ -38,7 +38,7 @@ class Lane:
     columns: tuple[str, ...]
     order: Order
     part: Participation
-    own: Register | None
+    closed: Register | None
     kept: tuple[Register, ...] | None
     counted: tuple[Rule, ...] | None
     horizon: Horizon | None = None
@@ -58,8 +58,8 @@ class Lane:
     @property
     def places(self) -> Sequence[OrderPlace]:
         """Where runs have the highest place in the order that a key's records have had."""
-        if self.own is not None:
-            return self.own.order_places
+        if self.closed is not None:
+            return self.closed.order_places
         return [(field, field.column.name, None) for field in self.order.fields]
 
 
@@ -72,23 +72,23 @@ def lanes_of(plan: MergePlan) -> Sequence[Lane]:
     free = [rule for rule in plan.column_rules if not rule.part.group]
     registers = [rule for rule in free if isinstance(rule, Register) and rule.order.fields]
     if plan.order.fields and registers:
-        own = next((register for register in registers if register.part == EVERY_RECORD), None)
-        lanes.append(_lane(plan, tuple(field.column.name for field in plan.order.fields), own, free))
+        closed = next((register for register in registers if register.part == EVERY_RECORD), None)
+        lanes.append(_lane(plan, tuple(field.column.name for field in plan.order.fields), closed, free))
     return lanes
 
 
-def _lane(plan: MergePlan, sequence: tuple[str, ...], own: Register | None, rules: Sequence[Rule]) -> Lane:
-    order = own.order if own else plan.order
+def _lane(plan: MergePlan, sequence: tuple[str, ...], closed: Register | None, rules: Sequence[Rule]) -> Lane:
+    order = closed.order if closed else plan.order
     horizon = plan.schema.parsed["sequence.late-horizon"]
     measured = horizon is not None and Lateness.measures(order.fields[0].column.type, horizon)
     known = plan.replay is None and not plan.row.removes_on_delete
-    others = [rule for rule in rules if rule is not own]
+    others = [rule for rule in rules if rule is not closed]
     return Lane(
         sequence,
         tuple(column.name for rule in rules for column in rule.columns if column.name not in sequence),
         order,
-        own.part if own else EVERY_RECORD,
-        own,
+        closed.part if closed else EVERY_RECORD,
+        closed,
         tuple(rule for rule in others if isinstance(rule, Register)) if known else None,
         tuple(rule for rule in others if not isinstance(rule, Register)) if known else None,
         horizon if measured else None,

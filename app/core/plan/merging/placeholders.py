@@ -250,7 +250,7 @@ class Step:
     null.
     """
 
-    of: Callable[..., State | None]
+    function: Callable[..., State | None]
     types: Mapping[str, DataType]
     sides: tuple[Side, ...] = (Side.OLDER, Side.NEWER)
     kept: frozenset[str] = frozenset()
@@ -269,7 +269,7 @@ class Step:
 
     def _worked_out(self, answers: Answers) -> Outcome | Question | NotByForm | None:
         try:
-            state = self.of(*(_State(side, self, answers) for side in self.sides))
+            state = self.function(*(_State(side, self, answers) for side in self.sides))
             return None if state is None else {name: _stored(value) for name, value in state.items()}
         except Unanswered as error:
             return error.question

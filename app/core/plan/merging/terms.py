@@ -31,7 +31,7 @@ class Stored:
 class Member:
     """A member of a ROW."""
 
-    of: Term
+    term: Term
     name: str
 
 
@@ -39,7 +39,7 @@ class Member:
 class Ranked:
     """The place of a FLOAT or DOUBLE in the order of its type, as ``float_rank`` says it."""
 
-    of: Term
+    term: Term
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class EitherBits:
 class Negated:
     """0 minus a number, out of the range of its type where it must be."""
 
-    of: Term
+    term: Term
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Summed:
 class RestOf:
     """What rounding takes away from a sum; null if it takes nothing."""
 
-    of: Summed
+    total: Summed
 
 
 @dataclass(frozen=True)

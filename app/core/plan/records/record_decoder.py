@@ -185,8 +185,8 @@ class RecordDecoder:
         """Return whether the record is a retract that may leave the column out."""
         if column.name not in self.plan.omissible_in_retracts or raw.get(column.name) is not None:
             return False
-        own = self.plan.row_kind_column
-        kind = self.kind_of(raw.get(KIND_MEMBER, "+I") if own is None else raw.get(own))
+        kind_column = self.plan.row_kind_column
+        kind = self.kind_of(raw.get(KIND_MEMBER, "+I") if kind_column is None else raw.get(kind_column))
         return kind is not None and not kind.add
 
     def _refuse_unknown(self, row: int, unknown: AbstractSet[str], raw: Mapping[str, Any], faults: _Faults) -> None:

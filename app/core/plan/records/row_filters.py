@@ -83,22 +83,22 @@ def _split(schema: TableSchema, text: str) -> tuple[Column, Operator, str]:
         if dot and operator in _WORDS:
             return column, Operator(operator), value
     if starts:
-        said = text[len(starts[0].name) + 1 :].partition(".")[0]
-        message = f"{said[:50]!r} is not an operator"
+        first_word = text[len(starts[0].name) + 1 :].partition(".")[0]
+        message = f"{first_word[:50]!r} is not an operator"
         raise ValueFault(FaultCode.ENUM, message, f"write column.operator.value, where operator is one of: {_LISTED}")
     if sign := _SIGN.search(text):
         name, value = text[: sign.start()].strip(), text[sign.end() :].strip()
         if name in schema.by_name:
             written = f"{name}.{_SIGNS[sign[0]]}.{value}"
             raise ValueFault(FaultCode.ENUM, f"{sign[0]} is not an operator", f"write {cut(written)}")
-    said = text.partition(".")[0]
-    near = nearest(said, schema.by_name)
+    first_word = text.partition(".")[0]
+    near = nearest(first_word, schema.by_name)
     known = f"did you mean {near}?" if near else f"columns: {some_of(schema.by_name)}"
-    raise ValueFault(FaultCode.UNKNOWN_COLUMN, f"the table has no column {said[:100]!r}", known)
+    raise ValueFault(FaultCode.UNKNOWN_COLUMN, f"the table has no column {first_word[:100]!r}", known)
 
 
-_WORDS = frozenset(one.value for one in Operator)
-_LISTED = ", ".join(one.value for one in Operator)
+_WORDS = frozenset(operator.value for operator in Operator)
+_LISTED = ", ".join(operator.value for operator in Operator)
 _SIGNS = {"=": "eq", "==": "eq", "!=": "ne", "<>": "ne", "<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
 _SIGN = re.compile("==?|!=|<>|<=|>=|<|>")
 

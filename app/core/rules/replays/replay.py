@@ -200,9 +200,9 @@ class Replay(Rule):
         """Return the state of a row whose log has only the entry of its last removal."""
         return self._replayed(None, [{**removal, **dict.fromkeys(self.words, ALL_NAMED)}])
 
-    def said(self, state: Mapping[str, Any]) -> frozenset[str]:
+    def named_columns(self, state: Mapping[str, Any]) -> frozenset[str]:
         inner = self.inner_state(state)
-        return frozenset().union(*(rule.said(inner) for rule in self.rules))
+        return frozenset().union(*(rule.named_columns(inner) for rule in self.rules))
 
     def closed_groups(self, state: Mapping[str, Any], record: Record) -> set[tuple[str, ...]]:
         """Return the groups that ignore ``record`` because a removal of theirs is newer."""

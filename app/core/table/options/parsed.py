@@ -1,5 +1,5 @@
-"""A table's options as typed values: read once, when the schema is (``TableSchema.parsed``), and kept with what could
-not be read.
+"""A table's options as typed values, with the faults of those that cannot be read. A schema reads them once, as
+``TableSchema.parsed``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from app.core.table.options.option import Option
 from app.core.table.options.paimon import PAIMONS_OWN, is_misspelt, missing_feature
 from app.core.table.options.values import names
 
-MOST_HINTS = 20  # of one schema: a search for what was meant looks at every name that is known
+# Only the first faults of a schema come with a "did you mean": its search compares all known names.
+MOST_HINTS = 20
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,11 @@ class TableOptions:
         return self.fields.get((column, suffix), entry.default)
 
     def of_function(self, column: str) -> dict[str, Any]:
-        """Return the column's options that are its function's own; ``given`` holds the suffixes that the table sets."""
-        own = {suffix: self.of_field(column, suffix) for suffix, entry in FIELD_OPTIONS.items() if entry.of_function}
-        return own | {"given": self._given_of_columns.get(column, frozenset())}
+        """Return the options of the column's function by suffix; ``given`` holds the suffixes that the table sets."""
+        by_suffix = {
+            suffix: self.of_field(column, suffix) for suffix, entry in FIELD_OPTIONS.items() if entry.of_function
+        }
+        return by_suffix | {"given": self._given_of_columns.get(column, frozenset())}
 
     @cached_property
     def _given_of_columns(self) -> Mapping[str, frozenset[str]]:
@@ -102,7 +105,7 @@ class TableOptions:
 
     @cached_property
     def folding(self) -> FoldingOptions:
-        """The options that decide what rows mean, and no other: all that the rules of a merge plan may read."""
+        """The options that decide what rows mean. The rules of a merge plan may read no others."""
         return FoldingOptions(
             {key: value for key, value in self.values.items() if key in TABLE_OPTIONS and TABLE_OPTIONS[key].folds},
             {place: value for place, value in self.fields.items() if FIELD_OPTIONS[place[1]].folds},
@@ -130,13 +133,13 @@ def field_key(column: str, suffix: str) -> str:
 
 
 def option_violation(key: str, code: FaultCode, message: str, fix: str, *columns: str) -> Violation:
-    """Return a fault of the option ``key``; ``columns`` are those that it cannot go with."""
+    """Return a fault of the option ``key``; ``columns`` are those that conflict with it."""
     return Violation(f"/options/{escape_pointer(key)}", code, message, fix, about=About(key, columns))
 
 
 def parse_options(options: Mapping[str, str], columns: Collection[str]) -> TableOptions:
-    """Return the options of a table with these columns, as typed values. Only its schema asks
-    (``TableSchema.parsed``).
+    """Return the options of a table with these columns, as typed values. Read ``TableSchema.parsed`` instead, which
+    calls this once.
     """
     faults: list[Violation] = []
     values: dict[str, Any] = {}
@@ -188,7 +191,7 @@ def _read_table_option(key: str, text: str, values: dict[str, Any], faults: list
 def _read_value(
     option: Option, place: Any, key: str, text: str, values: dict[Any, Any], faults: list[Violation]
 ) -> None:
-    """Put the value at ``place``; ``key`` is what the request calls the option."""
+    """Store the value in ``values[place]``, or append its fault. ``key`` is the option as the request spells it."""
     try:
         values[place] = option.parse(text)
     except ValueError as error:
@@ -197,9 +200,7 @@ def _read_value(
 
 
 def _did_you_mean(word: str, known: Iterable[str], before: Sequence[Violation]) -> str:
-    """Return the fix of a wrong name; ``before`` are the faults found so far, of which the first ones alone are worth a
-    search.
-    """
+    """Return the fix of a wrong name. With many faults ``before`` it, the search for a similar name is left out."""
     near = nearest(word, known) if len(before) < MOST_HINTS else None
     return f"did you mean {near}?" if near else "remove it"
 
@@ -212,40 +213,45 @@ def _read_field_option(
     fields: dict[tuple[str, str], Any],
     faults: list[Violation],
 ) -> None:
-    """``fields.<columns>.<suffix>``."""
-    segments = key.split(".")
-    columns = names(segments[1]) if len(segments) > 1 else ()
-    suffix = segments[-1]
+    """Read ``fields.<columns>.<suffix>`` into ``groups`` or ``fields``; append its faults to ``faults``."""
     if missing_feature(key) is not None:
         faults.append(_unknown_option(key, faults))
         return
-    if len(segments) != 3 or not columns:
+    columns = _columns_of_key(key, faults)
+    if not columns:
+        return
+    for name in columns:
+        if name not in known:
+            message, fix = f"option {key!r} names the unknown column {name!r}", _did_you_mean(name, known, faults)
+            faults.append(option_violation(key, FaultCode.UNKNOWN_COLUMN, message, fix, name))
+    suffix = key.rpartition(".")[2]
+    if suffix not in FIELD_OPTIONS:
+        faults.append(_unknown_suffix(key, faults))
+    elif suffix == "sequence-group":
+        groups.append(SequenceGroup(columns, names(text), key))
+    elif len(columns) > 1:
+        message = f"option {key!r} names several columns"
+        faults.append(option_violation(key, FaultCode.MALFORMED_OPTION, message, "write one option a column"))
+    else:
+        _read_value(FIELD_OPTIONS[suffix], (columns[0], suffix), key, text, fields, faults)
+
+
+def _columns_of_key(key: str, faults: list[Violation]) -> tuple[str, ...]:
+    """Return the columns that the key of a field option names. If there are none, append a fault."""
+    segments = key.split(".")
+    columns = names(segments[1]) if len(segments) == 3 else ()
+    if not columns:
         fix = (
-            f"write fields.<column>.{suffix}"
+            f"write fields.<column>.{segments[-1]}"
             if len(segments) < 3
             else "an option names a top-level column: fields.<column>.<option>"
         )
         faults.append(option_violation(key, FaultCode.MALFORMED_OPTION, f"option {key!r} names no column", fix))
-        return
-    for name in columns:
-        if name not in known:
-            fix = _did_you_mean(name, known, faults)
-            faults.append(
-                option_violation(
-                    key, FaultCode.UNKNOWN_COLUMN, f"option {key!r} names the unknown column {name!r}", fix, name
-                )
-            )
-    if suffix not in FIELD_OPTIONS:
-        hint = nearest(suffix, FIELD_OPTIONS) if len(faults) < MOST_HINTS else None
-        fix = f"did you mean fields.{segments[1]}.{hint}?" if hint else f"known: {', '.join(FIELD_OPTIONS)}"
-        faults.append(option_violation(key, FaultCode.UNKNOWN_OPTION, f"unknown option {key!r}", fix))
-    elif suffix == "sequence-group":
-        groups.append(SequenceGroup(columns, names(text), key))
-    elif len(columns) > 1:
-        faults.append(
-            option_violation(
-                key, FaultCode.MALFORMED_OPTION, f"option {key!r} names several columns", "write one option a column"
-            )
-        )
-    else:
-        _read_value(FIELD_OPTIONS[suffix], (columns[0], suffix), key, text, fields, faults)
+    return columns
+
+
+def _unknown_suffix(key: str, before: Sequence[Violation]) -> Violation:
+    _, columns, suffix = key.split(".")
+    hint = nearest(suffix, FIELD_OPTIONS) if len(before) < MOST_HINTS else None
+    fix = f"did you mean fields.{columns}.{hint}?" if hint else f"known: {', '.join(FIELD_OPTIONS)}"
+    return option_violation(key, FaultCode.UNKNOWN_OPTION, f"unknown option {key!r}", fix)

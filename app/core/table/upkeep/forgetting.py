@@ -130,12 +130,14 @@ class Sought:
     @property
     def tokens(self) -> Collection[int]:
         """Their tokens."""
-        return {one.token for salted in self.keys for one in salted.prints}
+        return {key_print.token for salted in self.keys for key_print in salted.prints}
 
     def between(self, first: int, last: int) -> Sought:
         """Return those whose tokens are ``first``, ``last`` or between them."""
         near = (
-            SaltedPrints(salted.salt, tuple(one for one in salted.prints if first <= one.token <= last))
+            SaltedPrints(
+                salted.salt, tuple(key_print for key_print in salted.prints if first <= key_print.token <= last)
+            )
             for salted in self.keys
         )
         return Sought(tuple(salted for salted in near if salted.prints))

@@ -34,7 +34,7 @@ class LateRecords:
     def __add__(self, other: LateRecords) -> LateRecords:
         """Add both. A lane whose measure changed has another number of steps: then the later ones stand."""
         nothing = (self.changed_nothing, other.changed_nothing)
-        largest = [one.largest for one in (self, other) if one.largest is not None]
+        largest = [late_records.largest for late_records in (self, other) if late_records.largest is not None]
         alike = len(self.steps) == len(other.steps)
         return LateRecords(
             self.records + other.records,

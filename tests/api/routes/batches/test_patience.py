@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.api.routes.batches.patience import stored
+from app.api.routes.batches.patience import with_retries
 from app.core.errors import Unavailable
 from tests.api.conftest import DATABASES, TABLES, Opened, new_table, parts_of
 from tests.services.builders import merge_staged
@@ -81,7 +81,7 @@ def test_a_catalog_that_does_not_answer_is_waited_for_with_a_key(roomy: TestClie
                 raise Unavailable("the connection to the catalog was lost")
             return "stored"
 
-        return await stored(parts_of(roomy), key, work)
+        return await with_retries(parts_of(roomy), key, work)
 
     assert roomy.portal is not None
     with pytest.raises(Unavailable):

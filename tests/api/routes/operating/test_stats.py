@@ -152,7 +152,7 @@ def test_why_merges_wait_and_compactions_fail(app: FastAPI, shop: TestClient, ta
     }
     with parts.database.transaction() as repository:
         assert claim_next(repository, "worker", 600, TaskKind.COMPACTION) is not None
-        repository.leases.fail(asked["id"], "worker", "no room")
+        repository.claimed_tasks.fail(asked["id"], "worker", "no room")
     reported = stats(shop)
     failed = shop.get(f"{TABLE}/merges/{asked['id']}").json()
     assert reported["mergesWait"] is None
@@ -167,8 +167,10 @@ def compact(parts: Parts, table_id: str) -> Snapshot:
         assert claimed is not None
         assert claimed.base is not None
         run = Run("compacted", 0, claimed.base.runs[0].files)
-        made = repository.leases.commit_compaction(claimed.task.id, "worker", [run], base_snapshot_id=claimed.base.id)
-        repository.leases.finish_compaction(claimed.task.id, "worker", snapshot_id=made.id, rows=4)
+        made = repository.claimed_tasks.commit_compaction(
+            claimed.task.id, "worker", [run], base_snapshot_id=claimed.base.id
+        )
+        repository.claimed_tasks.finish_compaction(claimed.task.id, "worker", snapshot_id=made.id, rows=4)
     return made
 
 

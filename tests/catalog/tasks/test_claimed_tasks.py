@@ -138,7 +138,7 @@ def test_a_commit_is_one_step_from_its_base_to_the_next_snapshot(database: Catal
     claimed = request_and_claim(database, table)
     late = post(database, table)
     with pytest.raises(ZeroDivisionError), database.transaction() as repository:
-        repository.leases.commit_merge(
+        repository.claimed_tasks.commit_merge(
             claimed.task.id, "worker", [run("r1")], base_snapshot_id=None, rows=20, records=5
         )
         raise ZeroDivisionError
@@ -172,7 +172,7 @@ def test_a_commit_on_a_base_that_is_no_longer_current_is_refused_and_changes_not
         assert repository.snapshots.current(table.id) == compacted
         assert len(repository.batches.staged(table.id)) == 1
     with database.transaction() as repository:  # the merge can be tried again on the new base
-        repository.leases.commit_merge(
+        repository.claimed_tasks.commit_merge(
             claimed.task.id, "worker", [run("c1"), run("r2")], base_snapshot_id=compacted.id, rows=1, records=3
         )
         assert repository.batches.staged(table.id) == []
@@ -200,12 +200,12 @@ def test_who_lost_the_lease_can_do_nothing_more(database: CatalogDatabase, table
     assert again is not None
     with database.transaction() as repository:
         for operation in (
-            lambda: repository.leases.renew(dead.task.id, "dead", 600, 0.5, {}),
-            lambda: repository.leases.commit_merge(
+            lambda: repository.claimed_tasks.renew(dead.task.id, "dead", 600, 0.5, {}),
+            lambda: repository.claimed_tasks.commit_merge(
                 dead.task.id, "dead", [run("r")], base_snapshot_id=None, rows=1, records=1
             ),
-            lambda: repository.leases.fail(dead.task.id, "dead", "too late"),
-            lambda: repository.leases.finish_merge_without_changes(dead.task.id, "dead"),
+            lambda: repository.claimed_tasks.fail(dead.task.id, "dead", "too late"),
+            lambda: repository.claimed_tasks.finish_merge_without_changes(dead.task.id, "dead"),
         ):
             with pytest.raises(Conflict) as refused:
                 operation()
@@ -217,7 +217,7 @@ def test_an_expired_lease_that_nobody_took_is_still_good(database: CatalogDataba
     post(database, table)
     late = request_and_claim(database, table, lease_seconds=0)
     with database.transaction() as repository:
-        assert repository.leases.renew(late.task.id, "worker", 600, 0.5, {}) is False
+        assert repository.claimed_tasks.renew(late.task.id, "worker", 600, 0.5, {}) is False
         assert claim_next(repository, "another", 600) is None
     assert commit(database, late, [run("r")]).id == 1
 
@@ -228,7 +228,7 @@ def test_a_merge_cannot_end_twice(database: CatalogDatabase, table: Table) -> No
     with pytest.raises(Conflict):
         commit(database, claimed, [run("r1")])
     with pytest.raises(Conflict), database.transaction() as repository:
-        repository.leases.fail(claimed.task.id, "worker", "no")
+        repository.claimed_tasks.fail(claimed.task.id, "worker", "no")
 
 
 def test_the_work_of_a_merge_whose_table_was_dropped_is_refused(database: CatalogDatabase, table: Table) -> None:
@@ -239,7 +239,7 @@ def test_the_work_of_a_merge_whose_table_was_dropped_is_refused(database: Catalo
         commit(database, claimed, [run("r1")])
     with database.transaction() as repository:
         with pytest.raises(Conflict):
-            repository.leases.renew(claimed.task.id, "worker", 600, 0.5, {})
+            repository.claimed_tasks.renew(claimed.task.id, "worker", 600, 0.5, {})
         with pytest.raises(Conflict):
             repository.snapshots.commit(table.id, 1, [run("c1")], SnapshotKind.COMPACTION)
 
@@ -248,7 +248,7 @@ def test_a_failed_merge_gives_its_batches_to_the_next_one(database: CatalogDatab
     batch = post(database, table)
     claimed = request_and_claim(database, table)
     with database.transaction() as repository:
-        failed = repository.leases.fail(claimed.task.id, "worker", "Spark is gone; start it")
+        failed = repository.claimed_tasks.fail(claimed.task.id, "worker", "Spark is gone; start it")
         assert (failed.state, failed.error) == (TaskState.FAILED, "Spark is gone; start it")
         assert repository.batches.staged(table.id) == [batch]
     assert [again.id for again in request_and_claim(database, table).batches] == [batch.id]
@@ -271,7 +271,7 @@ def test_a_merge_without_records_succeeds_with_the_current_snapshot(database: Ca
     post(database, table, records=0)
     claimed = request_and_claim(database, table)
     with database.transaction() as repository:
-        merge = repository.leases.finish_merge_without_changes(claimed.task.id, "worker")
+        merge = repository.claimed_tasks.finish_merge_without_changes(claimed.task.id, "worker")
         assert (merge.state, merge.snapshot_id) == (TaskState.SUCCEEDED, 1)
         assert repository.batches.staged(table.id) == []
         assert [snapshot.id for snapshot in repository.snapshots.page(table.id, limit=9)] == [1]
@@ -281,7 +281,7 @@ def test_a_merge_with_records_cannot_finish_without_changes(database: CatalogDat
     batch = post(database, table)
     claimed = request_and_claim(database, table)
     with pytest.raises(ValueError, match="records"), database.transaction() as repository:
-        repository.leases.finish_merge_without_changes(claimed.task.id, "worker")
+        repository.claimed_tasks.finish_merge_without_changes(claimed.task.id, "worker")
     with database.reading() as repository:
         assert [staged.id for staged in repository.batches.staged(table.id)] == [batch.id]
 
@@ -300,12 +300,16 @@ def test_a_compaction_runs_beside_a_merge_of_its_table_and_takes_no_batches(data
         claimed = claim_next(repository, "compactor", 600, TaskKind.COMPACTION)
     assert (claimed.task.id, claimed.task.full, claimed.batches) == (asked.id, True, ())
     with database.transaction() as repository:
-        compacted = repository.leases.commit_compaction(asked.id, "compactor", [run("c1")], base_snapshot_id=first.id)
-        ended = repository.leases.finish_compaction(asked.id, "compactor", snapshot_id=compacted.id, rows=20)
+        compacted = repository.claimed_tasks.commit_compaction(
+            asked.id, "compactor", [run("c1")], base_snapshot_id=first.id
+        )
+        ended = repository.claimed_tasks.finish_compaction(asked.id, "compactor", snapshot_id=compacted.id, rows=20)
         assert (ended.state, ended.snapshot_id, ended.rows) == (TaskState.SUCCEEDED, compacted.id, 20)
         assert [batch.id for batch in repository.batches.staged(table.id)] == [waiting.id]
         with pytest.raises(Conflict):
-            repository.leases.commit_compaction(asked.id, "compactor", [run("c2")], base_snapshot_id=compacted.id)
+            repository.claimed_tasks.commit_compaction(
+                asked.id, "compactor", [run("c2")], base_snapshot_id=compacted.id
+            )
         assert repository.tables.written(table.id) == Written(merged=2000, compacted=2000)
     with pytest.raises(Conflict, match="another commit came first"):
         commit(database, merging, [run("r1"), run("r2")])
@@ -323,7 +327,7 @@ def test_a_look_for_work_reads_no_task_that_has_ended(database: CatalogDatabase)
     with database.reading() as repository:
         connection = repository.transaction.connection
         sa.event.listen(connection, "before_cursor_execute", note)
-        repository.leases.compactions_wait()
+        repository.claimed_tasks.compactions_wait()
         repository.tasks.backlogs()
         repository.rounds.waiting()
         looks = [*seen]

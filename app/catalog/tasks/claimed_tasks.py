@@ -1,4 +1,4 @@
-"""Tasks for the worker: claimed under a lease, renewed, and ended by a commit or a failure.
+"""The tasks that a worker has claimed: claimed under a lease, renewed, and ended by a commit or a failure.
 
 No transaction stays open while Spark works. To end a task its lease must still be held, and a commit requires that its
 base is still the current snapshot.
@@ -81,8 +81,8 @@ def _lease_lost(task_id: str, owner: str) -> Conflict:
 
 
 @dataclass(frozen=True)
-class Leases:
-    """Claims, renews and ends tasks for a worker."""
+class ClaimedTasks:
+    """Claims tasks for a worker, renews their leases, commits their results and records their failures."""
 
     transaction: Transaction
     tables: Tables
@@ -310,16 +310,16 @@ class Leases:
         """
         if row.kind is not TaskKind.MERGE:
             return 0
-        mine = (batches.c.table_id == row.table_id) & (batches.c.state == BatchState.STAGED)
+        condition = (batches.c.table_id == row.table_id) & (batches.c.state == BatchState.STAGED)
         # A state row never combines records to be forgotten with later ones: they could not be separated again.
         until = sa.select(sa.func.min(forgettings.c.until_batch)).where(
             forgettings.c.table_id == row.table_id, forgettings.c.forgotten_at.is_(None)
         )
-        mine &= batches.c.number <= sa.func.coalesce(until.scalar_subquery(), batches.c.number)
-        take = batches.update().where(mine)
+        condition &= batches.c.number <= sa.func.coalesce(until.scalar_subquery(), batches.c.number)
+        take = batches.update().where(condition)
         most = self.set_aside.limit(row.table_id)
         if most is not None:
-            first = sa.select(batches.c.id).where(mine).order_by(batches.c.number).limit(most)
+            first = sa.select(batches.c.id).where(condition).order_by(batches.c.number).limit(most)
             take = take.where(batches.c.id.in_(first))
         return self.transaction.execute(take.values(merge_id=row.id)).rowcount
 
