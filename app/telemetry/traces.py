@@ -88,7 +88,5 @@ def trace_id() -> str | None:
 
 
 def job_tag() -> str:
-    """Return a tag for Spark jobs: the id of this trace, under which both are found, or a random
-    one without a trace.
-    """
+    """Return a tag for Spark jobs: the id of the current trace, which then finds both; random without a trace."""
     return f"keyfold-{trace_id() or uuid.uuid4().hex}"

@@ -174,11 +174,10 @@ class History:
         files: Sequence[HistoryFile],
         read: Collection[Batch] = (),
     ) -> bool:
-        """Name ``files``, which have the records that are kept of snapshots after ``before.filed`` up to ``filed``, as
-        they were ``read`` from the batches.
+        """Add ``files`` to the history: the kept records of the snapshots after ``before.filed`` up to ``filed``.
 
-        Return False, and name nothing, if the history differs from ``before``, or keys were removed from a batch
-        since. Raise ``NotFound`` if the table was dropped.
+        ``read`` are the batches from which they were written. Return False and add nothing if the history is not
+        ``before`` any more, or if keys were removed from a batch since. Raise ``NotFound`` if the table was dropped.
         """
         self.tables.lock(table_id)
         if self.extent(table_id) != before or not self._as_they_were(table_id, read):

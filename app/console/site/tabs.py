@@ -13,7 +13,7 @@ from app.console.site.visits import Visit
 
 
 def address_of_table(visit: Visit, rest: str = "") -> str:
-    """Return the address of a page of the table."""
+    """Return the path of a console page of the visited table; ``rest`` is the part after the table's name."""
     return f"/console/tables/{segment(visit.names['database'])}/{segment(visit.names['table'])}{rest}"
 
 

@@ -69,7 +69,7 @@ class Visit:
 
     @property
     def parts(self) -> Parts:
-        """What this process has open."""
+        """The open parts of this process."""
         parts: Parts = self.request.app.state.parts
         return parts
 

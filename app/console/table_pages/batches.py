@@ -32,7 +32,7 @@ STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
 
 
 def show_batches(visit: Visit) -> Response:
-    """Show what was posted, newest first, and what became of it."""
+    """Show the batches of the table with their states, newest first."""
     return _page(visit, None)
 
 

@@ -58,7 +58,7 @@ class LogRecords:
         return [bool((entry.get(word) or 0) & bit) for entry in self.entries]
 
     def record(self, place: int) -> Record:
-        """Return one record."""
+        """Return the record at ``place``."""
         entry = self.entries[place]
         values = {name: entry.get(member) for name, member in self.members.items()}
         optional = self.optional

@@ -117,7 +117,9 @@ class Names(Condition):
 
     def places(self, records: LogRecords, places: Sequence[int]) -> Sequence[int]:
         kinds, named = records.kinds, [records.named(column) for column in self.columns]
-        return [place for place in places if (self.or_retract and kinds[place] & 1) or all(one[place] for one in named)]
+        return [
+            place for place in places if (self.or_retract and kinds[place] & 1) or all(flags[place] for flags in named)
+        ]
 
     def reason(self, record: Record) -> str:
         return not_named(record, self.columns, self.otherwise)

@@ -25,7 +25,7 @@ _SECONDS: Final = re.compile(r"[0-9]{1,15}")
 
 
 def new_secret() -> str:
-    """Return a new secret in the form that a sender is given."""
+    """Return a new random secret for a sender, in the form that its settings take."""
     return PREFIX + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
 
 

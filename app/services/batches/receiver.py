@@ -39,7 +39,7 @@ class Sent(Request, Protocol):
 
     @property
     def schema_bounds(self) -> SchemaBounds:
-        """How large the table may become."""
+        """The bounds of the table's schema: it may get columns from the batch."""
 
 
 _MOST_TURNS: Final = 5  # the first finds the columns, the second reads them; faults may hide later columns

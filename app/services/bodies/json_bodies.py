@@ -266,8 +266,9 @@ def _present(lines: Sequence[bytes], before: int) -> Sequence[Numbered]:
 
 
 def parsed_each(texts: Iterable[Numbered], noun: str, rows: Sequence[int]) -> Sequence[object]:
-    """Return the value of each text, which are the records ``rows`` of the body. Raise ``Invalid`` with every text
-    that is not JSON.
+    """Return the parsed value of each text. Raise ``Invalid`` with every text that is not JSON.
+
+    ``rows`` are the numbers of the records in the body, ``noun`` is the word for a record in messages.
     """
     records: list[object] = []
     faults: list[Violation] = []

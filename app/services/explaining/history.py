@@ -130,7 +130,7 @@ class _KeyRecords:
         self._after = kept.after
 
     def read(self) -> KeptRecords:
-        """Return the records for which there is room."""
+        """Return the newest records that fit into the room, in merge order."""
         if self._read_staged():
             self._read_filed()
         complete = [record for record in self._records if (record.batch.snapshot_id or 0) > self._after]

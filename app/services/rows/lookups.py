@@ -250,7 +250,7 @@ def _imaged(view: View, images: Images, key: Key) -> Answer | None:
 
 
 def answer_of_both(plan: MergePlan, older: Answer, newer: Answer) -> Answer | None:
-    """Return the combined answer of two runs; None if their state rows must be combined."""
+    """Return the answer for a key of two runs; None if it needs their state rows combined."""
     if not newer.written:
         return older
     if not older.written:

@@ -141,7 +141,7 @@ class Rewriting:
         return left
 
     def history_without(self, file: HistoryFile) -> HistoryFile | None:
-        """Return the history file without the records of the keys."""
+        """Return the history file without the records of the keys; None if it need not change."""
         new = self._rewritten.get(file_of_history(self._table.id, file).path)
         if new is None:
             return None
@@ -155,7 +155,7 @@ class Rewriting:
         )
 
     def batch_without(self, batch: Batch) -> Batch | None:
-        """Return the batch without the records of the keys."""
+        """Return the batch without the records of the keys; None if its file need not change."""
         new = self._rewritten.get(file_of_batch(batch).path)
         if new is None:
             return None

@@ -63,8 +63,10 @@ CUT = Cut()
 def write_history(
     warehouse: Warehouse, table_id: str, batches: Sequence[Batch], schema: TableSchema, cut: Cut = CUT
 ) -> list[HistoryFile]:
-    """Write the records of ``batches``, which are in merge order and have the ``schema``, into as many files as the
-    memory bound requires. The files are durable, and nothing names them yet. Raise ``DamagedFile`` and ``OSError``.
+    """Write the records of ``batches`` into as many history files as the memory bound requires, and return the files.
+
+    ``batches`` are in merge order and of ``schema``. The files are durable; the catalog does not name them yet. Raise
+    ``DamagedFile`` and ``OSError``.
     """
     written: list[HistoryFile] = []
     waiting: list[tuple[Batch, StagedRows]] = []

@@ -110,8 +110,9 @@ class Images:
         threading.Thread(target=sweep, name="image-sweep", daemon=True).start()
 
     def note_use(self) -> None:
-        """Renew the time of the images that were used since the last call. Close the others, and those that were
-        removed: each takes a file descriptor. They are opened again on demand.
+        """Set the time of last use of the images that were used since the last call.
+
+        Close the other images, and removed ones: each takes a file descriptor. A lookup opens them again.
         """
         for place, image in list(self._open.items()):
             if not image.used or not touch(image.path):

@@ -23,7 +23,11 @@ _NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 def write_answers(source: pq.ParquetFile, path: Path, written: MergePlan, shown: MergePlan) -> None:
-    """Write the image of answers for the rows of a data file. Raise ``Damaged`` if they are not in order."""
+    """Write the image of a data file: the answer of each row, compressed, by token.
+
+    The file was written under the plan ``written``; answers are those of ``shown``. Raise ``Damaged`` if its rows are
+    not in the order of their tokens.
+    """
     tokens, sizes, most_odd = [_NO_ROWS], [np.zeros(1, dtype=np.int64)], _MOST_ODD
     dictionary: bytes | None = None
     with open(path, "wb") as file:

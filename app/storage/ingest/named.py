@@ -29,7 +29,7 @@ def words_of_members(columns: Sequence[Column], records: Iterable[Collection[str
 
 
 def words_of_columns(columns: Sequence[Column], names: Collection[str], rows: int) -> Words:
-    """Return the words of records that all name the same columns."""
+    """Return the bit masks of ``rows`` records that all name the columns ``names``."""
     return {word: np.full(rows, bits, np.int64) for word, bits in words_naming(columns, names).items()}
 
 

@@ -52,7 +52,7 @@ def known_columns(table: pa.Table, decoder: RecordDecoder) -> pa.Table:
 
 
 def refuse_columns(faults: Sequence[Violation]) -> None:
-    """Raise ``Invalid`` if there are any."""
+    """Raise ``Invalid`` with ``faults``, if there are any."""
     if faults:
         message = f"{len(faults)} fault(s) in the columns; nothing was stored"
         code = ErrorCode.INVALID_RECORDS

@@ -46,7 +46,7 @@ def floating_text(data_type: DataType, texts: pa.Array) -> Vector:
 
 
 def finite(data_type: DataType, doubles: Vector) -> Vector:
-    """Return doubles as ``data_type`` does; those that have become infinite are suspects."""
+    """Return ``doubles`` in ``data_type``. Values that this made infinite are suspects: the decoder decides on them."""
     array = doubles.array.cast(arrow_type(data_type), safe=False)
     endless = pc.invert(pc.is_finite(array))
     if not len(doubles.suspects) and not pc.any(endless).as_py():

@@ -63,7 +63,7 @@ class Sides:
 
     @property
     def apart(self) -> Sequence[Run]:
-        """The runs that only one of both has: no other key can have changed."""
+        """The runs that only one of the two snapshots has. Keys outside of them cannot have changed."""
         both = self._both
         return [run for run in (*self.before, *self.after) if run.id not in both]
 
