@@ -66,7 +66,7 @@ class Bounds:
             raise _too_large(f"the body is larger than {self.bytes} bytes once it is decompressed")
 
     def check_unfolded(self, size: int, sent: int) -> None:
-        """Raise ``TooLarge`` if ``sent`` bytes were decompressed to ``size`` bytes and that, or the ratio, is too large."""
+        """Raise ``TooLarge`` if ``sent`` bytes were decompressed to ``size``, and that or the ratio is too large."""
         self.check_bytes(size)
         if size > max(FREE_BYTES, self.ratio * sent):
             message = (
