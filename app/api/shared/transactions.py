@@ -1,8 +1,8 @@
-"""Handlers with a transaction: reading, computing and writing run in one thread."""
+"""Handlers with a transaction: the transaction and the handler run in one thread."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature, iscoroutinefunction, signature
 from typing import Annotated, Any, Final, get_args
 
@@ -18,7 +18,7 @@ from app.core.table.history import Table
 _READS: Final = "a transaction that reads"
 _WRITES: Final = "a transaction that writes"
 _TABLE: Final = "the table of the path"
-# Parameters of a handler: the transaction, and the table that the path names, as the transaction sees it.
+# Annotations of a handler's parameters: a transaction, and the table that the path names, as the transaction sees it.
 Reading = Annotated[Repository, _READS]
 Writing = Annotated[Repository, _WRITES]
 TableDep = Annotated[Table, _TABLE]
@@ -36,57 +36,76 @@ class TransactionRoute(APIRoute):
 
 
 def in_one_thread(handler: Handler) -> Handler:
-    """Return a handler that FastAPI can call: it begins and ends the transaction in the thread that runs ``handler``.
+    """Return ``handler`` in a form that FastAPI can call, with its transaction in the thread that runs it.
+
+    The transaction ends before the response is sent, so a 2xx never precedes its commit. As three dependencies (begin,
+    table, end) it had a thread for each, which took half of a small answer's time.
 
     A handler that needs only the table has no transaction: the table comes from the lookups' view, without a thread if
     the view is current.
 
-    As dependencies, begin, table and end of the transaction had a thread each, which took half of a small answer's
-    time. The transaction ends before the response is sent, so a 2xx never precedes
-    its commit. Raise ``TypeError`` for an ``async`` handler that has one.
+    Return a handler without transaction and table as it is. Raise ``TypeError`` for an ``async`` handler with either.
     """
     declared = signature(handler, eval_str=True)
-    writing, tables = _named(declared, _WRITES), _named(declared, _TABLE)
-    repositories = [*_named(declared, _READS), *writing]
-    if not repositories and not tables:
+    if not any(_named(declared, marker) for marker in (_READS, _WRITES, _TABLE)):
         return handler
     if iscoroutinefunction(handler):
         raise TypeError(f"{handler.__qualname__} has a transaction, and so needs a thread: it cannot be async")
-    own_parameters = [
-        parameter for name, parameter in declared.parameters.items() if name not in {*repositories, *tables}
-    ]
-    requests = [
-        parameter.name for parameter in own_parameters if parameter.annotation is Request
-    ]  # FastAPI gives a handler one of them
-    request_name = requests[0] if requests else "request_"
-
-    def run(request: Request, parts: Parts, given: dict[str, Any]) -> Any:
-        if not repositories:
-            return handler(**given, **dict.fromkeys(tables, parts.views.current_table(_name_in(request))))
-        with parts.database.transaction() if writing else parts.database.reading() as repository:
-            given |= dict.fromkeys(repositories, repository)
-            if tables:
-                given |= dict.fromkeys(tables, repository.tables.get(*_name_in(request)))
-            return handler(**given)
+    needed = _Needs(handler, declared)
 
     async def handle(**given: Any) -> Any:
-        of_handler = {parameter.name: given[parameter.name] for parameter in own_parameters}
-        known = None if repositories else given[_PARTS].views.known_table(_name_in(given[request_name]))
-        if known is not None:
-            return handler(**of_handler, **dict.fromkeys(tables, known))
-        if writing:
-            return await in_writers_thread(given[_PARTS], run, given[request_name], given[_PARTS], of_handler)
-        return await run_in_threadpool(run, given[request_name], given[_PARTS], of_handler)
+        return await needed.call(given)
 
-    added = {request_name: Request, _PARTS: PartsDep} | (dict.fromkeys(_PATH, Segment) if tables else {})
-    names = {parameter.name for parameter in own_parameters}
-    parameters = [
-        *(_keyword(name, annotation) for name, annotation in added.items() if name not in names),
-        *(parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in own_parameters),
-    ]
     handle.__name__, handle.__doc__ = handler.__name__, handler.__doc__
-    handle.__signature__ = declared.replace(parameters=parameters)  # type: ignore[attr-defined]  # for FastAPI
+    handle.__signature__ = declared.replace(parameters=needed.parameters)  # type: ignore[attr-defined]  # for FastAPI
     return handle
+
+
+class _Needs:
+    """The parameters of a handler, by what fills them: transactions, tables, and those that FastAPI fills."""
+
+    def __init__(self, handler: Handler, declared: Signature) -> None:
+        self._handler = handler
+        self._writes = bool(_named(declared, _WRITES))
+        self._repositories = [*_named(declared, _READS), *_named(declared, _WRITES)]
+        self._tables = _named(declared, _TABLE)
+        ours = {*self._repositories, *self._tables}
+        self._own = [parameter for name, parameter in declared.parameters.items() if name not in ours]
+        # FastAPI gives a handler one parameter with the request: use the handler's, if it has one.
+        requests = [parameter.name for parameter in self._own if parameter.annotation is Request]
+        self._request = requests[0] if requests else "request_"
+
+    @property
+    def parameters(self) -> list[Parameter]:
+        """Return the parameters that FastAPI must fill."""
+        added = {self._request: Request, _PARTS: PartsDep} | (dict.fromkeys(_PATH, Segment) if self._tables else {})
+        names = {parameter.name for parameter in self._own}
+        return [
+            *(_keyword(name, annotation) for name, annotation in added.items() if name not in names),
+            *(parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in self._own),
+        ]
+
+    async def call(self, given: Mapping[str, Any]) -> Any:
+        """Return the handler's answer for the arguments that FastAPI has ``given``."""
+        request, parts = given[self._request], given[_PARTS]
+        arguments = {parameter.name: given[parameter.name] for parameter in self._own}
+        table = None if self._repositories else parts.views.known_table(_name_in(request))
+        if table is not None:
+            return self._handler(**arguments, **dict.fromkeys(self._tables, table))
+        if self._writes:
+            return await in_writers_thread(parts, self._run, request, parts, arguments)
+        return await run_in_threadpool(self._run, request, parts, arguments)
+
+    def _run(self, request: Request, parts: Parts, arguments: dict[str, Any]) -> Any:
+        """Return the handler's answer, in a thread that may wait."""
+        if not self._repositories:
+            table = parts.views.current_table(_name_in(request))
+            return self._handler(**arguments, **dict.fromkeys(self._tables, table))
+        with parts.database.transaction() if self._writes else parts.database.reading() as repository:
+            arguments |= dict.fromkeys(self._repositories, repository)
+            if self._tables:
+                arguments |= dict.fromkeys(self._tables, repository.tables.get(*_name_in(request)))
+            return self._handler(**arguments)
 
 
 def _name_in(request: Request) -> tuple[str, str]:

@@ -12,8 +12,9 @@ from app.core.errors import Unavailable
 
 
 class _OneFile:
-    """The file that an engine's first connection opened. If the file was removed or replaced, nothing is read or
-    written: SQLite would continue with the removed file, and create an empty one for the next connection.
+    """The file that an engine's first connection opened. Once it is removed or replaced, nothing is read or written.
+
+    SQLite would continue with the removed file, and create an empty one for the next connection.
     """
 
     def __init__(self, path: Path) -> None:
@@ -21,7 +22,7 @@ class _OneFile:
         self._opened: tuple[int, int] | None = None
 
     def opened(self) -> None:
-        """Note that some connection has opened the file."""
+        """Remember the file that the first connection has opened."""
         if self._opened is None:
             self._opened = self._named()
 
@@ -52,32 +53,32 @@ def sqlite_engine(url: sa.URL, busy_seconds: float) -> sa.Engine:
     """
     engine = sa.create_engine(url, pool_size=20, max_overflow=-1, connect_args={"timeout": busy_seconds})
     file = _OneFile(Path(url.database or ""))
-
-    @sa.event.listens_for(engine, "do_connect")
-    def check(*_: object) -> None:
-        file.check()
-
-    @sa.event.listens_for(engine, "connect")
-    def configure(connection: Any, _record: object) -> None:
-        connection.isolation_level = None  # the driver's own transactions begin too late; see begin() below
-        connection.execute("PRAGMA foreign_keys = ON")
-        # With WAL the default (NORMAL) loses the last commits on power loss; an accepted batch must survive it.
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone leaves them in the disk's cache
-        connection.execute("PRAGMA case_sensitive_like = ON")  # as on PostgreSQL
-        connection.execute("PRAGMA journal_mode = WAL")  # makes a new file
-        file.opened()
-
-    @sa.event.listens_for(engine, "begin")
-    def begin(connection: sa.Connection) -> None:
-        file.check()
-        # A write transaction that began by reading could not wait for its turn: SQLite refuses the upgrade at once.
-        writes = connection.get_execution_options().get("writes", False)
-        connection.exec_driver_sql(f"PRAGMA query_only = {'OFF' if writes else 'ON'}")
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-    @sa.event.listens_for(engine, "engine_disposed")
-    def closed(_engine: object) -> None:
-        file.closed()
-
+    # Listeners of one event run in this order.
+    sa.event.listen(engine, "do_connect", lambda *_: file.check())
+    sa.event.listen(engine, "connect", _configure)
+    sa.event.listen(engine, "connect", lambda *_: file.opened())
+    sa.event.listen(engine, "begin", lambda *_: file.check())
+    sa.event.listen(engine, "begin", _begin)
+    sa.event.listen(engine, "engine_disposed", lambda *_: file.closed())
     return engine
+
+
+def _configure(connection: Any, _record: object) -> None:
+    """Set up a new connection of the driver."""
+    connection.isolation_level = None  # the driver's own transactions begin too late; see ``_begin``
+    connection.execute("PRAGMA foreign_keys = ON")
+    # With WAL the default (NORMAL) loses the last commits on power loss; an accepted batch must survive it.
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone leaves them in the disk's cache
+    connection.execute("PRAGMA case_sensitive_like = ON")  # as on PostgreSQL
+    connection.execute("PRAGMA journal_mode = WAL")  # creates the file if it is missing
+
+
+def _begin(connection: sa.Connection) -> None:
+    """Begin a transaction: one that writes takes the write lock at once, others can only read.
+
+    A transaction that began by reading could not wait for the lock: SQLite refuses the upgrade at once.
+    """
+    writes = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql(f"PRAGMA query_only = {'OFF' if writes else 'ON'}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
