@@ -20,7 +20,7 @@ _PLAIN = re.compile(r"[\w-]+")
 
 
 class Role(StrEnum):
-    """What the bearer of a token may do; each role includes the one before it."""
+    """The rights of a token; each role includes the one before it."""
 
     READ = "read"  # rows, schemas, histories: requests that store nothing
     WRITE = "write"  # adds records: batches, rows, merges, compactions, tags

@@ -157,13 +157,13 @@ class TooSlow(KeyfoldError):
 
 
 class NotFound(KeyfoldError):
-    """What the request names does not exist."""
+    """The request names something that does not exist."""
 
     default_code = ErrorCode.ROUTE_NOT_FOUND
 
 
 class Resource(StrEnum):
-    """What a request may name and the catalog may not have, as the ``resourceType`` of the answer."""
+    """Kinds of things that a request names and that may be missing; the ``resourceType`` of the answer."""
 
     DATABASE = "DATABASE"
     TABLE = "TABLE"
@@ -217,7 +217,7 @@ class DamagedCatalog(KeyfoldError):
 
 
 class AlreadyExists(KeyfoldError):
-    """What the request creates exists already."""
+    """The request creates something that exists already."""
 
     default_code = ErrorCode.TABLE_ALREADY_EXISTS
 
@@ -274,11 +274,11 @@ class NotStored(Unavailable):
 
 
 class NotSpark(Unavailable):
-    """What answers at Spark's address is another server, or another version; no trying helps."""
+    """Another server, or another version, answers at Spark's address; a retry does not help."""
 
 
 class StagingFull(KeyfoldError):
-    """What is staged has reached its bound; merges must catch up first."""
+    """The staging area has reached its bound; merges must catch up first."""
 
     default_code = ErrorCode.STAGING_FULL
     default_retry_seconds = 5

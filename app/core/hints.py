@@ -1,4 +1,4 @@
-"""What messages say of names: the one that a word may have meant, and the first of many."""
+"""Names in messages: the one most similar to an unknown word, and the first of many."""
 
 from __future__ import annotations
 

@@ -243,8 +243,9 @@ class _CheckedSource(io.RawIOBase):
 
 
 class _FetchedSource(_CheckedSource):
-    """The same for an object store, where each read is a request: blocks that are needed together come in one request
-    and are always checked. The last ones are cached, since a column often begins in the block where another ends.
+    """A checked file in an object store, where each read is a request: blocks that are needed together come in one
+    request and are always checked. The last blocks are cached, since a column often begins in the block where another
+    ends.
     """
 
     def __init__(self, source: pa.NativeFile, file: NamedFile) -> None:

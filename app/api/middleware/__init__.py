@@ -1,1 +1,1 @@
-"""What every request passes: limits, tokens, permits, conditions, compression, the audit log."""
+"""The layers that every request passes: limits, tokens, permits, conditions, compression, the audit log."""

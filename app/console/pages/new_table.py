@@ -59,7 +59,7 @@ _BEGINNINGS: Final = {
 
 @dataclass(frozen=True)
 class _Form:
-    """What the form says; ``kind`` is a ``DraftKind``, a sample, or columns."""
+    """The content of the form; ``kind`` is a ``DraftKind``, a sample, or columns."""
 
     kind: str
     database: str
@@ -68,7 +68,7 @@ class _Form:
 
     @property
     def draft(self) -> Draft:
-        """What is to be judged."""
+        """The draft to check."""
         return Draft(DraftKind(self.kind), self.database, self.text, self.name)
 
 

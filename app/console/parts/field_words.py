@@ -1,4 +1,4 @@
-"""What a value that somebody writes does to the one that there is, by the function of its column."""
+"""Words for the effect of a written value on the stored one, by the function of its column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a record did to a row, lane by lane: one cell per sequence group, for the pages with a row's history."""
+"""The effect of a record on a row, lane by lane: one cell per sequence group, for the pages with a row's history."""
 
 from __future__ import annotations
 

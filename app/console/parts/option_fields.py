@@ -37,12 +37,12 @@ class OptionField:
 
     @property
     def shown(self) -> str:
-        """What stands in the field."""
+        """The text in the field."""
         return _BREAKS.sub("", self.text or "") if self.submitted is None else self.submitted
 
     @property
     def choices(self) -> Sequence[str]:
-        """What can be chosen; a value that is spelled otherwise is among them."""
+        """The values to choose from, with the present one if it is spelled otherwise."""
         known = self.option.choices
         return known if not known or self.shown in ("", *known) else (self.shown, *known)
 

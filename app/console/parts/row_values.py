@@ -14,8 +14,9 @@ MOST_RECORDS: Final = 5  # of one source, the newest; older ones are counted
 
 @dataclass(frozen=True)
 class ValueSource:
-    """What a value came from: ``records``, oldest first, and ``left_out`` older ones; ``start``: from what the steps
-    start from, too or alone; ``key``: it is of the key.
+    """The origin of a value: ``records``, oldest first, and the number ``left_out`` of older ones.
+
+    ``start`` means that it comes from the start of the explanation, alone or too. ``key`` means that it is of the key.
     """
 
     records: tuple[RecordPlace, ...] = ()

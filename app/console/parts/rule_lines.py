@@ -24,7 +24,7 @@ class RuleLine:
 
     @property
     def names(self) -> str:
-        """What the columns are called; of many the first few, and how many others there are."""
+        """The names of the columns; of many the first few, and the number of others."""
         named = ", ".join(column.name for column in self.columns[:MOST_NAMES])
         others = len(self.columns) - MOST_NAMES
         return f"{named} and {others} more" if others > 0 else named

@@ -19,11 +19,11 @@ _ROWS: Final = 10  # that a program reads; without the limit it reads all
 
 @dataclass(frozen=True)
 class Target:
-    """What the programs ask: ``url`` is the table's, ``token`` whether one is needed, which stands in the environment;
-    ``service`` is the service's URL, ``name`` the table's as ``database.table``.
+    """The table that the programs read and write: its ``url``, its ``name`` as ``database.table``, and the URL of the
+    ``service``. With ``token`` the programs take a token from the environment.
 
-    ``key`` is one of its keys as texts, ``record`` an example of what it takes, ``published`` the lines by which other
-    engines read it, by format; None if nothing is published so.
+    ``key`` is one of its keys as texts, ``record`` an example of a record. ``published`` has by format the lines by
+    which other engines read it; None if it is not published in that format.
     """
 
     url: str

@@ -75,7 +75,7 @@ class Visit:
 
     @property
     def form_token(self) -> str:
-        """What every form of the page must bring back."""
+        """The token that every form of the page must send back."""
         return form_token(self.cookie)
 
     @property

@@ -55,7 +55,7 @@ class ChangeShown:
 
     @property
     def address(self) -> str:
-        """What asks for the page of the row."""
+        """The query of the address of the row's page."""
         return row_link(self.key)
 
 

@@ -35,7 +35,7 @@ _NO_TAG: Final[Mapping[str, str]] = {"tag": "", "snapshot": "", "retained": ""}
 
 @dataclass(frozen=True)
 class Compared:
-    """What differs between two snapshots; ``since`` is the one that ``version`` is compared with."""
+    """The differences between the snapshots ``since`` and ``version``."""
 
     since: str
     version: str

@@ -66,7 +66,7 @@ class Elements:
             self._read(node)
 
     def _check_once(self, parts: list[Node]) -> None:
-        """Of two that say the same thing one would be left out in silence."""
+        """Add a fault for a clause that occurs twice: otherwise one of them would be ignored silently."""
         seen: set[str] = set()
         for part in parts:
             what = _SAID_ONCE.get(str(part.data))

@@ -64,7 +64,7 @@ class FunctionUse:
 
 @dataclass(frozen=True)
 class OptionFault:
-    """What is wrong with a function's own option (its suffix) on a column."""
+    """A fault in an option of a column's function; ``suffix`` names the option."""
 
     suffix: str
     code: FaultCode

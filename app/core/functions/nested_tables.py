@@ -15,7 +15,7 @@ from app.core.types.numbers import float_rank
 
 @dataclass(frozen=True)
 class NestedKey:
-    """What distinguishes the elements of a nested table: key fields, what a null in them means, their order."""
+    """The key of the elements of a nested table: its fields, the treatment of a null in them, and their order."""
 
     fields: tuple[str, ...]
     null_strategy: str = "merge"

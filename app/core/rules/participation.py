@@ -82,7 +82,7 @@ class InGroup(Condition):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the ordering fields are called."""
+        """The names of the ordering fields."""
         return tuple(column.name for column in self.ordering)
 
     def met(self, record: Record) -> bool:
@@ -134,7 +134,7 @@ class Group:
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """What a record must have to touch the group. One field that is not null is named."""
+        """The conditions for a record to touch the group: a value in one of its fields."""
         all_named: tuple[Condition, ...] = (Names(self.ordering, UNTOUCHED),)
         return (*(all_named if self.named and len(self.ordering) > 1 else ()), InGroup(self.ordering))
 

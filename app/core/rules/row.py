@@ -33,11 +33,12 @@ class Liveness(Enum):
 
 @dataclass(frozen=True)
 class RowRule:
-    """What a row is, apart from its columns.
+    """The rule of a row as a whole: when it is live, and how long a hidden row is kept.
 
-    ``removes_on_delete``: a -D removes what arrived before it. ``forgets_hidden``: a hidden row of the oldest run goes
-    with the next compaction, for no late record could sort before what hid it. ``retained`` is how long any other
-    hidden row is remembered, None forever; each state row then knows when a merge last touched it (epoch seconds).
+    With ``removes_on_delete`` a -D removes the records that arrived before it. With ``forgets_hidden`` a compaction
+    drops hidden rows of the oldest run: no late record could sort before their removal. ``retained`` is how long any
+    other hidden row is kept, None forever. Each state row then has the time of the last merge that touched it (epoch
+    seconds).
     """
 
     liveness: Liveness

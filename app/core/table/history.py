@@ -41,7 +41,7 @@ class TaskState(StrEnum):
 
 
 class TaskKind(StrEnum):
-    """What a task is: at most one of a kind runs for a table."""
+    """The kind of a task: at most one of a kind runs for a table."""
 
     MERGE = "merge"  # folds staged batches into a run
     COMPACTION = "compaction"  # combines runs
@@ -59,7 +59,7 @@ class TaskTrigger(StrEnum):
 
 
 class SnapshotKind(StrEnum):
-    """What made a snapshot out of the one before it."""
+    """The operation that made a snapshot."""
 
     MERGE = "merge"
     COMPACTION = "compaction"
@@ -237,9 +237,9 @@ class ChangelogFile:
 
 @dataclass(frozen=True)
 class HistoryExtent:
-    """What is kept of the records that a table's merges have folded: all those that came into a snapshot after number
-    ``since``, and no others. Those up to snapshot ``filed`` are in history files, the later ones in the staging files
-    of their batches.
+    """The merged records that a table keeps: those of the snapshots after number ``since``.
+
+    Those up to snapshot ``filed`` are in history files, later ones in the staging files of their batches.
     """
 
     since: int = 0

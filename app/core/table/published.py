@@ -83,7 +83,7 @@ def named_snapshots(snapshot_id: int, base_id: int, as_of: int) -> set[int]:
 
 @dataclass(frozen=True)
 class Changes:
-    """What a merge changed: the files of the changelog of its snapshot, written under the schema ``schema_id``."""
+    """The changes of a merge: the changelog files of its snapshot, written under the schema ``schema_id``."""
 
     snapshot_id: int
     schema_id: int
@@ -92,8 +92,9 @@ class Changes:
 
 @dataclass(frozen=True)
 class Published:
-    """What a version shows: its runs, the changes on top of them, oldest first, the table's schema then, and by id the
-    schemas that files were written under.
+    """The content of a published version: its runs, and the changes on top of them, oldest first.
+
+    ``schema`` is the table's at that time, ``written`` has by id the schemas that the files were written under.
     """
 
     version: PublishedVersion

@@ -16,7 +16,7 @@ POSITION_BITS = 24  # a batch holds fewer than 2**24 records, so arrival is one 
 
 
 class RowKind(IntEnum):
-    """What a record does; the numbers are Paimon's byte codes."""
+    """The operation of a record; the numbers are Paimon's byte codes."""
 
     INSERT = 0
     UPDATE_BEFORE = 1

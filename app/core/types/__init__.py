@@ -1,1 +1,1 @@
-"""What a column can hold: the types, their text, their values."""
+"""Types of columns: the types, their text, their values."""

@@ -55,12 +55,12 @@ class DataType:
 
     @property
     def entry(self) -> Entry:
-        """What is true of every type of the kind."""
+        """The entry of its kind: the facts that hold for every type of the kind."""
         return ENTRIES[self.kind]
 
     @property
     def family(self) -> Family:
-        """What its values are, for any size."""
+        """The family of its kind, for any size."""
         return self.entry.family
 
     @property

@@ -76,12 +76,12 @@ class UploadOfTables:
 
     @property
     def unknown_columns(self) -> UnknownColumns:
-        """What to do with columns that a table does not have."""
+        """The treatment of columns that a table does not have."""
         return self.upload.unknown_columns
 
     @property
     def on_fault(self) -> OnFault:
-        """What to do with events at fault."""
+        """The treatment of events with faults."""
         return self.upload.on_fault
 
     @property

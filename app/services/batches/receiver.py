@@ -31,11 +31,11 @@ class Sent(Request, Protocol):
 
     @property
     def unknown_columns(self) -> UnknownColumns:
-        """What to do with columns that the table does not have."""
+        """The treatment of columns that the table does not have."""
 
     @property
     def on_fault(self) -> OnFault:
-        """What to do with events that have faults."""
+        """The treatment of events with faults."""
 
     @property
     def schema_bounds(self) -> SchemaBounds:

@@ -27,7 +27,7 @@ _PREFIX = "/records/0"
 
 
 class RowMethod(StrEnum):
-    """What is done to a row; the value is the HTTP method."""
+    """The change of a row; the value is the HTTP method."""
 
     PUT = "PUT"  # the columns of the body, as a record says them
     PATCH = "PATCH"  # the members of the body, and no other column (RFC 7396)

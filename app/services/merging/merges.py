@@ -98,8 +98,9 @@ def _due(backlog: Backlog, now: datetime) -> _Due | None:
 
 @dataclass(frozen=True)
 class Folded:
-    """What one merge wrote: its runs, the changes if the table keeps a changelog, and the base snapshot of these
-    changes (None before the first).
+    """The files that one merge wrote: its runs, and the changes if the table keeps a changelog.
+
+    ``changed`` is the base snapshot of these changes, None before the first.
     """
 
     runs: tuple[Run, ...]

@@ -1,4 +1,4 @@
-"""What an image is asked for with: a small file that any process writes and the builder takes up (decision 17)."""
+"""Requests for images: small files that any process writes and the builder of images reads (decision 17)."""
 
 from __future__ import annotations
 

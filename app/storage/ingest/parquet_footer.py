@@ -1,6 +1,4 @@
-"""What a Parquet file says of itself, read without pyarrow: its readers of single members end the process where a
-damaged footer lacks what they ask for.
-"""
+"""The footer of a Parquet file, read without pyarrow: if a damaged footer lacks a member, pyarrow ends the process."""
 
 from __future__ import annotations
 
@@ -23,9 +21,12 @@ Members = dict[int, Any]
 
 @dataclass(frozen=True)
 class Footer:
-    """What a file declares: rows, values of all columns, bytes of its pages once they are decompressed and of the
-    largest one, bytes of its values once they are decoded, and of the nested ones of one row group, which are decoded
-    together however few rows are asked for; and the paths of the columns whose values are bytes of any length.
+    """The sizes that a file declares: its rows, and the values of all columns.
+
+    ``unpacked_bytes`` are those of its pages once they are decompressed, ``largest_page`` those of one.
+    ``decoded_bytes`` are those of its values once they are decoded. ``nested_bytes`` are those of the nested values of
+    one row group, which are decoded together however few rows are read. ``byte_columns`` are the paths of the columns
+    whose values are bytes of any length.
     """
 
     rows: int
@@ -92,7 +93,7 @@ def _width(element: Members) -> int:
 
 
 def _pages(body: Content, chunk: Members, budget: _Budget) -> Iterator[tuple[int, int]]:
-    """Of each page how many bytes it says it has once it is decompressed, and how many values."""
+    """Return for each page its declared bytes once it is decompressed, and its number of values."""
     if not chunk[7]:
         return  # a column without values may have no page, and then lies nowhere
     start = min(offset for offset in (chunk.get(11), chunk[9]) if offset)

@@ -1,4 +1,4 @@
-"""What is wrong with a body as a whole, or with a column of it, before any record is looked at."""
+"""Faults of a body as a whole, or of one of its columns, before any record is read."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What Arrow columns become when they are read: dictionaries, views and nested values say little of that by their own
-size.
-"""
+"""The size of Arrow columns once they are read: dictionaries, views and nested values can be far smaller than that."""
 
 from __future__ import annotations
 

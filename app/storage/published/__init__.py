@@ -1,1 +1,1 @@
-"""What every format asks of the runs that a version shows."""
+"""The facts that every format needs of the runs of a version."""

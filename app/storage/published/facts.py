@@ -1,4 +1,4 @@
-"""What the data files of a published version say of their rows."""
+"""Facts about the rows of the data files of a published version."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def _bounded(written: TableSchema) -> tuple[tuple[str, bool], ...]:
 
 @dataclass(frozen=True)
 class FileFacts:
-    """What a file says of its rows: the places of those that no reader sees, and by column the count of nulls and the
-    bounds, of hidden rows, too.
+    """Facts about the rows of a file: ``dead`` are the places of hidden rows. The counts of nulls and the bounds by
+    column include hidden rows.
     """
 
     dead: FrozenBitMap

@@ -36,8 +36,9 @@ Hidden = Mapping[str, BitMap]
 
 @dataclass
 class _Known:
-    """What is known of the changes on top of the same runs: their keys in the order of files, and which rows of runs
-    they hide, each with the number of the first change file that does.
+    """The changes on top of the same runs, as far as they were read: their keys, in the order of files.
+
+    ``hits`` has the rows of runs that they hide, each with the number of the first change file that does.
     """
 
     files: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What a trial of Spark compares in the files of runs (``app.services.merging.spark_trial``)."""
+"""The comparison of run files for a trial of Spark (``app.services.merging.spark_trial``)."""
 
 from __future__ import annotations
 

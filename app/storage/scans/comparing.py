@@ -39,10 +39,10 @@ _NONE = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True)
 class Difference:
-    """What became of ``keys`` neighbouring keys.
+    """The differences of the rows of ``keys`` neighbouring keys.
 
-    ``before`` and ``after`` are the rows that changed, in the same order. ``unlike`` says of each column outside the
-    key in which of them it differs.
+    ``before`` and ``after`` are the rows that changed, in the same order. ``unlike`` has by
+    column outside the key a flag for each of them: whether it differs.
     """
 
     keys: int

@@ -40,9 +40,10 @@ _NO_TOKENS = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True)
 class Source:
-    """What is scanned and how it is shown: under the plan ``shown``, ``columns`` of the rows that meet all
-    ``conditions``. ``schemas`` are those of the runs by number; state under one of ``readable`` means what it means to
-    the plan.
+    """The table to scan, and the form of its rows: ``columns`` of the rows that meet all ``conditions``, under the plan
+    ``shown``.
+
+    ``schemas`` are those of the runs by number. State written under one of ``readable`` has the plan's meaning.
     """
 
     warehouse: Warehouse

@@ -1,1 +1,1 @@
-"""What options may stand together, and with which columns."""
+"""Checks of options against each other and against the columns."""

@@ -1,4 +1,4 @@
-"""What orders the records of a key: sequence fields, padding, row kinds, groups."""
+"""Checks of options that order the records of a key: sequence fields, padding, row kinds, groups."""
 
 from __future__ import annotations
 

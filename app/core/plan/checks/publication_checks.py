@@ -26,7 +26,7 @@ _LEAST_INTERVAL = timedelta(seconds=1)
 
 @dataclass(frozen=True)
 class _Taken:
-    """What a format takes: its types, the characters that no name may have, and what a refusal is called."""
+    """The limits of a format: its types, the characters that names may not have, and the code of a refusal."""
 
     called: str
     types: Mapping[Kind, Any]

@@ -1,1 +1,1 @@
-"""What a column's options say: its default, its function, how late its records may come."""
+"""A column's options: its default, its function, and how late its records may come."""

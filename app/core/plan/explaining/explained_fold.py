@@ -25,7 +25,7 @@ _OUTSIDE = " (the total is outside the column's type until other records bring i
 
 @dataclass(frozen=True)
 class ColumnStep:
-    """What one step did to one column; before and after as JSON, ``late`` and ``ignored`` as a ``Reason`` has them."""
+    """The effect of a step on a column: before and after as JSON; ``late`` and ``ignored`` as in a ``Reason``."""
 
     column: str
     before: Any

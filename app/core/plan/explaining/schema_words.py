@@ -1,4 +1,4 @@
-"""What changed between two schemas of a table, in words: the events between the steps of an explanation."""
+"""The differences between two schemas of a table, in words: the events between the steps of an explanation."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ _Fold = Callable[[Any, Column, _Before, Sequence[Record], Source], Source]
 
 
 def _kept(rule: Register, _column: Column, before: _Before, records: Sequence[Record], origin: Source) -> Source:
-    """Of the record that wins over all others."""
+    """Return the sources of a column that shows the one record that wins over all others."""
     state, source = before, origin
     for record in records:
         lifted = rule.lift(record)

@@ -114,7 +114,7 @@ def _without_effect(schema: TableSchema, options: TableOptions) -> Iterator[Viol
 
 
 def _changelog(schema: TableSchema, options: TableOptions) -> Iterator[Violation]:
-    """What a producer costs, or when its changes come."""
+    """Warn of the cost of a changelog producer, or of the time until its changes come."""
     producer, commits = options["changelog-producer"], options["full-compaction.delta-commits"] or 1
     warnings: dict[ChangelogProducer, tuple[FaultCode, str, str]] = {
         ChangelogProducer.LOOKUP: (

@@ -1,5 +1,5 @@
-"""What rules make of state rows of any values: they run with placeholders in place of these, so that a rule that
-combines one pair of rows says how to combine whole columns (docs/kernel.md).
+"""Rules run with placeholders in place of values. So a rule that combines one pair of rows also says how to combine
+whole columns (docs/kernel.md).
 
 A rule that looks at a placeholder puts a ``Question``. The kernel answers it for each row, and runs the step once for
 each set of answers. What comes out names the stored values (``Term``) that each column is made of.
@@ -65,7 +65,7 @@ _REST = DataType(Kind.ARRAY, element=DataType(Kind.DOUBLE))
 
 
 class Unanswered(Exception):
-    """What a step comes to depends on a question that was not answered."""
+    """The result of a step depends on a question that was not answered."""
 
     def __init__(self, question: Question) -> None:
         super().__init__(question)

@@ -1,4 +1,4 @@
-"""Of which runs a published version is made, and which of them other engines read as they are (decision 31)."""
+"""The runs of a published version, and those of them that other engines can read unchanged (decision 31)."""
 
 from __future__ import annotations
 

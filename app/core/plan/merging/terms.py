@@ -1,4 +1,4 @@
-"""What columns are made of, and what a rule may ask of a value that it does not know."""
+"""The terms that columns are computed from, and the questions that a rule may put about an unknown value."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class NotByForm(Exception):
-    """What rows come to depends on more than a rule may ask of placeholders."""
+    """The result depends on more than a rule may ask about placeholders."""
 
 
 class Side(StrEnum):
@@ -21,7 +21,7 @@ class Side(StrEnum):
 
 @dataclass(frozen=True)
 class Stored:
-    """What a state row stores in ``column``."""
+    """The value that a state row stores in ``column``."""
 
     side: Side
     column: str
@@ -78,7 +78,7 @@ class Summed:
 
 @dataclass(frozen=True)
 class RestOf:
-    """What rounding takes away from a sum; null if it takes nothing."""
+    """The part of a sum that rounding removes; null if it removes nothing."""
 
     total: Summed
 

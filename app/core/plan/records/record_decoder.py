@@ -28,7 +28,7 @@ KEYS_OF_ANY_LENGTH = (Family.TEXT, Family.BINARY)
 
 
 class Note(StrEnum):
-    """What may surprise about the records of a request, and is counted in its answer."""
+    """A kind of records that may surprise the sender of a request; the answer counts them."""
 
     SKIPPED_EVENTS = "skipped_events"
     NULL_OR_DEFAULT = "null_sent_as_default"
@@ -55,7 +55,7 @@ class DecodedRecords:
 
 @dataclass
 class _Kept:
-    """What is to be staged of the records read so far."""
+    """The records read so far, by column, to be staged."""
 
     columns: dict[str, list[Any]]
     words: dict[str, list[int]]

@@ -25,7 +25,7 @@ LONGEST_PATTERN = 1000  # characters; what it takes to match one grows with it
 
 
 class Operator(StrEnum):
-    """What a condition asks of a value."""
+    """The comparison that a condition makes."""
 
     EQ = "eq"
     NE = "ne"

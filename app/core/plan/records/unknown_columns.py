@@ -23,7 +23,7 @@ class UnknownColumns(StrEnum):
 
 @dataclass(frozen=True)
 class DeclaredColumn:
-    """What the source says of a column: its type in SQL, and the text of its default, None if it has none."""
+    """A column as its source declares it: its type in SQL, and the text of its default, None if it has none."""
 
     type: str
     default: str | None = None

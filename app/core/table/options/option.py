@@ -20,7 +20,7 @@ class Change(Enum):
 
 
 class Names(Enum):
-    """What an option's value names, and so what a rename rewrites (docs/semantics.md, Q19)."""
+    """The names in an option's value: a rename of a column rewrites them (docs/semantics.md, Q19)."""
 
     NOTHING = "nothing"
     COLUMN = "a column"
@@ -65,7 +65,7 @@ class Option:
 
     @property
     def takes(self) -> str:
-        """What kind of value it takes: a type, or what the value names."""
+        """The kind of its value: a type, or the thing that the value names."""
         if self.names is not Names.NOTHING:
             return str(self.names.value)
         return "one of these words" if isinstance(self.parse, OneOf) else WORDS[self.parse]

@@ -1,1 +1,1 @@
-"""What wears out: damage, late records, what expires or is forgotten."""
+"""Upkeep of tables: damage, late records, expiry, forgetting."""

@@ -11,7 +11,7 @@ from app.core.errors import ErrorCode, KeyfoldError
 
 
 class FileKind(StrEnum):
-    """What a file that the catalog names holds."""
+    """The kind of a file that the catalog names."""
 
     STAGING = "staging"  # the records of one batch
     RUN = "run"  # state rows of one run
@@ -20,7 +20,7 @@ class FileKind(StrEnum):
 
 
 class DamageReason(StrEnum):
-    """What is wrong with a file."""
+    """The fault of a file."""
 
     MISSING = "missing"  # it is not there
     WRONG_SIZE = "wrong_size"  # it is shorter or longer than it was written
@@ -109,7 +109,7 @@ _ELSE: Mapping[FileKind, str] = {
 
 @dataclass(frozen=True)
 class Damage:
-    """What is known to be wrong with a file, and since when; the members of its ``NamedFile`` as that has them."""
+    """A known fault of a file, and the time when it was found; other members are those of its ``NamedFile``."""
 
     table_id: str
     path: str

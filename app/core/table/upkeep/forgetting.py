@@ -28,7 +28,7 @@ class ForgettingState(StrEnum):
 
 
 class RemnantKind(StrEnum):
-    """What may still hold a key that is being forgotten."""
+    """The kind of a thing that may still hold a key that is being forgotten."""
 
     TASK = "task"  # a merge or compaction that runs: nothing is forgotten before it ends
     DAMAGED_FILE = "damaged-file"  # a file that cannot be read, so it is unknown whether it holds a key
@@ -40,7 +40,7 @@ class RemnantKind(StrEnum):
 
 @dataclass(frozen=True)
 class Remnant:
-    """What may still hold a key: how many there are, one of them by name, and when they go, where that is known."""
+    """Things of one kind that may still hold a key: their number, one by name, and when they end, if that is known."""
 
     kind: RemnantKind
     count: int
@@ -97,7 +97,7 @@ def prints_of(schema: TableSchema, keys: Sequence[Key], salt: str) -> list[KeyPr
 
 
 def _digest(schema: TableSchema, key: Key, salt: str) -> str:
-    """Of the bytes that Spark hashes, which are the same wherever two values are one key; a null has none."""
+    """Return the digest of the bytes that Spark hashes: equal keys have equal bytes, and a null has none."""
     digest = hashlib.blake2b(digest_size=16, key=bytes.fromhex(salt))
     for column, (data_type, entry, _), value in zip(schema.key_columns, schema.key_types, key, strict=True):
         if value is None or entry.hashed is None:
@@ -110,7 +110,7 @@ def _digest(schema: TableSchema, key: Key, salt: str) -> str:
 
 @dataclass(frozen=True)
 class SaltedPrints:
-    """What some keys are known by: prints that were made with ``salt``."""
+    """Prints of keys, made with ``salt``: they identify keys without storing them."""
 
     salt: str
     prints: tuple[KeyPrint, ...]

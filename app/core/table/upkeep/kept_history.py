@@ -27,8 +27,8 @@ class Retention:
 
 @dataclass(frozen=True)
 class Kept:
-    """What is to be kept: all that came into snapshots after number ``since``, and the snapshots ``bases``, oldest
-    first; ``since`` is the first of them, or 0, which is nothing.
+    """The history to keep: the records of all snapshots after number ``since``, and the snapshots ``bases``, oldest
+    first. ``since`` is the first of them, or 0, the empty table.
     """
 
     since: int = 0

@@ -15,11 +15,11 @@ STEPS: Final[Mapping[str, Sequence[float]]] = {
 
 @dataclass(frozen=True)
 class LateRecords:
-    """Of ``records`` that take part in a lane those that are late: ``in_merge`` below an earlier record of the same
-    merge, ``against_older`` only below what was merged before.
+    """The counts of late records among the ``records`` that take part in a lane.
 
-    ``changed_nothing``: None if that is not known. ``too_late`` are beyond the table's horizon. ``steps`` counts by
-    ``STEPS``, ``unmeasured`` those that none holds; ``largest`` is by how much the latest was late.
+    ``in_merge`` are below an earlier record of the same merge, ``against_older`` only below older merges.
+    ``changed_nothing`` is None if it is not known. ``too_late`` are beyond the table's horizon. ``steps`` are the
+    counts by how late they were (``STEPS``), ``unmeasured`` the others. ``largest`` is by how much the latest was late.
     """
 
     records: int = 0
