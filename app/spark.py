@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from spark_jobs.server import EmbeddedServer
 
 logger = logging.getLogger(__name__)
-READY_SECONDS = (0.2, 2.0)  # between two checks of Spark while it does not answer, and while it does
-PATIENT_SECONDS = 60.0  # until the log reports, and repeats, that nothing is merged because Spark has not started
+# Time between two checks of Spark: while it does not answer, and while it does.
+READY_SECONDS = (0.2, 2.0)
+# The log says after this time, and again, that nothing is merged because Spark has not started.
+PATIENT_SECONDS = 60.0
 _NO_SPARK = (
     "{} is not installed, so nothing is merged here; run pip install 'keyfold[spark]' for an embedded Spark, or "
     "'keyfold[spark-client]' with KEYFOLD_SPARK_REMOTE, or set KEYFOLD_WORKERS=0"

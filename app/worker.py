@@ -38,16 +38,25 @@ from app.services.upkeep.sweeps import KEYS_KNOWN, mark_run, sweep
 logger = logging.getLogger(__name__)
 SWEEP_SECONDS = 300.0
 FILE_SECONDS = 60.0  # records that are in no history file yet are read batch by batch for each explanation
-FILE_BATCHES = 16  # of a table are worth a file before a sweep makes it: a file takes 10 ms of CPU
-HAND_BACK_SHARE = 0.3  # of the time that a worker has to stop
-IDLE_SECONDS = 1.0  # before an idle worker sees commits of other machines
+# From this many merged batches of a table on, a history file is worth its 10 ms of CPU. Sweeps file fewer.
+FILE_BATCHES = 16
+# A stopping worker keeps this share of its time for handing back its tasks.
+HAND_BACK_SHARE = 0.3
+# An idle worker sees commits of other machines after this time.
+IDLE_SECONDS = 1.0
 ALONE_SECONDS = 10.0  # the same if no other machine commits and no batch waits: the retry of a failed compaction
-PUBLISH_SECONDS = 3.0  # at most: how late a version is that waited for the one before it to be old enough
-FORGET_SECONDS = 10.0  # as ``IDLE_SECONDS``, for keys that are to be forgotten
-LOOK_SECONDS = 0.1  # between two checks for due staging areas
-REST_SECONDS = 0.02  # after a check without merges: every commit causes a check, even one of a batch
-ROOM_SECONDS = 0.1  # between two checks for small merges while all places are taken
-UPKEEP_SECONDS = 0.2  # between two checks for upkeep: without it each commit of a merge would cause one
+# A version that waits for an older one is at most this late.
+PUBLISH_SECONDS = 3.0
+# An idle worker sees keys to be forgotten after this time.
+FORGET_SECONDS = 10.0
+# Time between two checks for due staging areas.
+LOOK_SECONDS = 0.1
+# Pause after a check without merges: every commit causes a check, even one of a batch.
+REST_SECONDS = 0.02
+# Time between two checks for small merges while all places are taken.
+ROOM_SECONDS = 0.1
+# Time between two checks for upkeep: otherwise each commit of a merge would cause one.
+UPKEEP_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -62,8 +71,10 @@ class Upkeep:
     try_again_seconds: float = 60.0
 
 
-FAILED_SECONDS = 1.0  # before a failed step is retried
-LOG_SECONDS = 60.0  # before the log repeats the same reason
+# Pause before a failed step is retried.
+FAILED_SECONDS = 1.0
+# The log repeats the same reason after this time.
+LOG_SECONDS = 60.0
 NO_SCRUB = Upkeep()
 
 

@@ -16,7 +16,8 @@ from app.kernel.tasks import Job, Task, from_text, to_text
 
 PARCEL_COLUMNS: Final = "parcel string"
 RESULT_COLUMNS: Final = "place int, result string"
-PARCEL_BYTES: Final = 16 * 2**20  # of inputs that one worker takes at a time, where several tasks are small
+# One worker takes small tasks with inputs of about this size together.
+PARCEL_BYTES: Final = 16 * 2**20
 LEAST_PARCELS: Final = 4  # so that many small tasks use several cores
 _RESULTS: Final = pa.schema([("place", pa.int32()), ("result", pa.string())])
 

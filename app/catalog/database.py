@@ -31,7 +31,8 @@ BUSY_SECONDS = 30  # how long a transaction waits for another one's lock
 # Between two polls for commits of other processes, and the longer pause after some time without any.
 _LOOK_SECONDS = 0.05
 _QUIET_LOOK_SECONDS, _QUIET_AFTER_SECONDS = 0.25, 10.0
-_MOST_FAULTS = 10  # of a damaged file: one fault is enough to restore it
+# At most this many faults of a damaged file are reported: one is enough to restore it.
+_MOST_FAULTS = 10
 _MIGRATION_LOCK = 0x6B6579666F6C64  # "keyfold": the key of PostgreSQL's advisory lock
 
 

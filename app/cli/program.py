@@ -14,7 +14,8 @@ from app.cli.overview import COMMANDS, options
 from app.core.errors import KeyfoldError
 
 _CLIENT = "client."
-_ARENAS = 2  # of memory, for the threads that answer
+# Memory arenas of the allocator, for the threads that answer.
+_ARENAS = 2
 
 
 def program_for(words: Sequence[str]) -> typer.Typer:

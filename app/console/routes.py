@@ -70,9 +70,12 @@ _MODULES: Final = (
     provided_sign_in,
 )
 PAGES: Final[tuple[Page, ...]] = tuple(page for module in _MODULES for page in module.PAGES)
-MOST_FORM_BYTES: Final = 2**20  # where a form with a file was expected
-PAGES_AT_ONCE: Final = 4  # that read, and as many that change something; others wait without delaying the API
-MOST_FIELDS: Final = 10_000  # of a form: a table of 200 columns has some for each
+# A page that expects a file reads at most this much of a form that has none.
+MOST_FORM_BYTES: Final = 2**20
+# Reading pages at a time, and as many changing ones. Others wait, so that they do not delay the API.
+PAGES_AT_ONCE: Final = 4
+# Most fields of a form: a table of 200 columns has some for each.
+MOST_FIELDS: Final = 10_000
 
 
 class _Site:

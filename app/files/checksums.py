@@ -12,7 +12,8 @@ import xxhash
 from app.files.layout import Warehouse
 
 BLOCK_BYTES = 2**20
-DIGEST_BYTES = 8  # of one block
+# Size of the digest of one block.
+DIGEST_BYTES = 8
 
 
 @dataclass(frozen=True)

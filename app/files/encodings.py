@@ -25,7 +25,8 @@ STAGED: Final[Mapping[str, Any]] = {
 _SORTED_TOKENS: Final[Mapping[str, str]] = {TOKEN_COLUMN: "DELTA_BINARY_PACKED"}
 _LEAST_BITS: Final = 32  # smaller ones are stored in as many
 _LOOKED_AT: Final = 16_384  # rows: about a millisecond a column
-_MOST_BYTES: Final = 2**20  # of a dictionary; the values beyond that are written as they are
+# Largest dictionary; the values beyond that are written without it.
+_MOST_BYTES: Final = 2**20
 
 
 def columns_with_dictionaries(rows: pa.Table) -> list[str]:

@@ -12,7 +12,8 @@ from pyarrow import fs
 
 from app.files.layout import Warehouse
 
-REQUESTS_AT_ONCE: Final = 16  # to a store, each of which takes some tens of milliseconds, all of them waiting
+# Parallel requests to a store. Each takes some tens of milliseconds, all of them waiting.
+REQUESTS_AT_ONCE: Final = 16
 _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
 

@@ -23,7 +23,8 @@ _P1, _P2, _P3, _P4, _P5 = (
         0x27D4EB2F165667C5,
     )
 )
-_TOGETHER: Final = 256  # of one length at least: fewer are faster one by one
+# From this many values of one length on they are hashed together: fewer are faster one by one.
+_TOGETHER: Final = 256
 _LONGEST: Final = 128  # bytes: longer ones are read as fast one by one
 
 

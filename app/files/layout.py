@@ -17,7 +17,8 @@ from app.core.table.records import PARTITION_COLUMN
 from app.files.object_stores import SCHEME, SPARK_SCHEME, is_object_store, read_uri
 
 _LOCAL_BYTES, _FETCHED_BYTES = 2**20, 2**23
-TRIAL_PREFIX = "trial-"  # of the folder of a trial table
+# The prefix of the folder of a trial table.
+TRIAL_PREFIX = "trial-"
 _TABLE_ID = re.compile("[0-9a-f]{32}")
 _C = ctypes.CDLL(None, use_errno=True)
 # The f_type of statfs(2): ext2 to ext4, XFS, Btrfs, F2FS, tmpfs, overlayfs, ZFS.

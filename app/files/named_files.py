@@ -25,7 +25,8 @@ from app.files.writable import NO_ROOM, is_claimed, reason_of
 logger = logging.getLogger(__name__)
 CHECKED_AT_ONCE = 4  # checksums run without the interpreter's lock; more threads would only wait for the disk
 _KEPT_BLOCKS = 8
-_KNOWN_FILES = 50_000  # whose checked blocks a process remembers, in slightly more than 1 byte a MiB
+# A process remembers the checked blocks of this many files, in slightly more than 1 byte a MiB.
+_KNOWN_FILES = 50_000
 
 
 def file_of_batch(batch: Batch) -> NamedFile:

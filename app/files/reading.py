@@ -22,7 +22,8 @@ from app.files.named_files import file_of_run, opened_parquet
 from app.files.tokens import Tokens
 
 BATCH_ROWS = 65_536
-WINDOW_BYTES = 16 * 2**20  # of all runs together
+# Size of a window of all runs together.
+WINDOW_BYTES = 16 * 2**20
 _CELL = 5  # bytes of a value in memory, a null included
 _WORST = 4  # times as much as expected
 LEAST_TOKEN, MOST_TOKEN = -(2**63), 2**63 - 1

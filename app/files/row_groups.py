@@ -18,7 +18,8 @@ from app.core.table.schema import TableSchema
 from app.files.arrow import staged_file_schema, staging_schema
 from app.files.tokens import FEW, Tokens, order_of, tokens_of
 
-GATHERED_BYTES: Final = 2**24  # of records in memory that are sorted together
+# Records of this size in memory are sorted together.
+GATHERED_BYTES: Final = 2**24
 # Ranges of equal length, like those of tasks. Reading a smaller row group takes as long as skipping rows of others.
 _MOST_GROUPS: Final = 8
 _GROUP_ROWS: Final = 4096

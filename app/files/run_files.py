@@ -21,7 +21,8 @@ MANY_ROWS: Final[Mapping[str, Any]] = {
     "store_schema": False,
     "store_decimal_as_integer": True,
 }
-ROW_GROUP_BYTES: Final = 24 * 2**20  # in memory; encoded they are some 16
+# Size of a row group in memory; encoded it has some 16 MiB.
+ROW_GROUP_BYTES: Final = 24 * 2**20
 
 
 def run_schema(plan: MergePlan) -> pa.Schema:

@@ -23,7 +23,8 @@ from app.kernel.keys import Groups
 from app.kernel.values import UnfoldableValue, values_array
 
 _OF_THE_MACHINE: Final = (MemoryError, ImportError, OSError)  # a retry may succeed
-_KEYS_AT_ONCE: Final = 1_000  # that become Python's objects together
+# This many keys become Python objects together.
+_KEYS_AT_ONCE: Final = 1_000
 _RECORDS_AT_ONCE: Final = 1_000
 Row = Mapping[str, Any]
 

@@ -44,7 +44,8 @@ from app.kernel.float_sums import FloatSums, float_sums
 from app.kernel.values import UnfoldableValue, values_array
 
 MOST_FORMS: Final = 1_000  # sets of answers that rows are distinguished by: some milliseconds
-ROWS_AT_ONCE: Final = 1_000  # that become Python objects together, while no other thread runs
+# This many rows become Python objects together, while no other thread runs.
+ROWS_AT_ONCE: Final = 1_000
 
 Places = npt.NDArray[np.int64]
 Truths = npt.NDArray[np.bool_]

@@ -43,7 +43,8 @@ from app.kernel.replays import (
 
 Named = tuple[RowKind, frozenset[str] | None]
 """The kind of a record, and the columns that it names."""
-_TOTAL_DIGITS: Final = 60  # of intermediate totals: 10^22 values of 38 digits
+# Digits of intermediate totals: enough for 10^22 values of 38 digits.
+_TOTAL_DIGITS: Final = 60
 
 
 @dataclass(frozen=True, eq=False)

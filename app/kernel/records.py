@@ -29,13 +29,18 @@ from app.kernel.blame import check_older_records
 from app.kernel.columns import Places
 from app.kernel.tasks import Task
 
-READ_BYTES: Final = 8 * 2**20  # of records in memory that are read together
+# Records of about this size in memory are read together.
+READ_BYTES: Final = 8 * 2**20
 _SMALL_FILE: Final = 4 * 2**20  # bytes; a larger one is read twice, so that it is never whole in memory
-PIECE_BYTES: Final = 16 * 2**20  # of records that are folded together, in memory
-MOST_BYTES: Final = 48 * 2**20  # of records that are in memory together; more are set aside in files
-_ASIDE_BYTES: Final = 24 * 2**20  # of records that one such file is to have
+# Records of about this size in memory are folded together.
+PIECE_BYTES: Final = 16 * 2**20
+# Records of at most this size are in memory together; more are set aside in files.
+MOST_BYTES: Final = 48 * 2**20
+# One such file gets records of about this size.
+_ASIDE_BYTES: Final = 24 * 2**20
 _MOST_FILES: Final = 256
-_PENDING_BYTES: Final = 32 * 2**20  # of all files together, before they are written
+# Records for all such files are written once they have this size together.
+_PENDING_BYTES: Final = 32 * 2**20
 _IPC: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 

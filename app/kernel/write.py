@@ -36,7 +36,8 @@ from app.files.run_files import FEW_ROWS, MANY_ROWS, ROW_GROUP_BYTES
 from app.kernel.tasks import Task, WrittenFile
 
 _FEW: Final = 1_000  # rows, for which dictionaries and contexts of zstd would take longer than all the rest
-_MOST_PENDING: Final = 4 * ROW_GROUP_BYTES  # of all partitions of a task, in memory
+# Largest size in memory of the rows of all partitions of a task.
+_MOST_PENDING: Final = 4 * ROW_GROUP_BYTES
 _MOST_OPEN: Final = 50  # files; each has contexts of a codec, and a system allows a process some hundred
 
 

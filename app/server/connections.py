@@ -24,7 +24,8 @@ MOST_HEAD_BYTES: Final = 64 * 1024
 MOST_FIELDS: Final = 100
 _RESERVED: Final = 64  # connections beyond the bound that are accepted: for health checks, and to refuse other requests
 _OFFER: Final = frozenset({b"upgrade", b"http2-settings"})  # header fields, and options of ``Connection``
-_FILES: Final = 256  # that a process opens in addition to its connections
+# A process opens about this many files in addition to its connections.
+_FILES: Final = 256
 
 
 @dataclass(frozen=True)

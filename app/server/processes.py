@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 logger = logging.getLogger(__name__)
-STOP_SECONDS: Final = 20.0  # that a stage of processes has to end before it is killed
+# A stage of processes has this long to end before it is killed.
+STOP_SECONDS: Final = 20.0
 SHORT_LIFE_SECONDS: Final = 5.0
-MOST_SHORT_LIVES: Final = 3  # of one process in a row, after which the service gives up
+# The service gives up after a process has died early this many times in a row.
+MOST_SHORT_LIVES: Final = 3
 _PAUSE_SECONDS: Final = 0.3
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 

@@ -30,11 +30,13 @@ from app.worker import Worker
 logger = logging.getLogger(__name__)
 _BACKLOG = 2048
 _KEEP_ALIVE_SECONDS = 75
-_STOP_SECONDS = 5  # that requests have to end when the service stops
+# Requests have this long to end when the service stops.
+_STOP_SECONDS = 5
 _TICKS_A_SECOND = 10  # as uvicorn counts them
 WORKER = "worker"  # the process that merges
 _BOUNDS = ConnectionBounds()
-END_SECONDS = 15  # for everything else after that
+# Everything else has this long to end after that.
+END_SECONDS = 15
 
 
 class _WithoutPandas(MetaPathFinder):

@@ -21,7 +21,8 @@ from app.telemetry.metrics import Metrics, cells_of
 SAMPLE_SECONDS: Final = 10.0
 HOUR_SECONDS: Final = 3600.0
 SAMPLES: Final = int(HOUR_SECONDS / SAMPLE_SECONDS) + 1  # the oldest is the base of the first difference
-STEP_SECONDS: Final = 30.0  # of the plotted values: a plot has no room for more
+# Time between two plotted values: a plot has no room for more.
+STEP_SECONDS: Final = 30.0
 # The stored counters of processes: the operations of the API together, and other requests apart.
 KEPT: Final = (
     Counted.REQUESTS,

@@ -8,7 +8,8 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette_compress import CompressMiddleware, add_compress_type
 
-LEAST_BYTES: Final = 1024  # from which an answer is worth compressing
+# Smaller answers are not worth compressing.
+LEAST_BYTES: Final = 1024
 _GZIP_LEVEL: Final = 4
 _ZSTD_LEVEL: Final = 3
 _CODINGS: Final = (b"zstd", b"gzip")

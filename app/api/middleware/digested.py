@@ -13,9 +13,12 @@ from app.api.shared.refusals import refuse
 from app.core.errors import KeyfoldError
 from app.http.digests import CONTENT_DIGEST, WANT_CONTENT_DIGEST, digest_field, new_digest, wanted_digest
 
-_MEMORY_BYTES: Final = 2**20  # of an answer; the rest waits in a temporary file
-_MOST_BYTES: Final = 2**27  # of an answer: a page of a scan is half of it at most
-_MOST_HELD_BYTES: Final = 2**30  # of all answers
+# This much of an answer is kept in memory; the rest waits in a temporary file.
+_MEMORY_BYTES: Final = 2**20
+# Largest answer that is digested: a page of a scan is half of it at most.
+_MOST_BYTES: Final = 2**27
+# Largest size of all held answers together.
+_MOST_HELD_BYTES: Final = 2**30
 _PART_BYTES: Final = 2**18
 _NAME: Final = WANT_CONTENT_DIGEST.encode()
 

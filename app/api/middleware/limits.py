@@ -29,8 +29,10 @@ from app.storage.staging.spool import Content, Room, Spool
 MOST_BYTES: Final = 2**20
 # 1.6 KB for each of the records that a simulation may have.
 MOST_SIMULATED_BYTES: Final = 16 * 2**20
-MOST_SIGN_IN_BYTES: Final = 2**12  # of callers without a token, who must not fill the room of bodies
-MOST_FORM_BYTES: Final = 16 * 2**20  # of one row: a value of 1 MB has three times as many, as forms send it
+# Largest body of callers without a token, who must not fill the room of bodies.
+MOST_SIGN_IN_BYTES: Final = 2**12
+# Largest form of one row: a value of 1 MB takes three times as much in a form.
+MOST_FORM_BYTES: Final = 16 * 2**20
 
 
 class BodyLimits:

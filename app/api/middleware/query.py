@@ -13,7 +13,8 @@ from app.api.middleware.declarations import Declared
 from app.core.errors import FaultCode, Invalid, Violation
 from app.core.hints import nearest
 
-MOST_PARAMETERS: Final = 300  # of one request: 100 filters, 100 values of a key, and the other parameters of a route
+# Parameters of one request: 100 filters, 100 values of a key, and the others of a route.
+MOST_PARAMETERS: Final = 300
 
 
 class DeclaredQuery:

@@ -23,7 +23,8 @@ from app.settings import Settings
 
 SIGNED_ID: Final = "keyfold.signed"  # the member of the scope that has the id of a signed request
 MOST_SIGNED_BYTES: Final = 2**24
-_AT_ONCE: Final = 8  # whose bodies are in memory before their sender is authenticated
+# At most this many bodies are in memory before their sender is authenticated.
+_AT_ONCE: Final = 8
 
 
 class _Gone(Exception):

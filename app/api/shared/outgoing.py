@@ -13,7 +13,8 @@ from app.core.errors import FaultCode, Unavailable, Violation
 
 REQUEST_ID: Final = b"x-request-id"
 NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")  # a browser must not guess another type
-LARGE_BYTES: Final = 2**18  # from which an answer is sent in pieces, and counts until it is sent
+# Answers of this size or more are sent in pieces, and count until they are sent.
+LARGE_BYTES: Final = 2**18
 MOST_UNREAD_BYTES: Final = 2**29
 Headers = list[tuple[bytes, bytes]]
 

@@ -11,7 +11,8 @@ from starlette.types import Scope
 
 from app.http.iceberg_clients import ICEBERG_PATH
 
-PREFIX = "catalog"  # from /v1/config; Paimon's clients put it into every path
+# The prefix that /v1/config answers; Paimon's clients put it into every path.
+PREFIX = "catalog"
 CATALOG_PATH = f"/v1/{PREFIX}"
 DATABASES_PATH = f"{CATALOG_PATH}/databases"
 TABLES_PATH = f"{DATABASES_PATH}/{{database}}/tables"

@@ -87,7 +87,8 @@ READ_FAULTS: Mapping[str, FaultCode] = {
     )
 } | {"extra_forbidden": FaultCode.UNKNOWN_MEMBER}
 _NO_NUMBER = ", unable to parse string as an integer"  # pydantic's ending of a message, which is no advice
-MOST_FAULTS = 1000  # that one answer names; a body of 1 MiB can have half a million
+# One answer names at most this many faults; a body of 1 MiB can have half a million.
+MOST_FAULTS = 1000
 _TOO_DEEP = Invalid(
     f"the body is nested too deeply: {NESTED_BOUND}",
     violations=[

@@ -17,8 +17,10 @@ from app.catalog.tables.tables import Tables
 from app.core.errors import FaultCode, Invalid, Resource, Violation, not_found
 from app.core.plan.records.faulty_events import FaultyEvent, SetAsideEvent
 
-MOST_EVENTS: Final = 10_000  # of a table
-MOST_CHARACTERS: Final = 2**26  # of all events of a table
+# A table keeps at most this many events.
+MOST_EVENTS: Final = 10_000
+# The events of a table have at most this many characters together.
+MOST_CHARACTERS: Final = 2**26
 _AT_ONCE: Final = 500  # values of one statement
 _MEMBERS: Final = ("pointer", "message", "fix", "column", "table")
 _FULL: Final = "retry those that can be stored by now, or withdraw them: GET …/set-aside-events"

@@ -15,8 +15,10 @@ from app.telemetry.entries import Counted
 from app.telemetry.metrics import Metrics
 
 MOST_WAITING: Final = 8  # writers of a process that may queue while the catalog does not answer
-PATIENCE_SECONDS: Final = 2.0  # without progress, after which the catalog counts as not answering
-LOOK_SECONDS: Final = 0.1  # between two checks of a waiting thread
+# A catalog without progress for this long counts as not answering.
+PATIENCE_SECONDS: Final = 2.0
+# Time between two checks of a waiting thread.
+LOOK_SECONDS: Final = 0.1
 _hurried: ContextVar[bool] = ContextVar("hurried", default=False)
 
 

@@ -17,7 +17,8 @@ from app.core.table.published import Changes
 
 _columns = changelog_files.c
 _FILE = tuple(_columns[field.name] for field in fields(ChangelogFile))
-_FOLLOWED = (SnapshotKind.MERGE, SnapshotKind.COMPACTION)  # which change no rows, or rows that a changelog names
+# Followers can pass snapshots of these kinds: they change no rows, or a changelog names the rows.
+_FOLLOWED = (SnapshotKind.MERGE, SnapshotKind.COMPACTION)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ from app.core.errors import Conflict, NotFound, Resource, not_found
 from app.core.table.history import ChangelogFile, DataFile, Run, Snapshot, SnapshotKind, Table
 
 _DATA_FILE = tuple(data_files.c[field.name] for field in fields(DataFile))
-_RUNS_BY_NAME = 500  # of one query whose files are selected by name
+# At most this many runs of one query have their files selected by name.
+_RUNS_BY_NAME = 500
 
 
 def _on(left: sa.Table, right: sa.Table, **columns: str) -> sa.ColumnElement[bool]:

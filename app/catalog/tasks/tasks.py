@@ -31,7 +31,8 @@ UNFINISHED = merges.c.id.in_(
 )
 """Merges and compactions that wait or run."""
 
-_ONE_AFTER_ANOTHER = timedelta(microseconds=1)  # of requests that come together
+# Requests that come together get times with this difference.
+_ONE_AFTER_ANOTHER = timedelta(microseconds=1)
 _ADDED = merges.insert()
 _kind: sa.BindParameter[TaskKind] = sa.bindparam("of")
 _PENDING = sa.select(merges.c.table_id).where(

@@ -17,7 +17,8 @@ from app.cli.client.pieces import Piece
 from keyfold_client.arrow import as_stream, cut_batches, gathered, rows_of_piece
 
 _READ_BYTES: Final = 2**20
-_MAGIC: Final = b"ARROW1"  # of Arrow's file format; its streaming format begins otherwise
+# First bytes of Arrow's file format; its streaming format begins otherwise.
+_MAGIC: Final = b"ARROW1"
 
 
 def unpacked(file: IO[bytes], coding: str) -> IO[bytes]:

@@ -15,7 +15,8 @@ from rich.text import Text
 from app.core import quantities
 
 _CONTROLS: Final = {number: repr(chr(number))[1:-1] for number in (*range(9), *range(11, 32), *range(127, 160))}
-_WIDE = 100_000  # of what is no terminal: nothing is cut off there
+# Width of an output that is no terminal: no text is cut off.
+_WIDE = 100_000
 
 
 def plain(value: object) -> str:

@@ -14,7 +14,8 @@ from app.core.types.kinds import Kind
 from app.services.explaining.fold_examples import FoldExample, fold_example
 from app.services.tables.column_forms import ColumnForm, FormColumn
 
-MOST_COLUMNS: Final = 200  # of the form; SQL has no such bound
+# Most columns of the form; SQL has no such bound.
+MOST_COLUMNS: Final = 200
 _SPARE: Final = 3  # empty lines below those that are filled in
 _TYPES: Final = (
     Kind.BIGINT.value,

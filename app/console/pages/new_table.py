@@ -29,7 +29,8 @@ NEW_PATH: Final = "/console/new"
 SAMPLE: Final = "sample"
 COLUMNS: Final = "columns"
 _WRITTEN: Final = (DraftKind.SQL.value, DraftKind.JSON.value)
-_MOST_DATABASES: Final = 200  # that the form offers; any other can be typed
+# Most databases that the form offers; any other can be typed.
+_MOST_DATABASES: Final = 200
 _REPAIR: Final = "repair-"
 _BEGINNINGS: Final = {
     DraftKind.SQL.value: """CREATE TABLE orders (

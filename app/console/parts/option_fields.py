@@ -12,7 +12,8 @@ from app.core.table.options.entries import TABLE_OPTIONS, option_of
 from app.core.table.options.option import Change, Option
 from app.core.table.schema import TableSchema
 
-SET: Final = "set."  # before the key of an option, as the name of its field
+# The prefix of an option's key in the name of its field.
+SET: Final = "set."
 _BREAKS: Final = re.compile("[\r\n]")
 GROUPS: Final = (
     "How it runs",

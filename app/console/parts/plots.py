@@ -12,12 +12,16 @@ from typing import Final
 from app.console.parts.words import clock
 from app.telemetry.hour import HOUR_SECONDS
 
-WIDTH: Final = 600.0  # of the drawing; the page stretches it, and writes the numbers next to it
+# Width of the drawing; the page stretches it, and writes the numbers next to it.
+WIDTH: Final = 600.0
 HEIGHT: Final = 100.0
-SPANS: Final = (240.0, 1200.0, HOUR_SECONDS)  # in seconds: their quarters are whole minutes
-MOST_MOMENTS: Final = 40  # of a plot whose values are shown where the mouse is
+# Lengths of time on the axis, in seconds: their quarters are whole minutes.
+SPANS: Final = (240.0, 1200.0, HOUR_SECONDS)
+# Most moments of a plot whose values are shown under the mouse.
+MOST_MOMENTS: Final = 40
 _MOMENT_SECONDS: Final = 30.0
-ROWS: Final = 12  # of a plot as a table: five minutes each
+# Rows of a plot as a table: five minutes each.
+ROWS: Final = 12
 _NICE: Final = (1.0, 2.0, 5.0, 10.0)
 Point = tuple[float, float | None]  # seconds since 1970, and what was then; None if it is unknown
 Says = Callable[[float], str]

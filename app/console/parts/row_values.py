@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from app.services.explaining.explained import ExplainedColumn, RecordPlace
 
-MOST_RECORDS: Final = 5  # of one source, the newest; older ones are counted
+# The newest records of a source that are listed; older ones are counted.
+MOST_RECORDS: Final = 5
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from app.core.table.schema import Column
 from app.services.tables.drafts import DraftTable
 from app.services.tables.rules import ColumnRule
 
-MOST_NAMES: Final = 8  # of one line; the others are counted
+# Most names in one line; the others are counted.
+MOST_NAMES: Final = 8
 
 
 @dataclass(frozen=True)

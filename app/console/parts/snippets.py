@@ -14,7 +14,8 @@ from urllib.parse import urlencode
 from app.core.table.published import Format
 
 _ARROW: Final = "application/vnd.apache.arrow.stream"
-_ROWS: Final = 10  # that a program reads; without the limit it reads all
+# A program reads this many rows; without the limit it reads all.
+_ROWS: Final = 10
 
 
 @dataclass(frozen=True)

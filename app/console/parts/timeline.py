@@ -11,7 +11,8 @@ Item = TypeVar("Item")
 FIRST: Final = 2.0  # percent of the width: where the line begins
 LAST: Final = 98.0
 APART: Final = 1.7  # marks that are nearer to each other than that are moved apart
-LEVELS: Final = 3  # of names above the line, side by side
+# Levels of names above the line: neighbours have different ones.
+LEVELS: Final = 3
 
 
 @dataclass(frozen=True)

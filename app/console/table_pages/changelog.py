@@ -20,7 +20,8 @@ from app.services.snapshots.changelogs import Changes, Newest, read_newest
 
 MOST_CHANGES: Final = 200
 MOST_SNAPSHOTS: Final = 50
-MOST_COLUMNS: Final = 30  # that are shown: a row has them all
+# At most this many columns are shown: the page of a row has them all.
+MOST_COLUMNS: Final = 30
 _PAGE: Final = f"{TABLE_PAGE}/changelog"
 _FRAGMENT: Final = "table/changelog_live.html"
 

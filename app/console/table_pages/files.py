@@ -19,9 +19,11 @@ from app.services.publishing.files import list_files
 from app.services.publishing.publication_state import Endpoint, publication_state
 from app.services.shared.pages import PageRequest
 
-MOST_SNAPSHOTS: Final = 100  # that the plots look back at
+# The plots show at most this many snapshots.
+MOST_SNAPSHOTS: Final = 100
 MOST_PARTITIONS: Final = 100
-MOST_RUNS: Final = 60  # of a partition that are drawn one by one
+# At most this many runs of a partition are drawn one by one.
+MOST_RUNS: Final = 60
 PAGE_FILES: Final = 50
 _PAGE: Final = f"{TABLE_PAGE}/files"
 

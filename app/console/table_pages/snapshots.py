@@ -25,7 +25,8 @@ from app.services.snapshots.snapshots import LATEST, DescribedSnapshot, find_sna
 from app.services.snapshots.tags import create_tag, list_tags
 
 PAGE_SNAPSHOTS: Final = 50
-MOST_TAGS: Final = 100  # that are shown at a time
+# At most this many tags are shown at a time.
+MOST_TAGS: Final = 100
 SAMPLE: Final = 10
 # Of what a page compares: a second or two of work. The API looks at more.
 PAGE_BOUNDS: Final = Bounds(keys=50_000, cells=20_000_000)

@@ -33,7 +33,8 @@ from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
 from app.core.types.parser import TypeSyntaxError, parse_type
 
-MOST_CHANGES = 1000  # of one request: each may rewrite every option
+# Most changes of one request: each may rewrite every option.
+MOST_CHANGES = 1000
 
 
 class _Refused(Exception):

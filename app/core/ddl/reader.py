@@ -17,7 +17,8 @@ from app.core.types.dialects import Dialect
 from app.core.types.kinds import Kind
 
 DEEPEST = 60  # brackets inside each other
-MOST_CHARACTERS = 2**18  # of all statements; read in about two seconds
+# Longest text of all statements; it is read in about two seconds.
+MOST_CHARACTERS = 2**18
 MOST_STATEMENTS = 100
 _BEGINS = re.compile(r"CREATE\s+(?:(?:OR\s+REPLACE|TEMPORARY|EXTERNAL)\s+)*TABLE\b", re.IGNORECASE)
 _NOT_TAKEN: Mapping[str, tuple[str, str]] = {

@@ -21,7 +21,8 @@ _HLL_FAMILY = 7
 _LIST, _SET, _HLL = 0, 1, 2
 _HLL_4, _HLL_6, _HLL_8 = 0, 1, 2
 _HLL_EMPTY, _HLL_COMPACT, _HLL_OUT_OF_ORDER = 4, 8, 16
-_PREAMBLE_INTS = (2, 3, 10)  # of each mode
+# Length of the preamble of each mode, in words of 4 bytes.
+_PREAMBLE_INTS = (2, 3, 10)
 _LIST_PLACES = 8
 
 
@@ -215,7 +216,8 @@ _LEVELS: tuple[Callable[[bytes], bytes], ...] = (_levels_of_4, _levels_of_6, byt
 
 _ALPHA, _QUICK_SELECT, _COMPACT = 1, 2, 3
 _BIG_ENDIAN, _THETA_EMPTY = 1, 4
-_SEED_HASH = b"\xcc\x93"  # of the default seed, 9001
+# Hash of the default seed, 9001.
+_SEED_HASH = b"\xcc\x93"
 _NOMINAL_ENTRIES = 4096
 _EVERYTHING = 2**63 - 1
 _EMPTY_THETA = bytes.fromhex("01030300001e0000")

@@ -23,7 +23,8 @@ LONGEST_NAME: Final = 255  # characters, of a column or field; databases and tab
 LONGEST_OPTION_KEY: Final = 1024
 LONGEST_OPTION: Final = 2**17
 LONGEST_TYPE: Final = 2**18
-MOST_SCHEMA_BYTES: Final = 2**22  # as the catalog keeps it; 1 MiB can be sent at once, but comments can come later
+# Largest schema as the catalog stores it. One request sends 1 MiB at most; comments can add more later.
+MOST_SCHEMA_BYTES: Final = 2**22
 # JSON values of a column, with room for all that it may say of itself.
 _VALUES_OF_A_COLUMN: Final = 64
 # The comma of DECIMAL(10, 2) is none between fields: so a field has up to this many commas.

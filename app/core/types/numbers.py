@@ -64,7 +64,8 @@ def float_rank(value: Any) -> Any:
 
 
 _NUMERAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
-MOST_DIGITS = 1000  # of a number in text: more are no value of any type, and reading thousands takes its time
+# Longest number in text: no type has values with more digits, and reading thousands takes long.
+MOST_DIGITS = 1000
 
 
 def _number(value: Any) -> Any:

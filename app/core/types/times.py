@@ -15,7 +15,8 @@ from app.core.types.values import Decode, Encode, ValueFault, shown
 if TYPE_CHECKING:
     from app.core.types.datatype import DataType
 
-TIME_DIGITS: Final = 3  # of a second that a TIME holds; tables of older releases may declare more
+# Fractional digits of a second in a TIME; tables of older releases may declare more.
+TIME_DIGITS: Final = 3
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 

@@ -27,15 +27,20 @@ from app.services.access.tokens import token_digest
 # Signatures of a key pair alone: with HS256 the verifier could also sign, and a public key would be a password.
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 NAME_PREFIX: Final = "oidc:"
-_KEYS_SECONDS: Final = 300.0  # for which keys are cached
-_UNKNOWN_KEY_SECONDS: Final = 10.0  # between two fetches for unknown key ids
+# Keys of the provider are cached for this long.
+_KEYS_SECONDS: Final = 300.0
+# Time between two fetches for unknown key ids.
+_UNKNOWN_KEY_SECONDS: Final = 10.0
 _FAILED_SECONDS: Final = 5.0
-_VERIFIED_SECONDS: Final = 60.0  # for which a verified token is cached: its key may be revoked in between
+# A verified token is cached for this long: its key may be revoked in between.
+_VERIFIED_SECONDS: Final = 60.0
 _MOST_VERIFIED: Final = 10_000
 _TIMEOUT_SECONDS: Final = 5.0
-_LEEWAY_SECONDS: Final = 10  # of clock skew
+# Allowed difference of the clocks.
+_LEEWAY_SECONDS: Final = 10
 _LONGEST: Final = 16_384  # characters of a token; a header holds no more
-_LONGEST_NAME: Final = 255  # of a subject (OpenID Connect Core, 2)
+# Longest subject (OpenID Connect Core, 2).
+_LONGEST_NAME: Final = 255
 Claims = Mapping[str, Any]
 Verified = tuple[Grant, float]
 

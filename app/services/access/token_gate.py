@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 _REFRESH_SECONDS: Final = 2.0
 _NEW_TOKEN_SECONDS: Final = 0.1
 _FAILED_SECONDS: Final = 1.0
-_DOTS: Final = 2  # of a signed JWT, between header, claims and signature; no token of Keyfold has one
+# A signed JWT has two dots, between header, claims and signature. Tokens of Keyfold have none.
+_DOTS: Final = 2
 _MAKE = "make one with: keyfold token create NAME"
 
 

@@ -18,7 +18,8 @@ from typing import Final, Self
 from app.core.errors import FaultCode, Unauthorized, Violation
 
 PREFIX: Final = "whsec_"
-TOLERANCE_SECONDS: Final = 300  # of clock skew, and for which a request is valid
+# A request is valid for this long, and the clocks may differ as much.
+TOLERANCE_SECONDS: Final = 300
 _SECRET_BYTES: Final = 32
 _VERSION: Final = "v1,"
 _SECONDS: Final = re.compile(r"[0-9]{1,15}")

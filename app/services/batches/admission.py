@@ -24,7 +24,8 @@ from app.services.shared.background import Repeated
 from app.telemetry.entries import Bound, Counted
 
 logger = logging.getLogger(__name__)
-FRESH_SECONDS: Final = 1.0  # after which the staging areas are read again
+# The staging areas are read again after this time.
+FRESH_SECONDS: Final = 1.0
 _WAIT: Final = "retry later: merges make room; if they do not, GET …/merges shows why"
 
 

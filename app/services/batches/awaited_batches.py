@@ -16,7 +16,8 @@ from app.services.snapshots.heads import Heads
 
 WAIT_SECONDS: Final = 60.0
 _STEP_SECONDS: Final = 0.02
-_LOOK_SECONDS: Final = 1.0  # after which commits without a mark are seen
+# Commits without a mark are seen after this time.
+_LOOK_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ from app.services.bodies.change_events import STORED_FORMATS, Events, chosen_eve
 from app.services.shared.pages import Page, PageRequest, fitting, page_of
 from app.storage.ingest.pieces import Piece
 
-MOST_RETRIED: Final = 1000  # at once
+# At most this many events are retried at once.
+MOST_RETRIED: Final = 1000
 
 
 def list_events(repository: Repository, table: Table, request: PageRequest) -> Page[SetAsideEvent]:

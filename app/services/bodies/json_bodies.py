@@ -61,7 +61,8 @@ _members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _list_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-MOST_DIGITS: Final = 4000  # of a whole number in JSON, below what Python itself refuses
+# Longest whole number in JSON, below the limit of Python itself.
+MOST_DIGITS: Final = 4000
 NESTED_BOUND: Final = "about 900 levels are read, and types have at most 50"
 
 

@@ -12,7 +12,8 @@ from app.services.bodies.formats import CSV, JSON, NDJSON
 from app.services.bodies.json_bodies import parse_json
 from app.storage.staging.spool import Content
 
-_MOST_BYTES: Final = 2**25  # of the body, from its beginning
+# At most this much of a body is read, from its beginning.
+_MOST_BYTES: Final = 2**25
 _MOST_JSON_BYTES: Final = 2**23
 
 

@@ -28,7 +28,8 @@ from app.storage.scans.comparing import Difference, Sides, differences
 from app.storage.scans.writers import text_bytes
 
 MOST_SAMPLE: Final = 100  # examples each of added, changed and removed rows
-MOST_SAMPLE_BYTES: Final = 8 * 2**20  # of all examples, about
+# All examples together have about this size at most.
+MOST_SAMPLE_BYTES: Final = 8 * 2**20
 _TOKENS: Final = 2**64
 
 

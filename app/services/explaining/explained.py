@@ -120,7 +120,8 @@ class ExplainedRow:
     before: str | None
 
 
-MOST_STEP_BYTES = 2**22  # of the steps of one answer, but for the last
+# The steps of one answer have at most this size together, without the last one.
+MOST_STEP_BYTES = 2**22
 MOST_UNDONE = 100  # records of one rollback
 
 

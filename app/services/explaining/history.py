@@ -40,8 +40,10 @@ from app.storage.history.history import (
 from app.telemetry.entries import Upkeep
 
 logger = logging.getLogger(__name__)
-ROUND_BYTES = 2**28  # of staging files that are filed in one transaction
-KEY_ROOM: Final = Room(records=10_000, size_bytes=2**24)  # of one key that is explained
+# Staging files of about this size are filed in one transaction.
+ROUND_BYTES = 2**28
+# At most this much is read of one explained key.
+KEY_ROOM: Final = Room(records=10_000, size_bytes=2**24)
 BatchesOf = Callable[[Collection[int]], Mapping[int, Batch]]
 """Of numbers of a table's batches those that are known, by number."""
 

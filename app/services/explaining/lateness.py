@@ -24,10 +24,13 @@ from app.services.explaining.comparisons import Compared, of_merge
 from app.storage.history.late_records import Merged, count_late
 
 logger = logging.getLogger(__name__)
-MOST_RECORDS: Final = 2_000_000  # of a merge: the batches beyond are left out
+# At most this many records of a merge are counted, in whole batches.
+MOST_RECORDS: Final = 2_000_000
 MOST_OLDER_ROWS: Final = 2_000_000  # beyond, a share of the keys is compared with older runs
-MOST_MERGES: Final = 5_000  # of a report
-MOST_SENDERS: Final = 20  # of a merge
+# A report counts at most this many merges.
+MOST_MERGES: Final = 5_000
+# At most this many senders of a merge are counted separately.
+MOST_SENDERS: Final = 20
 OTHERS: Final = "(others)"  # a name that no token can have
 
 
@@ -205,7 +208,8 @@ def parsed_since(text: str | None) -> datetime | None:
 
 
 MOST_WAITING: Final = 1_000  # merges that wait; more that come at once are not counted
-LOOK_SECONDS: Final = 1.0  # how soon it ends after a stop is requested
+# The work ends within this time after a stop is requested.
+LOOK_SECONDS: Final = 1.0
 
 
 class LateCounting:

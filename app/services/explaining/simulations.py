@@ -32,8 +32,10 @@ from app.storage.images import Images
 from app.storage.ingest.pieces import decoding
 
 MAX_RECORDS = 10_000
-MOST_VALUES = 200_000  # of all steps: records times columns; each takes 1.5 KB until it is answered
-MOST_ANSWER_BYTES = 2**25  # of the rows after all steps: collected values grow with each step
+# Records times columns of all steps; each value takes 1.5 KB until the answer is sent.
+MOST_VALUES = 200_000
+# Largest size of the rows after all steps: collected values grow with each step.
+MOST_ANSWER_BYTES = 2**25
 _AFTER_ALL = 2**38  # a batch number after every real one
 StateOf = Callable[[Key], Mapping[str, Any] | None]
 

@@ -12,7 +12,8 @@ from app.core.types.kinds import Family, Kind
 
 PLACES: Final = range(3)
 _NUMBERS: Final = (3, 5, 2)  # their sum, product, largest, smallest, first and last differ
-_MOST_BYTES: Final = 64  # of a value; BINARY(n) may declare more
+# Longest sample value; BINARY(n) may declare more.
+_MOST_BYTES: Final = 64
 
 Sample = Callable[[DataType, int], Any]
 

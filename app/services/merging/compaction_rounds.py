@@ -18,7 +18,8 @@ from app.telemetry.traces import job_tag, span
 
 logger = logging.getLogger(__name__)
 SMALL_ROWS: Final = 100_000  # state rows of a table whose compactions share a job
-SMALL_BYTES: Final = 8 * 2**20  # of its data files
+# The data files of a small table have at most this size.
+SMALL_BYTES: Final = 8 * 2**20
 ROUND_TABLES: Final = 50
 
 

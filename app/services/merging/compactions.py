@@ -30,7 +30,8 @@ from app.services.shared.retries import time_left
 from app.storage.runs.runs import check_written
 from app.telemetry.entries import Upkeep
 
-MOST_ROWS_TOGETHER = 4_000_000  # of partitions that one job compacts and one commit replaces
+# One job compacts partitions of at most this many rows, and one commit replaces them.
+MOST_ROWS_TOGETHER = 4_000_000
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,13 @@ from app.catalog.repository import WaitingMerge
 from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.options.entries import ChangelogProducer
 
-ROUND_MERGES: Final = 200  # of one round; merges that fail in it are repeated alone
+# A round has at most this many merges; those that fail in it are retried alone.
+ROUND_MERGES: Final = 200
 ROUND_RECORDS: Final = 20_000  # so that no table waits for long until the others of its round are folded
-ROUND_BYTES: Final = 8 * 2**20  # of staging files
-SMALL_RECORDS: Final = 1_000  # of a merge that shares a job
+# The staging files of a round have at most this size.
+ROUND_BYTES: Final = 8 * 2**20
+# A merge that shares a job has at most this many records.
+SMALL_RECORDS: Final = 1_000
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from app.telemetry.entries import SPARK_SERVES
 logger = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 5.0
 BEGUN_LOOKS: Final = 2  # checks in a row: a single slow merge is not logged
-ENDED_SECONDS: Final = 60.0  # in time before it counts: a single timely merge among late ones is not logged
+# A table counts as timely after this time: a single timely merge among late ones is not logged.
+ENDED_SECONDS: Final = 60.0
 
 
 def overdue_tables(repository: Repository, table_id: str | None = None, *, spark_answers: bool) -> list[Overdue]:

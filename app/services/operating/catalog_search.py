@@ -14,10 +14,13 @@ from app.core.table.options.entries import FIELD_OPTIONS, TABLE_OPTIONS
 from app.core.table.options.option import Option
 from app.core.table.schema import Column
 
-MOST_RESULTS: Final = 20  # of a kind
+# At most this many results of a kind.
+MOST_RESULTS: Final = 20
 MOST_RANKED: Final = 200  # tables of which the nearest are shown
-MOST_TABLES: Final = 1_000  # whose columns and options are read
-MOST_COLUMNS: Final = 50_000  # of these tables together
+# The columns and options of at most this many tables are read.
+MOST_TABLES: Final = 1_000
+# At most this many columns of these tables are read.
+MOST_COLUMNS: Final = 50_000
 _MOST_EXAMPLES: Final = 3  # tables that are named for an option
 _PAGE_TABLES: Final = 100
 

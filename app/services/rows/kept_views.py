@@ -24,9 +24,11 @@ from app.storage.staging.staged_index import StagedIndex, load_bounded_batch
 
 logger = logging.getLogger(__name__)
 MOST_TABLES = 10_000
-MOST_COLUMNS = 200_000  # of all kept views together; a single view may have more
+# All kept views together have at most this many columns; a single view may have more.
+MOST_COLUMNS = 200_000
 MOST_BYTES = 256 * 2**20
-FAILED_SECONDS = 1.0  # before a damaged staged batch is read again
+# A damaged staged batch is read again after this time.
+FAILED_SECONDS = 1.0
 BY_POLLING = (
     "the catalog is behind a connection pooler: commits of other machines are looked for each second, not notified"
 )

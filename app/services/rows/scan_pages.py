@@ -27,7 +27,8 @@ from app.storage.staging.staged_index import StagedIndex, load_batch
 
 MOST_SCANS: Final = 16
 MOST_STAGED_BYTES: Final = 2**30
-MOST_COLUMNS: Final = 16_000  # of files that are read at a time; each has a reader of about 64 KiB
+# Columns of the files that are read at a time; each has a reader of about 64 KiB.
+MOST_COLUMNS: Final = 16_000
 
 
 class ScanRoom:
@@ -103,12 +104,15 @@ def _too_much_staged(most: int) -> StagingFull:
     return StagingFull(f"{message}; {fix}", violations=[Violation("", FaultCode.STAGED_BYTES, message, fix)])
 
 
-MOST_ROWS = 100_000  # of a page
-MOST_BYTES = 64 * 2**20  # of a page, about; one that would be larger ends before
+# A page has at most this many rows.
+MOST_ROWS = 100_000
+# A page ends before it is larger than about this.
+MOST_BYTES = 64 * 2**20
 _LONGEST_TOKEN = 500
 _LEAST_CELL = 4  # bytes of a value in memory, a null included
 _LARGEST = 2**63 - 1
-_MOST_BATCHES = 100_000  # in one token: all of them are looked up
+# A token names at most this many batches: all of them are looked up.
+_MOST_BATCHES = 100_000
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from typing import Final
 from app.core.errors import KeyfoldError
 
 logger = logging.getLogger(__name__)
-LOG_SECONDS: Final = 60.0  # before the log repeats the same reason
+# The log repeats the same reason after this time.
+LOG_SECONDS: Final = 60.0
 
 
 class Repeated:

@@ -12,7 +12,8 @@ from typing import Generic, TypeVar
 from app.core.errors import FaultCode, Invalid, Violation
 
 Item = TypeVar("Item")
-MOST_PAGE_BYTES = 8 * 2**20  # of what is read for a page; what is made of it takes several times as much
+# Largest input of a page; the Python values made of it take several times as much.
+MOST_PAGE_BYTES = 8 * 2**20
 LONGEST_PATTERN = 1000  # a name has 255 characters, each of which may be escaped
 
 

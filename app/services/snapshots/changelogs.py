@@ -22,7 +22,8 @@ from app.storage.history.changelogs import ChangeFile, arrow_stream, changes_in,
 from app.storage.scans.writers import text_bytes
 
 MOST_TOGETHER = 1000  # changes that are decoded at a time
-MOST_BYTES = 32 * 2**20  # of a page, about; one that would be larger ends before
+# A page ends before it is larger than about this.
+MOST_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True, order=True)

@@ -22,7 +22,8 @@ from app.services.bodies.json_bodies import json_text, parse_json
 from app.services.tables.tables import DEEPEST_TYPE
 
 MOST_RECORDS: Final = 10_000
-MOST_COLUMNS: Final = 1_000  # of the records, and of the objects in a column
+# At most this many columns are guessed, and as many fields of the objects in a column.
+MOST_COLUMNS: Final = 1_000
 _OF_KEYS: Final = re.compile(r"(?:.*_)?(?:id|key|code|sku|uuid)", re.IGNORECASE)
 _INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.(\d{1,9}))?)?(Z|[+-]\d\d:?\d\d)?")
 _NUMBER: Final = re.compile(r"-?\d{1,18}\.(\d{1,10})")

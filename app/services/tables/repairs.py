@@ -37,7 +37,8 @@ _ENUMS: Final[tuple[type[StrEnum], ...]] = (
     Integers,
 )
 _VALUES: Final = (*FUNCTIONS, *ALIASES, *(member.value for enum in _ENUMS for member in enum), "true", "false")
-MOST_WORDS: Final = 20  # at the place of a fault that are looked at
+# At most this many words are tried at the place of a fault.
+MOST_WORDS: Final = 20
 _WORD: Final = re.compile(r"[\w.-]+")
 _FIELDS: Final = re.compile(r"fields\.(.+)\.([\w-]+)")
 _FIRST_COLUMN: Final = re.compile(r"CREATE\s+TABLE\b[^(]*\(\s*(`(?:[^`]|``)+`|\w+)", re.IGNORECASE)

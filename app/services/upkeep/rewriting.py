@@ -21,7 +21,8 @@ from app.services.merging.task_results import error_of
 from app.services.shared.executor import MergeSite
 from app.storage.runs.linked_files import link_files
 
-TASK_BYTES: Final = 64 * 2**20  # of the files that a task looks into, a second's work
+# A task searches files of about this size, a second's work.
+TASK_BYTES: Final = 64 * 2**20
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,10 @@ from app.storage.runs.runs import check_footer
 from app.telemetry.entries import Counted, Upkeep
 
 logger = logging.getLogger(__name__)
-FIRST_SECONDS = 300.0  # before the first round, so that a service starts faster
-ROUND_SECONDS = 3600.0  # between two rounds
+# The first round begins after this time, so that a service starts faster.
+FIRST_SECONDS = 300.0
+# Time between two rounds.
+ROUND_SECONDS = 3600.0
 Read = Callable[[int], None]
 """Hears of the bytes that were read; it may take its time, and raise ``Cancelled``."""
 

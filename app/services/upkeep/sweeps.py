@@ -40,8 +40,10 @@ _MOST_SNAPSHOTS = 100_000
 _FORGOTTEN_AT_ONCE = 1000
 KEYS_KNOWN = timedelta(days=7)
 GRACE = timedelta(hours=1)  # younger files may belong to a running merge, or to a reader that began before the commit
-FILED_GRACE = timedelta(minutes=10)  # for files of batches that are merged and filed: only readers may still need them
-CLOCK_SKEW = timedelta(minutes=5)  # between the catalog's clock, which dates merges, and that of the file system
+# Files of batches that are merged and filed stay this long: only readers may still need them.
+FILED_GRACE = timedelta(minutes=10)
+# The catalog's clock, which dates merges, and that of the file system may differ by this.
+CLOCK_SKEW = timedelta(minutes=5)
 CHUNK = 100  # staging files that are removed under one lock of their table
 HELD_SECONDS = 10.0  # a sweep that was delayed longer may have lost that lock (PostgreSQL releases it after a minute)
 EXPIRED_FILE = "_expired"  # its time is when the last snapshot that named a run was forgotten

@@ -24,7 +24,8 @@ from app.files.named_files import file_of_changelog, file_of_run, opened_parquet
 from app.files.reading import rows_at_once
 from app.storage.scans.writers import pieces
 
-MOST_BYTES = 2**20  # of the text of changes that are decoded at a time
+# Changes with texts of this size are decoded at a time.
+MOST_BYTES = 2**20
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,15 @@ from app.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.1
-_GATHER_SECONDS = 0.5  # before a builder is started: requests come in bursts
-_REFUSED_SECONDS = 60.0  # before an image that could not be made is requested again; doubled each time
+# Pause before a builder is started: requests come in bursts.
+_GATHER_SECONDS = 0.5
+# An image that could not be made is requested again after this time, doubled each time.
+_REFUSED_SECONDS = 60.0
 _LONGEST_REFUSAL = 1800.0  # a table that is too large for this machine's images may have thousands
 _KNOWN_REFUSALS = 50_000
 _LONGEST_PAUSE = 60.0
-_GONE_LOOKS = 8  # after which a request that is gone was refused: before, another process may have withdrawn it
+# A request that is gone counts as refused after this many checks: another process may have withdrawn it.
+_GONE_LOOKS = 8
 
 
 class _Refusal(NamedTuple):

@@ -10,7 +10,8 @@ from typing import Final
 
 import zstandard
 
-LEAST_BYTES: Final = 2 * 2**20  # of entries: a dictionary takes as long as an image of a megabyte
+# Entries of this size are worth a dictionary, which takes as long as an image of a megabyte.
+LEAST_BYTES: Final = 2 * 2**20
 _DICTIONARY_BYTES: Final = 4096  # four times as many save nothing more
 _MOST_SAMPLES: Final = 1000
 _SAMPLED_BYTES: Final = 2**19

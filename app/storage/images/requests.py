@@ -14,7 +14,8 @@ from app.core.table.schema import TableSchema
 
 WANTED = "wanted"
 SUFFIX = ".image"
-STATES = "states"  # in the place of a form: the image of the state rows
+# The name, in the place of a form, of the image of the state rows.
+STATES = "states"
 
 
 @dataclass(frozen=True)

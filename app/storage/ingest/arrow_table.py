@@ -40,7 +40,8 @@ def table_pieces(
     yield partial(_decode, decoder, schema, gathered, rows)
 
 
-_BATCH_BYTES = 4096  # that a batch takes besides its values
+# Memory of a batch besides its values.
+_BATCH_BYTES = 4096
 
 
 def _decode(decoder: RecordDecoder, schema: pa.Schema, batches: list[pa.RecordBatch], first: int) -> DecodedRecords:

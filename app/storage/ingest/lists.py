@@ -21,7 +21,8 @@ from app.storage.ingest.texts import TEXT_READERS, finite
 from app.storage.ingest.vectors import Places, Vector
 
 _NOTHING = type(None)
-FEW_RECORDS = 16  # to begin a column takes longer than to read so many values of it
+# With so few values the start of a column would take longer than reading them.
+FEW_RECORDS = 16
 
 
 def decode_records(decoder: RecordDecoder, records: Sequence[object], first: int = 0) -> DecodedRecords:

@@ -15,7 +15,8 @@ _BYTE_ARRAY, _FIXED = 6, 7
 _WIDTHS = (1, 4, 8, 12, 4, 8, 4)
 _DEEPEST = 16
 MOST_FOOTER_BYTES = 2**25
-MOST_MEMBERS = 2_000_000  # of the footer, and of the headers of all pages: each becomes a Python value
+# Most members of the footer and of the headers of all pages: each becomes a Python value.
+MOST_MEMBERS = 2_000_000
 Members = dict[int, Any]
 
 

@@ -33,7 +33,8 @@ from app.storage.scans.shown import needed_columns, passing, rows_batch, shown_b
 from app.storage.scans.staged import StagedKeys, StagedStates
 from app.storage.scans.writers import text_bytes
 
-_BYTES_OF_ONE = 4 * 2**20  # of one run alone: nothing is combined, so that a window costs next to nothing
+# Window of a single run: nothing is combined, so that a window costs next to nothing.
+_BYTES_OF_ONE = 4 * 2**20
 _NAN = float("nan")
 _NO_TOKENS = np.empty(0, dtype=np.int64)
 

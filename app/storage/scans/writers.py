@@ -20,8 +20,10 @@ from app.storage.scans.shown import shown_schema
 
 NDJSON, CSV, ARROW = "application/x-ndjson", "text/csv", "application/vnd.apache.arrow.stream"
 PARQUET = "application/vnd.apache.parquet"
-_GROUP_BYTES = 16 * 2**20  # of a row group in memory
-PIECE_BYTES = 4 * 2**20  # of text that is made at a time
+# Size of a row group in memory.
+_GROUP_BYTES = 16 * 2**20
+# Text of about this size is made at a time.
+PIECE_BYTES = 4 * 2**20
 _CELL = 12  # bytes of the text of a value beyond what it takes in memory
 Write = Callable[[Sequence[Column], Iterable[pa.RecordBatch], Integers], Iterator[bytes]]
 

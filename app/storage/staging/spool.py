@@ -15,7 +15,8 @@ Content = bytes | mmap.mmap
 """The bytes of a body, to be sliced and searched."""
 
 MEMORY_BYTES = 4 * 2**20
-FREE_BYTES: Final = 2**16  # of each body: small requests go on when large ones have taken all memory
+# Each body has this much: small requests continue when large ones have taken all memory.
+FREE_BYTES: Final = 2**16
 _WRITE_BYTES = 2**20
 
 

@@ -18,7 +18,8 @@ from app.files.layout import Warehouse
 from app.files.tokens import Tokens
 from app.storage.staging.staging import read_batch, read_bounded_batch, staged_record
 
-_PLACE_BYTES = 32  # of a record: its token, twice, its batch and its row
+# Memory of a record: its token, twice, its batch and its row.
+_PLACE_BYTES = 32
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,11 @@ from app.files.row_groups import row_groups
 from app.files.tokens import Tokens, tokens_of
 
 logger = logging.getLogger(__name__)
-_PIECE_ROWS = 1024  # that are decoded before their memory is counted
+# This many rows are decoded before their memory is counted.
+_PIECE_ROWS = 1024
 _ONE_THREADS_BYTES = 2**18
-_FEW_RECORDS = 1000  # to have a context of zstd for each column takes longer than to write them
+# With so few records a context of zstd for each column would take longer than writing them.
+_FEW_RECORDS = 1000
 _FEW_STAGED: Final = {**STAGED, "compression": "snappy"}
 
 

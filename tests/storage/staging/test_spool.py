@@ -35,7 +35,7 @@ def test_what_cannot_go_to_disk_is_refused_when_others_take_the_memory() -> None
     room = Room(memory_bytes=MIB)
     with closing(Spool(room, files=False)) as first, closing(Spool(room, files=False)) as second:
         spooled(first, MIB)
-        with pytest.raises(Unavailable, match=r"too much memory while they are read.* again later"):
+        with pytest.raises(Unavailable, match=r"too much memory while they are read.*retry later"):
             spooled(second, MIB)
     with closing(Spool(room, files=False)) as third:
         spooled(third, MIB)  # what the others took they gave back

@@ -28,7 +28,8 @@ COMMIT_KINDS: Mapping[SnapshotKind, str] = {
     SnapshotKind.PARTITION_DROP: "OVERWRITE",
     SnapshotKind.FORGETTING: "OVERWRITE",
 }
-_PAIMON_VERSION = 3  # of the members below
+# The version of Paimon's snapshot format that has the members below.
+_PAIMON_VERSION = 3
 STORED_ROWS = "state rows: a key counts once per run that has it, deleted ones included"
 LIVE_ROWS = "the rows that a reader sees, where that is known: null while a partition has several runs"
 Number = Annotated[int, Field(strict=True)]

@@ -12,7 +12,8 @@ from app.cli.client.shown import say
 from keyfold_client import Table
 
 commands = typer.Typer()
-_PATIENCE_SECONDS: Final = 600.0  # to wait for a service that has answered before
+# The command waits this long for a service that has answered before.
+_PATIENCE_SECONDS: Final = 600.0
 
 
 @commands.command()

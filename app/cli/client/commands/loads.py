@@ -27,7 +27,8 @@ from keyfold_client import Refused
 from keyfold_client.errors import MOST_FAULTS
 
 commands = typer.Typer()
-PATIENCE_SECONDS: Final = 600.0  # to wait for a service that is restarted, or full
+# A load waits this long for a service that is restarted, or full.
+PATIENCE_SECONDS: Final = 600.0
 STDIN: Final = Path("-")
 _IN_NO_ANSWER = ("deleted", "damaged", "poisoned")  # the possible states of a batch that was sent before
 

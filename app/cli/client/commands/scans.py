@@ -17,7 +17,8 @@ from app.cli.client.shown import many, report, say, say_json, say_table
 
 commands = typer.Typer()
 SHOWN_ROWS: Final = 100  # rows at a terminal, unless there is a limit
-PAGE_ROWS: Final = 100_000  # of a page of the service
+# Rows of a page of the service.
+PAGE_ROWS: Final = 100_000
 Params = list[tuple[str, str]]
 Filters = Annotated[
     list[str] | None, typer.Option("--filter", help="status.eq.packed; may be given again, all must be met")

@@ -16,7 +16,8 @@ from app.cli.client.settings import AsJson, TableName, TokenFile, Url
 from app.cli.client.shown import report, say_json
 
 commands = typer.Typer()
-LOOK_SECONDS: Final = (0.1, 1.0)  # between two checks of a task, at first and later
+# Time between two checks of a task, at first and later.
+LOOK_SECONDS: Final = (0.1, 1.0)
 _OPEN = ("pending", "running")
 Wait = Annotated[bool, typer.Option("--wait", help="wait for its end; status 1 if it did not succeed")]
 

@@ -16,7 +16,8 @@ from app.core.plan.columns.late_horizon import HORIZON_CHECKS
 from app.core.table.options.parsed import TableOptions
 from app.core.table.schema import TableSchema
 
-MOST_FAULTS = 1000  # of one schema: each names its option, and one option can be at fault with every column
+# Most faults of one schema: one option can conflict with every column.
+MOST_FAULTS = 1000
 Check = Callable[[TableSchema, TableOptions], Iterator[Violation]]
 
 CHECKS: tuple[Check, ...] = (

@@ -19,7 +19,8 @@ from app.core.types.datatype import DataType
 from app.core.types.kinds import Family
 from app.core.types.values import ValueFault
 
-MOST_VALUES = 1000  # of one ``in``
+# Most values of one ``in``.
+MOST_VALUES = 1000
 MOST_CONDITIONS = 100
 LONGEST_PATTERN = 1000  # characters; what it takes to match one grows with it
 

@@ -10,7 +10,8 @@ from typing import Any, Final
 from app.core.hints import cut
 
 MOST_NAMES: Final = 100
-_MOST_VALUES: Final = 1000  # of a column, which its type is guessed from
+# The type of a column is guessed from at most this many values.
+_MOST_VALUES: Final = 1000
 
 
 class UnknownColumns(StrEnum):

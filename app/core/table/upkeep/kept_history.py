@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 from app.core.table.history import Base, HistoryFile
 
 MOST_BASES = 3
-JOINED_BYTES = 2**24  # of a file, as it is packed, that may still become part of a larger one
+# Packed history files are joined into files of at most this size.
+JOINED_BYTES = 2**24
 JOINED_RECORDS = 500_000
 
 
