@@ -68,7 +68,7 @@ class Upkeep:
     keys_known: timedelta = KEYS_KNOWN
     scrub_bytes_per_second: int = 0
     tries_spark: bool = False
-    try_again_seconds: float = 60.0
+    retry_seconds: float = 60.0
 
 
 # Pause before a failed step is retried.
@@ -138,7 +138,7 @@ class Worker:
         """Start merges until stopped; wait for a catalog that does not answer."""
         self._warm_up()
         while not self._stopped.is_set() and not self._tried_well():
-            self._stopped.wait(self.upkeep.try_again_seconds if self.refused else IDLE_SECONDS)
+            self._stopped.wait(self.upkeep.retry_seconds if self.refused else IDLE_SECONDS)
         self._repeat(self._start_merges, REST_SECONDS)
 
     @property
@@ -201,7 +201,7 @@ class Worker:
     def _round(self, chosen: Sequence[WaitingMerge]) -> int:
         """Run small merges together; return how many could be claimed."""
         claimed = claim_round(self.site, self._owner(), chosen)
-        leases = [lease for one in claimed if (lease := self._held.hold(one)) is not None]
+        leases = [lease for claim in claimed if (lease := self._held.hold(claim)) is not None]
         try:
             done = run_round(self.site, leases)
         finally:
@@ -227,7 +227,7 @@ class Worker:
 
     def _compact_together(self, chosen: Sequence[AnyRow]) -> None:
         claimed = (claim_one(self.site, self._owner(), row.id, row.table_id) for row in chosen)
-        leases = [lease for one in claimed if (lease := self._held.hold(one)) is not None]
+        leases = [lease for claim in claimed if (lease := self._held.hold(claim)) is not None]
         try:
             if leases:
                 with self._giving_way.compacting():

@@ -36,7 +36,7 @@ def entries(warehouse: Warehouse, path: str, *, recursive: bool = False) -> list
     """Return the entries of the folder at ``path``; empty if there is no such folder."""
     selector = fs.FileSelector(path, allow_not_found=True, recursive=recursive)
     listing = warehouse.filesystem.get_file_info(selector)
-    return [Entry(one.path, one.type is fs.FileType.Directory, one.mtime) for one in listing]
+    return [Entry(info.path, info.type is fs.FileType.Directory, info.mtime) for info in listing]
 
 
 def remove(warehouse: Warehouse, path: str) -> bool:

@@ -175,10 +175,10 @@ def fitting_rows(
     chunks = [group.column(number) for number in range(group.num_columns)]
     if names is not None:
         wanted = set(names)
-        chunks = [one for one in chunks if {one.path_in_schema, one.path_in_schema.split(".")[0]} & wanted]
+        chunks = [chunk for chunk in chunks if {chunk.path_in_schema, chunk.path_in_schema.split(".")[0]} & wanted]
     stored = sum(chunk.total_uncompressed_size for chunk in chunks) // max(1, group.num_rows)
     expected: int = min(BATCH_ROWS, group.num_rows, most_bytes // (stored + _CELL * len(chunks)))
-    repeating = {one.path_in_schema: one.total_uncompressed_size for one in chunks if _may_repeat(one)}
+    repeating = {chunk.path_in_schema: chunk.total_uncompressed_size for chunk in chunks if _may_repeat(chunk)}
     worst = _WORST * most_bytes
     if expected * sum(repeating.values()) <= worst:
         return max(1, expected)

@@ -50,7 +50,7 @@ def _map(data_type: DataType, integers: Integers) -> Json:
 
 
 def _map_example(data_type: DataType, integers: Integers) -> Any:
-    key, value = (example_of(one, integers) for one in data_type.map_types)
+    key, value = (example_of(member_type, integers) for member_type in data_type.map_types)
     return {str(key): value} if data_type.map_types[0].legal_key else [[key, value]]
 
 

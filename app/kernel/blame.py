@@ -111,8 +111,8 @@ def _failure(plan: MergePlan, folded: Callable[[], Row | None]) -> tuple[str | N
     """Return the column and the reason for which there is no state row that a run can hold; None if there is one."""
     try:
         state = folded() or {}
-        for one in list(run_schema(plan))[:-1]:
-            values_array(one.name, [state.get(one.name)], one.type)
+        for field in list(run_schema(plan))[:-1]:
+            values_array(field.name, [state.get(field.name)], field.type)
     except _OF_THE_MACHINE:
         raise
     except Exception as error:

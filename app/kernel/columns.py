@@ -129,7 +129,8 @@ class States:
         Raise ``UnfoldableValue`` for totals that ``schema`` cannot hold.
         """
         columns = [
-            _stored(one, self.values[one.name].take(self.rows_of[one.name][places])) for one in list(schema)[:-1]
+            _stored(field, self.values[field.name].take(self.rows_of[field.name][places]))
+            for field in list(schema)[:-1]
         ]
         return pa.table([*columns, pa.array(tokens)], schema=schema)
 
@@ -210,7 +211,7 @@ class Pairs:
     def _compared(
         self, compare: Callable[..., pa.Array], left: Term | Constant, right: Term | Constant, places: Places
     ) -> Truths:
-        sides = [one if isinstance(one, Constant) else self._values_of(one, places) for one in (left, right)]
+        sides = [side if isinstance(side, Constant) else self._values_of(side, places) for side in (left, right)]
         [data_type, *_] = [side.type for side in sides if isinstance(side, pa.Array)]
         return _truths(compare(*(pa.scalar(side, data_type) if isinstance(side, Constant) else side for side in sides)))
 

@@ -170,8 +170,12 @@ def _replayed(fold: Fold, rule: Rule, states: States, groups: Groups) -> np.ndar
 def _working_types(plan: MergePlan) -> dict[str, pa.DataType]:
     """Return the types of state columns during the fold: totals may exceed the stored type in between."""
     carries = {bounds.carry for bounds in plan.totals}
-    wide = {one.name: one.type for one in run_schema(plan) if one.name in carries and pa.types.is_decimal(one.type)}
-    types = {one.name: one.type for one in run_schema(plan) if one.name != TOKEN_COLUMN}
+    wide = {
+        field.name: field.type
+        for field in run_schema(plan)
+        if field.name in carries and pa.types.is_decimal(field.type)
+    }
+    types = {field.name: field.type for field in run_schema(plan) if field.name != TOKEN_COLUMN}
     return types | {name: pa.decimal256(_TOTAL_DIGITS, data_type.scale) for name, data_type in wide.items()}
 
 

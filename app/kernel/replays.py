@@ -147,10 +147,10 @@ class Logs:
     def _base_states(self, plan: MergePlan, bases: pa.StructArray, keys: Places) -> pa.Table:
         members = {**self.rule.members, **{hidden.name: hidden.name for hidden in plan.hidden}}
         columns = []
-        for one in run_schema(plan):
-            place = bases.type.get_field_index(members.get(one.name, ""))
-            column = bases.field(place).cast(one.type) if place >= 0 else pa.nulls(len(keys), one.type)
-            columns.append(pa.array(keys) if one.name == TOKEN_COLUMN else column)
+        for field in run_schema(plan):
+            place = bases.type.get_field_index(members.get(field.name, ""))
+            column = bases.field(place).cast(field.type) if place >= 0 else pa.nulls(len(keys), field.type)
+            columns.append(pa.array(keys) if field.name == TOKEN_COLUMN else column)
         return pa.table(columns, schema=run_schema(plan))
 
     def _records(self, plan: MergePlan) -> pa.Table:
@@ -218,12 +218,12 @@ class Replayed:
         values = {LIVE_COLUMN: pa.array(self.live), REMOVED_AT: self._removed_at()}
         inner = set(self.rows.column_names)
         members = []
-        for one in data_type:
-            name = names.get(one.name, one.name)
+        for field in data_type:
+            name = names.get(field.name, field.name)
             known = values.get(name)
             if known is None:
-                known = self.column(name) if name in inner else pa.nulls(self.logs.count, one.type)
-            members.append(known.cast(one.type))
+                known = self.column(name) if name in inner else pa.nulls(self.logs.count, field.type)
+            members.append(known.cast(field.type))
         return pa.StructArray.from_arrays(members, fields=list(data_type))
 
     def _removed_at(self) -> pa.Array:
@@ -279,10 +279,10 @@ def _entries(
     words = words_naming(replay.columns, named) if replay.logs_names else {}
     same: dict[str, int] = {KIND_COLUMN: int(kind), **words}
     members = [
-        source.values[names[one.name]].take(source.rows_of[names[one.name]][places]).cast(one.type)
-        if one.name in names
-        else pa.repeat(pa.scalar(same[one.name], one.type), len(places))
-        for one in entry_type
+        source.values[names[field.name]].take(source.rows_of[names[field.name]][places]).cast(field.type)
+        if field.name in names
+        else pa.repeat(pa.scalar(same[field.name], field.type), len(places))
+        for field in entry_type
     ]
     return pa.StructArray.from_arrays(members, fields=list(entry_type))
 

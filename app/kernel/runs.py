@@ -105,8 +105,8 @@ class _WindowSteps(RunSteps[Rows, pa.Table]):
             return states_table(plan, run.tokens, states)
         sources = {name: source for name, (source, _) in sources_of(written, plan).items()}
         columns = [
-            _stored(rows, TOKEN_COLUMN if one.name == TOKEN_COLUMN else sources.get(one.name), one.type)
-            for one in run_schema(plan)
+            _stored(rows, TOKEN_COLUMN if field.name == TOKEN_COLUMN else sources.get(field.name), field.type)
+            for field in run_schema(plan)
         ]
         return pa.table(columns, schema=run_schema(plan))
 
@@ -125,7 +125,7 @@ class _WindowSteps(RunSteps[Rows, pa.Table]):
 
 def _padded(plan: MergePlan, rows: pa.Table) -> pa.Table:
     """Return rows with the columns that runs of an earlier release lack, as null."""
-    columns = [_stored(rows, one.name, one.type) for one in run_schema(plan)]
+    columns = [_stored(rows, field.name, field.type) for field in run_schema(plan)]
     return pa.table(columns, schema=run_schema(plan))
 
 
@@ -139,5 +139,8 @@ def _stored(rows: pa.Table, name: str | None, data_type: pa.DataType) -> pa.Arra
 def states_table(plan: MergePlan, tokens: Tokens, states: Sequence[object]) -> pa.Table:
     """Return state rows, each with its token."""
     schema = run_schema(plan)
-    columns = [values_array(one.name, [state.get(one.name) for state in states], one.type) for one in list(schema)[:-1]]  # type: ignore[attr-defined]  # mappings
+    columns = []
+    for field in list(schema)[:-1]:
+        values = [state.get(field.name) for state in states]  # type: ignore[attr-defined]  # mappings
+        columns.append(values_array(field.name, values, field.type))
     return pa.table([*columns, pa.array(tokens)], schema=schema)

@@ -209,7 +209,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if isinstance(value, bytes):
         return base64.b85encode(value).decode()
     return value.isoformat() if isinstance(value, datetime) else dict(value) if isinstance(value, Mapping) else value
@@ -219,9 +219,9 @@ def _built(kind: Any, value: Any) -> Any:
     if value is None:
         return None
     if isinstance(kind, UnionType):
-        return _built(next(one for one in get_args(kind) if one is not type(None)), value)
+        return _built(next(argument for argument in get_args(kind) if argument is not type(None)), value)
     if get_origin(kind) is tuple:
-        return tuple(_built(get_args(kind)[0], one) for one in value)
+        return tuple(_built(get_args(kind)[0], item) for item in value)
     if not isinstance(kind, type):
         return value
     if is_dataclass(kind):

@@ -167,7 +167,9 @@ class StrictHttp(HttpToolsProtocol):
         for name, value in self.headers:
             kept = value
             if name == b"connection":
-                kept = b", ".join(one for one in map(bytes.strip, value.split(b",")) if one.lower() not in _OFFER)
+                kept = b", ".join(
+                    protocol for protocol in map(bytes.strip, value.split(b",")) if protocol.lower() not in _OFFER
+                )
             if name not in _OFFER and (kept or name != b"connection"):
                 lines.append(b"%b: %b" % (name, kept))
         return b"\r\n".join([*lines, b"", b""])

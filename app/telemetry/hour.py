@@ -73,7 +73,7 @@ class Step:
         first, count = self.places[metric, values]
         cells = slice(first, first + count)
         grown = [new - old for new, old in zip(self.after.cells[cells], self.before.cells[cells], strict=True)]
-        return grown if all(one >= 0 for one in grown) else None  # not a number is not at least 0
+        return grown if all(number >= 0 for number in grown) else None  # not a number is not at least 0
 
     def a_second(self, metric: Counted | Measured, *values: str) -> float | None:
         """Return the growth of a counter per second."""

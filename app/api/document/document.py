@@ -142,7 +142,7 @@ def _first_clause(text: str) -> str:
 
 def _never_null(parameter: Json) -> None:
     """Remove null from a parameter's schema: clients leave it out instead. Move its description next to the schema."""
-    choices = [one for one in parameter["schema"].get("anyOf", []) if one.get("type") != "null"]
+    choices = [choice for choice in parameter["schema"].get("anyOf", []) if choice.get("type") != "null"]
     if len(choices) == 1:
         parameter["schema"] = choices[0]
     if parameter["schema"].get("description") == parameter.get("description"):
@@ -185,17 +185,17 @@ def _revalidate(operation: Json | None) -> None:
         parameters.append({"name": _IF_NONE_MATCH, "in": "header", "required": False, "schema": schema})
 
 
-def _tidy(one: Json) -> None:
+def _tidy(item: Json) -> None:
     """Remove titles that pydantic generates, which generators take for names; type whole numbers as int64; use oneOf
     for exclusive alternatives, since some generators make an empty type of anyOf.
     """
-    if isinstance(one.get("title"), str):
-        del one["title"]
-    if one.get("type") == "integer":
-        one.setdefault("format", "int64")
-    types = [choice.get("type") for choice in one.get("anyOf", [])]
+    if isinstance(item.get("title"), str):
+        del item["title"]
+    if item.get("type") == "integer":
+        item.setdefault("format", "int64")
+    types = [choice.get("type") for choice in item.get("anyOf", [])]
     if types and _EXCLUSIVE.issuperset(types) and len({*types}) == len(types):
-        one["oneOf"] = one.pop("anyOf")
+        item["oneOf"] = item.pop("anyOf")
 
 
 def _schemas() -> Json:

@@ -71,6 +71,8 @@ def _tagged(headers: list[tuple[bytes, bytes]], known: bytes) -> list[tuple[byte
 
 def _rewritten(name: bytes, value: bytes, coding: bytes | None, known: bytes) -> bytes:
     if name == b"etag":
-        encoded = (value[:-1] + b"--" + one + b'"' for one in (_CODINGS if coding is None else (coding,)))
+        encoded = (
+            value[:-1] + b"--" + coding_name + b'"' for coding_name in (_CODINGS if coding is None else (coding,))
+        )
         return next((tag for tag in encoded if coding is not None or tag in known), value)
     return b", ".join(dict.fromkeys(value.split(b", "))) if name == b"vary" else value

@@ -67,5 +67,5 @@ def answered_types(route: APIRoute) -> tuple[str, ...]:
     response = route.response_class
     response_class = response.value if isinstance(response, DefaultPlaceholder) else response
     answered = {status: response for status, response in route.responses.items() if str(status).startswith("2")}
-    declared = [media_type for one in answered.values() for media_type in one.get("content", ())]
+    declared = [media_type for response in answered.values() for media_type in response.get("content", ())]
     return tuple(dict.fromkeys([*([response_class.media_type] if response_class.media_type else []), *declared]))

@@ -57,7 +57,7 @@ class From:
 def _sources(answer: type[Answer]) -> Mapping[str, From]:
     """Return the sources of an answer's members."""
     fields: Mapping[str, FieldInfo] = answer.model_fields
-    stated = {name: [one for one in field.metadata if isinstance(one, From)] for name, field in fields.items()}
+    stated = {name: [source for source in field.metadata if isinstance(source, From)] for name, field in fields.items()}
     return {name: of_member[0] if of_member else From(name) for name, of_member in stated.items()}
 
 

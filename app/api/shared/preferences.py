@@ -15,8 +15,8 @@ INTEGERS: Final[Mapping[str, Integers]] = {Integer.value: Integer for Integer in
 
 def preference(prefer: str | None, name: str) -> str | None:
     """Return the value of a preference; None if it is absent."""
-    for one in (prefer or "").split(","):
-        key, _, value = one.split(";")[0].partition("=")
+    for part in (prefer or "").split(","):
+        key, _, value = part.split(";")[0].partition("=")
         if key.strip().lower() == name:
             return value.strip().strip('"')
     return None

@@ -64,8 +64,8 @@ class Notifications:
         import psycopg  # noqa: PLC0415  # only where the catalog is on PostgreSQL
 
         try:
-            for one in self.connection.notifies(timeout=seconds):
-                identity, _, table_id = one.payload.partition(" ")
+            for notification in self.connection.notifies(timeout=seconds):
+                identity, _, table_id = notification.payload.partition(" ")
                 if int(identity) != self.identity:
                     yield table_id
         except psycopg.Error as error:

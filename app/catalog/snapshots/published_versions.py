@@ -206,7 +206,7 @@ class PublishedVersions:
         """Return whether readers find the columns of ``schema``, by name and type, in files that were ``written``
         under these schemas.
         """
-        return all(readable_as(self.tables.schema_at(table_id, one), schema) for one in written)
+        return all(readable_as(self.tables.schema_at(table_id, schema_id), schema) for schema_id in written)
 
     def _brings_something(self, newest: PublishedVersion, version: PublishedVersion, schema: TableSchema) -> bool:
         if version.as_of != newest.as_of:

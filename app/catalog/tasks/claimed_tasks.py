@@ -104,7 +104,7 @@ class ClaimedTasks:
         waiting = self._waiting_compactions(now)
         stopped = self.stops.stopped() if waiting else frozenset()
         # One that has failed to end a wait of merges is not postponed for those that merges wait for now.
-        return sorted(waiting, key=lambda one: one.table_id not in stopped and one.requested_at > now - MERGES_WAIT)
+        return sorted(waiting, key=lambda row: row.table_id not in stopped and row.requested_at > now - MERGES_WAIT)
 
     def _waiting_compactions(self, now: datetime) -> Sequence[AnyRow]:
         return self.transaction.execute(_WAITING, at(now)).all()

@@ -238,7 +238,7 @@ class Rounds:
             }
             for folded_merge, snapshot in zip(fit, made, strict=True)
         ]
-        self.transaction.execute(MERGED, [{name: one[name] for name in ("merge", "snapshot")} for one in ended])
+        self.transaction.execute(MERGED, [{name: merge[name] for name in ("merge", "snapshot")} for merge in ended])
         self.transaction.execute(_ENDED, ended)
         self._forget_failures([locked[snapshot.table_id] for snapshot in made])
         return {folded_merge.claimed.task.id: snapshot for folded_merge, snapshot in zip(fit, made, strict=True)}

@@ -79,4 +79,4 @@ _ACTIVE = (
     .where(UNFINISHED, merges.c.kind == TaskKind.COMPACTION)
     .order_by(merges.c.requested_at, merges.c.id)
 )
-"""The compactions that wait or run, the one asked for first before others."""
+"""The compactions that wait or run, in the order of their requests."""

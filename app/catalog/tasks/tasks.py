@@ -150,8 +150,8 @@ class Tasks:
         if tasks:
             values = [{column.key: getattr(task, column.key) for column in _TASK_COLUMNS} for task in tasks]
             self.transaction.execute(_ADDED, values)
-        for one in waits.intersection(full):
-            self.request(one, triggers[one], kind, full=True)
+        for task_id in waits.intersection(full):
+            self.request(task_id, triggers[task_id], kind, full=True)
 
     def pending(self, table_ids: Collection[str], kind: TaskKind) -> set[str]:
         """Return those of the tables that have a pending task of the kind."""

@@ -37,7 +37,7 @@ _CHANGES: Final = ("name", "rows", "size_bytes", "digest", "block_digests")
 
 def _forgetting(row: AnyRow) -> Forgetting:
     values = dict(row._mapping)
-    values["prints"] = [KeyPrint(*one) for one in values["prints"]]
+    values["prints"] = [KeyPrint(*members) for members in values["prints"]]
     values["remnants"] = [_remnant(remnant) for remnant in values["remnants"]]
     return Forgetting(**values)
 

@@ -150,7 +150,7 @@ class Stats:
         """Return the ids of up to ``most`` tables with staged batches, and up to as many with data files."""
         staged = sa.select(batches.c.table_id).where(batches.c.state == BatchState.STAGED, batches.c.records > 0)
         of_runs = sa.select(data_files.c.table_id)
-        table_ids = [self.transaction.execute(one.distinct().limit(most)).scalars() for one in (staged, of_runs)]
+        table_ids = [self.transaction.execute(query.distinct().limit(most)).scalars() for query in (staged, of_runs)]
         return sorted({table_id for ids in table_ids for table_id in ids})
 
     def failing_tables(self) -> int:

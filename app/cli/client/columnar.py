@@ -43,7 +43,7 @@ def _regrouped(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Tabl
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)
-        while sum(one.num_rows for one in waiting) >= rows:
+        while sum(batch.num_rows for batch in waiting) >= rows:
             table = pa.Table.from_batches(waiting)
             yield table.slice(0, rows)
             waiting = table.slice(rows).to_batches()

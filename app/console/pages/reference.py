@@ -54,8 +54,8 @@ def show_reference(visit: Visit) -> Response:
 
 
 def _options() -> list[OptionEntry]:
-    known = [(one, one.key, False) for one in TABLE_OPTIONS.values()]
-    known += [(one, f"fields.<column>.{one.key}", True) for one in FIELD_OPTIONS.values()]
+    known = [(option, option.key, False) for option in TABLE_OPTIONS.values()]
+    known += [(option, f"fields.<column>.{option.key}", True) for option in FIELD_OPTIONS.values()]
     return [
         OptionEntry(option, key, group_of(option, of_column=of_column), _engines(option))
         for option, key, of_column in known

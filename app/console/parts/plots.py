@@ -51,11 +51,13 @@ def by_powers(values: Sequence[float]) -> Scale:
     """Return a scale from one power of ten to another, of values above 0: a hundredfold value hides nothing."""
     low = math.floor(math.log10(min(values, default=0.001)))
     high = max(low + 1, math.ceil(math.log10(max(values, default=1.0))))
-    return Scale(10.0**low, 10.0 ** ((low + high) / 2), 10.0**high, lambda one: (math.log10(one) - low) / (high - low))
+    return Scale(
+        10.0**low, 10.0 ** ((low + high) / 2), 10.0**high, lambda value: (math.log10(value) - low) / (high - low)
+    )
 
 
 def _even(top: float) -> Scale:
-    return Scale(0.0, top / 2, top, lambda one: one / top)
+    return Scale(0.0, top / 2, top, lambda value: value / top)
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ class Plot:
     @property
     def scale(self) -> list[str]:
         """The labels of the scale, from above."""
-        return [self.says(one) for one in (self._scale.top, self._scale.middle, self._scale.bottom)]
+        return [self.says(value) for value in (self._scale.top, self._scale.middle, self._scale.bottom)]
 
     def path(self, line: Line) -> str:
         """Return the ``d`` of the line's path, with gaps for unknown values."""
@@ -186,7 +188,7 @@ def nice(number: float) -> float:
     if number <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(number))
-    return next(one * power for one in _NICE if one * power >= number * (1 - 1e-9))
+    return next(nice * power for nice in _NICE if nice * power >= number * (1 - 1e-9))
 
 
 def _most(line: Line, begin: float, end: float) -> float | None:

@@ -36,7 +36,7 @@ def nearest_page_step(path: str, pages: Iterable[Page]) -> Step | None:
         if page.whole and page.method == "GET":
             near, ratio = _filled(address, page.path.split("/"))
             likeness[near] = max(ratio, likeness.get(near, 0))
-    best = max(likeness, key=lambda one: likeness[one], default="")
+    best = max(likeness, key=lambda address: likeness[address], default="")
     return (quote(best), quote(best)) if likeness.get(best, 0) >= _LEAST_LIKENESS else None
 
 

@@ -74,13 +74,13 @@ class WantedRows:
 
     def without(self, text: str) -> WantedRows:
         """Return the same without one filter."""
-        return replace(self, filters=tuple(one for one in self.filters if one != text))
+        return replace(self, filters=tuple(other for other in self.filters if other != text))
 
     def mended(self, schema: TableSchema) -> WantedRows | None:
         """Return the same with the nearest names for columns that there are not; None if no name is near."""
         mended = replace(
             self,
-            filters=tuple(_mended(one, schema) for one in self.filters),
+            filters=tuple(_mended(filter_text, schema) for filter_text in self.filters),
             columns=tuple(
                 column if column in schema.by_name else nearest(column, schema.by_name) or column
                 for column in self.columns
@@ -117,7 +117,7 @@ class RowsShown:
 def wanted_rows(visit: Visit) -> WantedRows:
     """Return the rows of the address; the three controls add a filter."""
     sent = visit.request.query_params
-    filters = [text for one in sent.getlist("filter") if (text := one.strip())]
+    filters = [text for sent_text in sent.getlist("filter") if (text := sent_text.strip())]
     column, operator = sent.get("column", ""), sent.get("operator", "")
     if column and operator:
         bare = operator.startswith(f"{Operator.IS}.")

@@ -132,7 +132,7 @@ class Draft:
     def move(self, place: int, move: Move) -> None:
         """Move the column at ``place``."""
         column = self.columns[place]
-        target = self.target([one.name for one in self.columns], column.name, move)
+        target = self.target([column.name for column in self.columns], column.name, move)
         if target is not None:
             self.columns.pop(place)
             self.columns.insert(target - (place < target), column)

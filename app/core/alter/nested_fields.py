@@ -150,7 +150,7 @@ def added_field(path: Path, field: Field, target: Callable[[Sequence[str]], int 
     def edit(row: DataType) -> DataType:
         _check_row(row, path)
         _check_new(row, path, f"/fieldNames/{len(path) - 1}")
-        place = target([one.name for one in row.fields])
+        place = target([field.name for field in row.fields])
         place = len(row.fields) if place is None else place
         return replace(row, fields=(*row.fields[:place], field, *row.fields[place:]))
 

@@ -58,7 +58,7 @@ def _map(value: Any, old: DataType, new: DataType) -> list[tuple[Any, Any]]:
 
 NESTED: Mapping[Kind, Callable[[Any, DataType, DataType], Any]] = {
     Kind.ROW: _row,
-    Kind.ARRAY: lambda value, old, new: [widened(one, old.element_type, new.element_type) for one in value],
+    Kind.ARRAY: lambda value, old, new: [widened(element, old.element_type, new.element_type) for element in value],
     Kind.MAP: _map,
     Kind.MULTISET: lambda value, old, new: [(widened(k, old.element_type, new.element_type), n) for k, n in value],
 }

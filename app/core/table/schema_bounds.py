@@ -155,7 +155,7 @@ def _has_at_most(most: int, body: object) -> bool:
             seen, inside = seen + len(value), value
         if seen > most:
             return False
-        unseen.extend(one for one in inside if isinstance(one, (Mapping, list)))
+        unseen.extend(part for part in inside if isinstance(part, (Mapping, list)))
     return True
 
 

@@ -20,6 +20,6 @@ def total_range(values: Iterable[Any]) -> Sequence[str]:
 def joined(ranges: Iterable[TotalRanges]) -> TotalRanges:
     """Return the ranges of all rows together."""
     union: dict[str, Sequence[str]] = {}
-    for name, ends in (item for one in ranges for item in one.items()):
+    for name, ends in (item for ranges_of_run in ranges for item in ranges_of_run.items()):
         union[name] = total_range((*union.get(name, ()), *ends))
     return union

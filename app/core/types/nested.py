@@ -63,7 +63,7 @@ def _row_bytes(data_type: DataType, value: Any) -> int:
         values = [value.get(field.name) for field in data_type.fields] if isinstance(value, dict) else value
         return _field_bytes(data_type) + sum(map(_row_bytes, _inner_types(data_type), values))
     if data_type.kind is Kind.ARRAY:
-        return sum(_row_bytes(data_type.element_type, one) for one in value)
+        return sum(_row_bytes(data_type.element_type, element) for element in value)
     pairs = value.items() if isinstance(value, dict) else map(_pair, value)
     return sum(sum(map(_row_bytes, data_type.map_types, pair)) for pair in pairs)
 

@@ -149,7 +149,9 @@ class TokenGate:
         for most_seconds in (_REFRESH_SECONDS, _NEW_TOKEN_SECONDS):
             access = self._read(most_seconds)
             known = access.tokens.values()
-            signer = next((one for one in known if one.secret is not None and signed.is_by(one.secret, body)), None)
+            signer = next(
+                (token for token in known if token.secret is not None and signed.is_by(token.secret, body)), None
+            )
             if signer is not None:
                 grant = self._granted(access, signer.digest)
                 if grant is None:

@@ -150,7 +150,7 @@ def _logged(changes: Changes, row: Row) -> Row:
     IDENTITY DEFAULT).
     """
     keys = set(changes.plan.schema.primary_key)
-    if all(name in keys or any(value == one for one in _MADE_UP) for name, value in row.items()):
+    if all(name in keys or any(value == placeholder for placeholder in _MADE_UP) for name, value in row.items()):
         return {name: value for name, value in row.items() if name in keys}
     return row
 

@@ -86,7 +86,7 @@ def _each(read: Read) -> Read:
     def read_all(value: Any, to: DataType | None) -> Any:
         element = to.element if to is not None else None
         if isinstance(value, list):
-            return [None if one is None else read(one, element) for one in value]
+            return [None if item is None else read(item, element) for item in value]
         if isinstance(value, Mapping):
             return {name: None if one is None else read(one, element) for name, one in value.items()}
         return value

@@ -121,7 +121,7 @@ class Changes:
         """The columns whose values may have another form in events than in records; usually none."""
         columns = self.plan.schema.columns
         times = {column.name for column in columns if column.type.family in _TIMES} if self._cuts else set()
-        return [one.name for one in columns if one.type.kind is Kind.BOOLEAN or one.name in times]
+        return [column.name for column in columns if column.type.kind is Kind.BOOLEAN or column.name in times]
 
     @cached_property
     def _positions(self) -> Mapping[str, EventPosition]:

@@ -98,7 +98,7 @@ def _ord(event: EventObjects) -> int | None:
 
 
 def _member(event: EventObjects, *names: str) -> Any:
-    return next((one[name] for one in event for name in names if one.get(name) is not None), None)
+    return next((part[name] for part in event for name in names if part.get(name) is not None), None)
 
 
 def _source_number(name: str) -> Callable[[EventObjects], int | None]:

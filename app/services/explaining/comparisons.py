@@ -113,7 +113,9 @@ class Compared:
     def sides(self) -> Sequence[Sides]:
         """The partitions in which runs differ."""
         table_id = self.view.table.id
-        partitions = sorted({run.partition for run in (*self.before, *self.after)}, key=lambda one: one or "")
+        partitions = sorted(
+            {run.partition for run in (*self.before, *self.after)}, key=lambda partition: partition or ""
+        )
         every = [
             Sides(
                 table_id,
@@ -190,7 +192,9 @@ def _compared(repository: Repository, table: Table, before: Snapshot | None, aft
     shown = table
     if schema_id != table.schema_id:
         shown = replace(table, schema_id=schema_id, schema=repository.tables.schema_at(table.id, schema_id))
-    schemas = {n: schema for one in (before, after) for n, schema in schemas_of(repository, shown, one).items()}
+    schemas = {
+        n: schema for snapshot in (before, after) for n, schema in schemas_of(repository, shown, snapshot).items()
+    }
     view = View(shown, compile_plan(shown.schema), after, schemas)
     runs = [snapshot.runs if snapshot else () for snapshot in (before, after)]
     return Compared(view, before.id if before else None, *runs)

@@ -97,7 +97,9 @@ def _current_at(repository: Repository, table: Table, moment: datetime, as_of: s
     """Return the snapshot that was current at ``moment``. Raise ``NotFound`` if it may be one that has expired:
     bases and tags keep older ones.
     """
-    commits = [one for one in repository.commits.every(table.id) if one.snapshot_id <= (table.snapshot_id or 0)]
+    commits = [
+        commit for commit in repository.commits.every(table.id) if commit.snapshot_id <= (table.snapshot_id or 0)
+    ]
     before = [commit for commit in commits if commit.committed_at <= moment]
     if not before:
         raise repository.snapshots.not_found(table.id, f"a snapshot of {as_of} or before", as_of)
@@ -150,7 +152,7 @@ class _Explanation:
     def answer(self) -> ExplainedRow:
         """Return the explanation from the oldest snapshot from which it is exact."""
         number, words = self._chosen()
-        records = [one for one in self.history.after(number) if isinstance(one, Taken)]
+        records = [event for event in self.history.after(number) if isinstance(event, Taken)]
         page = self._page(records)
         play = Play(self.history, self.history.base(number), self.shown, page)
         exact = play.body() == self.lookup.body
@@ -187,7 +189,11 @@ class _Explanation:
             middle = (low + high) // 2
             low, high = (low, middle) if self._exact(numbers[middle]) else (middle, high)
         later = numbers[high]
-        if high == 0 or not self._exact(later) or not any((one.snapshot or 0) > later for one in self.history.merged):
+        if (
+            high == 0
+            or not self._exact(later)
+            or not any((event.snapshot or 0) > later for event in self.history.merged)
+        ):
             return first, words
         return later, (
             f"what was merged up to snapshot {later} is one state: the records of before do not come to it, a"
@@ -235,7 +241,7 @@ class _Explanation:
             if column.name in row:
                 source = sources.get(column.id, NOTHING)
                 newest = source.arrivals[-MOST_SOURCES:]
-                places = [_place(by_arrival[one]) for one in newest]
+                places = [_place(by_arrival[arrival]) for arrival in newest]
                 left_out = len(source.arrivals) - len(newest)
                 explained.append(ExplainedColumn(column.name, row[column.name], source.start, places, left_out))
         return explained

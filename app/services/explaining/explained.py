@@ -161,7 +161,7 @@ class Play:
     def __init__(self, history: KeptHistory, base: Base, shown: Shown, page: StepPage | None) -> None:
         self.history, self.base, self.page = history, base, page
         self.items = history.after(base.snapshot)
-        records = [one for one in self.items if isinstance(one, Taken)]
+        records = [item for item in self.items if isinstance(item, Taken)]
         first = base.schema or (records[0].schema if records else history.view.table.schema)
         self.story = RowStory(compile_plan(first), base.state, shown)
         self.start = self.story.visible() if page is not None else None

@@ -81,7 +81,7 @@ def fold_example(
 
 def function_example(function: AggregateFunction) -> FoldExample:
     """Return the example of a function, with the first type that it takes."""
-    taken = next(one for one in _TYPES if function.types(parse_type(one)))
+    taken = next(type_text for type_text in _TYPES if function.types(parse_type(type_text)))
     return fold_example(MergeEngine.AGGREGATION, taken, function.name)
 
 

@@ -98,7 +98,7 @@ def kept_files(repository: Repository, table: Table, after: int, until: int) -> 
         for history_file in repository.history.files(table.id, after)
         if history_file.first_snapshot <= until
     ]
-    unfiled = [one for one in repository.history.unfiled(table.id, after) if (one.snapshot_id or 0) <= until]
+    unfiled = [batch for batch in repository.history.unfiled(table.id, after) if (batch.snapshot_id or 0) <= until]
     numbers = {file.schema_id for file in files} | {batch.schema_id for batch in unfiled}
     schemas = {number: repository.tables.schema_at(table.id, number) for number in numbers}
     return KeptFiles(
@@ -106,7 +106,7 @@ def kept_files(repository: Repository, table: Table, after: int, until: int) -> 
         after,
         until,
         [(history_file, schemas[history_file.schema_id]) for history_file in files],
-        [(one, schemas[one.schema_id]) for one in unfiled],
+        [(batch, schemas[batch.schema_id]) for batch in unfiled],
     )
 
 
@@ -234,7 +234,9 @@ def _file_some(database: CatalogDatabase, warehouse: Warehouse, table: Table, cu
     files = [
         file
         for schema_id, schema in schemas.items()
-        for file in write_history(warehouse, table.id, [one for one in some if one.schema_id == schema_id], schema, cut)
+        for file in write_history(
+            warehouse, table.id, [batch for batch in some if batch.schema_id == schema_id], schema, cut
+        )
     ]
     with database.transaction(wakes=False) as repository:
         named = repository.history.file(table.id, before, filed, files, some)
@@ -329,5 +331,5 @@ def _restored(repository: Repository, table_id: str, since: int) -> list[Base]:
         for rewrite in rewrites
         if rewrite.kind is SnapshotKind.ROLLBACK and (rewrite.restored_from or 0) < since
     ]
-    commits = (repository.commits.find(table_id, one.snapshot_id) for one in back)
+    commits = (repository.commits.find(table_id, snapshot.snapshot_id) for snapshot in back)
     return [Base(commit.snapshot_id, commit.committed_at) for commit in commits if commit is not None]

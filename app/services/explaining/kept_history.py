@@ -92,7 +92,7 @@ class Known:
 
 def known_history(repository: Repository, table: Table, until: int) -> Known:
     """Return the history of ``table`` that the transaction sees; the table was read in it."""
-    commits = [one for one in repository.commits.every(table.id) if one.snapshot_id <= until]
+    commits = [commit for commit in repository.commits.every(table.id) if commit.snapshot_id <= until]
     since = kept_since(repository, table)
     return Known(repository.rewrites.after(table.id), commits, since, kept_files(repository, table, since, until))
 
@@ -139,7 +139,7 @@ class KeptHistory:
     @cached_property
     def merged(self) -> Sequence[Taken]:
         """The records that are in effect in the snapshot, in merge order."""
-        return [one for one in self._taken if self.lineage.holds(one.snapshot or 0)]
+        return [record for record in self._taken if self.lineage.holds(record.snapshot or 0)]
 
     @cached_property
     def staged(self) -> Sequence[Taken]:
@@ -165,7 +165,7 @@ class KeptHistory:
         if rewrite.kind is not SnapshotKind.ROLLBACK or rewrite.restored_from is None:
             return ()
         undone = undone_by(self._rewrites, rewrite)
-        return [one for one in self._taken if undone.holds(one.snapshot or 0)]
+        return [record for record in self._taken if undone.holds(record.snapshot or 0)]
 
     @cached_property
     def _taken(self) -> Sequence[Taken]:
@@ -219,7 +219,7 @@ class KeptHistory:
     def _state_in(self, number: int) -> Base:
         if number == 0:
             return Base()
-        commit = next(one for one in self.commits if one.snapshot_id == number)
+        commit = next(commit for commit in self.commits if commit.snapshot_id == number)
         with self._asking() as repository:
             view = view_at(repository, self.view.table, str(number))
         stored = stored_state(view, self.images, self.key)
@@ -231,9 +231,9 @@ class KeptHistory:
     def after(self, number: int) -> list[Taken | Turn]:
         """Return the records and turns after a snapshot, in order, the staged records last."""
         merged: list[Taken | Turn] = [*self.merged, *self.turns]
-        later = [one for one in merged if (one.snapshot or 0) > number]
+        later = [event for event in merged if (event.snapshot or 0) > number]
         # A rollback or a drop shares its number with no merge.
-        return [*sorted(later, key=lambda one: one.snapshot or 0), *self.staged]
+        return [*sorted(later, key=lambda event: event.snapshot or 0), *self.staged]
 
     def forgotten(self, after: int, before: int) -> Commit | None:
         """Return the last compaction between two snapshots, if it has forgotten the key; None also if its snapshot has
@@ -241,7 +241,9 @@ class KeptHistory:
         """
         between = [commit for commit in self.commits if after < commit.snapshot_id < before]
         compactions = [
-            one for one in between if one.kind is SnapshotKind.COMPACTION and self.lineage.holds(one.snapshot_id)
+            commit
+            for commit in between
+            if commit.kind is SnapshotKind.COMPACTION and self.lineage.holds(commit.snapshot_id)
         ]
         if not compactions or self.base(compactions[-1].snapshot_id).state is not None:
             return None

@@ -107,7 +107,7 @@ def try_records(
     """Return the effect of records of ``key``, also on a row that does not exist yet; None without records."""
     if not tried:
         return None
-    records = [{**key, **one, **key} for one in tried]
+    records = [{**key, **record, **key} for record in tried]
     try:
         (row,) = simulate_on_rows(repository, images, table, records)
     except KeyfoldError as error:

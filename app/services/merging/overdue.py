@@ -25,7 +25,7 @@ def overdue_tables(repository: Repository, table_id: str | None = None, *, spark
     """Return the tables (or this one) that are overdue now, the one with the oldest batch first."""
     now = repository.now()
     stopped = repository.stops.stopped()
-    waits = (replace(one, stopped=one.table.id in stopped) for one in repository.stats.waits(table_id))
+    waits = (replace(wait, stopped=wait.table.id in stopped) for wait in repository.stats.waits(table_id))
     verdicts = (overdue(wait, now, spark_answers=spark_answers) for wait in waits)
     return [verdict for verdict in verdicts if verdict is not None]
 
@@ -62,15 +62,15 @@ class OverdueWatch(Repeated):
                 del self._seen[table_id]
 
     def _note(self, late: Sequence[Overdue], now: float) -> None:
-        for one in late:
-            seen = self._seen.setdefault(one.table.id, _Seen(one, 0, now))
+        for table_late in late:
+            seen = self._seen.setdefault(table_late.table.id, _Seen(table_late, 0, now))
             seen.looks, seen.last_at = seen.looks + 1, now
-            seen.worst = max(seen.worst, one, key=lambda each: each.by)
+            seen.worst = max(seen.worst, table_late, key=lambda each: each.by)
             if seen.looks >= BEGUN_LOOKS and not seen.warned:
                 seen.warned = True
                 text = "%s is overdue: its oldest batch waits %.0f s longer than merge.max-staleness: %s"
-                logger.warning(text, *_name_and_delay(one), one.explained)
+                logger.warning(text, *_name_and_delay(table_late), table_late.explained)
 
 
-def _name_and_delay(one: Overdue) -> tuple[str, float]:
-    return one.table.full_name, one.by.total_seconds()
+def _name_and_delay(overdue: Overdue) -> tuple[str, float]:
+    return overdue.table.full_name, overdue.by.total_seconds()

@@ -90,7 +90,7 @@ def search_catalog(repository: Repository, scope: TokenScope, part: str) -> Sear
     for table in _first_tables(repository, scope):
         first, read = first or table, read + 1
         named = (column for column in table.schema.columns if part.lower() in column.name.lower())
-        columns += (FoundColumn(table, one) for one in named)
+        columns += (FoundColumn(table, column) for column in named)
         for option in options:
             option.note(table)
     columns.sort(key=lambda found_column: _distance(found_column.column.name, part))

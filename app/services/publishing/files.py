@@ -68,7 +68,7 @@ def list_files(
     ]
     start = request.after_number or 0
     numbered = list(enumerate(files, 1))[start : start + request.and_one_more]
-    page = page_of(numbered, request, lambda one: one[0])
+    page = page_of(numbered, request, lambda numbered_file: numbered_file[0])
     schemas = {number: compile_plan(schema) for number, schema in schemas_of(repository, table, snapshot).items()}
     hidden = dict.fromkeys(column.name for plan in schemas.values() for column in plan.hidden)
     incomplete = []

@@ -26,7 +26,10 @@ def published_of(repository: Repository, version: PublishedVersion) -> Published
     runs = runs_of(version, repository.snapshots.get(version.table_id, version.snapshot_id))
     changes = repository.published.changes_of(version)
     written = {run.schema_id for run in runs} | {change.schema_id for change in changes}
-    schemas = {one: repository.tables.schema_at(version.table_id, one) for one in {*written, version.schema_id}}
+    schemas = {
+        schema_id: repository.tables.schema_at(version.table_id, schema_id)
+        for schema_id in {*written, version.schema_id}
+    }
     return Published(version, schemas[version.schema_id], runs, changes, schemas)
 
 

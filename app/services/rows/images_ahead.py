@@ -63,7 +63,7 @@ class ImagesAhead(Repeated):
         if not table_ids:
             return []
         with self._database.reading() as repository:
-            tables = [table for one in table_ids if (table := repository.tables.find(one)) is not None]
+            tables = [table for table_id in table_ids if (table := repository.tables.find(table_id)) is not None]
             return [_merged_view(repository, one) for one in tables if _head(one) != _head_of(self._seen.get(one.id))]
 
 

@@ -241,11 +241,11 @@ class Views:
         return replace(view, unread=tuple(batch for batch in unread if batch.records), index=index)
 
     def _others_bytes(self, table_id: str) -> int:
-        return sum(one.view.index.size_bytes for one in [*self._kept.values()] if one.view.table.id != table_id)
+        return sum(kept.view.index.size_bytes for kept in [*self._kept.values()] if kept.view.table.id != table_id)
 
     def compare(self) -> None:
         """Set the marks of the tables whose views differ from the catalog."""
-        kept = {one.view.table.id: one for one in list(self._kept.values())}
+        kept = {kept.view.table.id: kept for kept in list(self._kept.values())}
         if not kept:
             return
         with self._database.reading() as repository:

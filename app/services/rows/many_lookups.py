@@ -170,7 +170,7 @@ def _rows_of(view: View, images: Images, source: Source, keys: Sequence[Key], re
 
 def _of_both(plan: MergePlan, older: ImageAnswer, newer: ImageAnswer | None) -> ImageAnswer | None:
     """Return ``answer_of_both``; None also if an image does not have it."""
-    answers = [Answer(one, True) if isinstance(one, bytes) else one for one in (older, newer)]
+    answers = [Answer(answer, True) if isinstance(answer, bytes) else answer for answer in (older, newer)]
     return None if answers[0] is None or answers[1] is None else answer_of_both(plan, answers[0], answers[1])
 
 
@@ -265,7 +265,9 @@ def _ask(view: View, images: Images, run: Run, query: _Query, places: Sequence[i
         answers: Sequence[ImageAnswer | None] = [None] * len(wanted)
     else:
         every = len(wanted) == len(known)
-        keys = (query.tokens, query.texts) if every else (query.tokens[wanted], [query.texts[one] for one in wanted])
+        keys = (
+            (query.tokens, query.texts) if every else (query.tokens[wanted], [query.texts[place] for place in wanted])
+        )
         answers = images.answers(view.table.id, run, written, view.plan, *keys, query.read)
     for place, answer in zip(wanted, answers, strict=True):
         before = known[place]

@@ -65,7 +65,7 @@ class Scan:
     @cached_property
     def partitions(self) -> Sequence[str | None]:
         """The partitions that have runs or staged records, in order."""
-        return sorted({run.partition for run in self._runs} | self.staged.keys(), key=lambda one: one or "")
+        return sorted({run.partition for run in self._runs} | self.staged.keys(), key=lambda partition: partition or "")
 
     @cached_property
     def staged(self) -> Mapping[str | None, StagedKeys]:

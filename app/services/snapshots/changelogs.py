@@ -128,12 +128,15 @@ def read_page(
     for changes in changes_from(database, warehouse, table, begin, final):
         if one_schema and read and changes.rows and read[0].schema is not changes.schema:
             return Page(table, read, final, changes.start)
-        part = changes.first(limit - sum(len(one.rows) for one in read))
+        part = changes.first(limit - sum(len(changes.rows) for changes in read))
         read += [part] if part.rows else []
         rest = part.after(len(part.rows))
         if rest.snapshot > final:
             break
-        if sum(len(one.rows) for one in read) >= limit or sum(one.text_bytes for one in read) >= MOST_BYTES:
+        if (
+            sum(len(changes.rows) for changes in read) >= limit
+            or sum(changes.text_bytes for changes in read) >= MOST_BYTES
+        ):
             return Page(table, read, final, rest)
     return Page(table, read, final, None)
 

@@ -77,7 +77,7 @@ def _records(sample: str) -> list[Mapping[str, Any]]:
     parsed = _parsed(sample)
     if isinstance(parsed, dict):
         parsed = parsed["records"] if isinstance(parsed.get("records"), list) else [parsed]
-    if not isinstance(parsed, list) or not parsed or not all(isinstance(one, dict) for one in parsed):
+    if not isinstance(parsed, list) or not parsed or not all(isinstance(value, dict) for value in parsed):
         raise Invalid('this is no sample of records; paste [{"id": 1, …}, …], or one record a line')
     if len(parsed) > MOST_RECORDS:
         raise Invalid(f"a sample has at most {MOST_RECORDS} records; paste fewer")
@@ -118,8 +118,8 @@ def _inside(value: object) -> Iterable[Any]:
 def _members(objects: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Return the non-null values of each member. Raise ``Invalid`` for too many members."""
     columns: dict[str, list[Any]] = {}
-    for one in objects:
-        for name, value in one.items():
+    for item in objects:
+        for name, value in item.items():
             values = columns.setdefault(name, [])
             if value is not None:
                 values.append(value)
@@ -177,7 +177,7 @@ def _timestamp(values: Sequence[Any]) -> str | None:
     if matches is None or not all(_reads(datetime.fromisoformat, match[0]) for match in matches):
         return None
     digits = max(len(match[1] or "") for match in matches)
-    precision = next(one for one in (3, 6, 9) if digits <= one)
+    precision = next(digits_allowed for digits_allowed in (3, 6, 9) if digits <= digits_allowed)
     zoned = {match[2] is not None for match in matches}
     if len(zoned) == 2:
         return None

@@ -150,7 +150,7 @@ def _files(
     before = (forgetting.forgotten_at or forgetting.requested_at) + CLOCK_SKEW
     left = [file for file in files if _is_left(file.path[len(root) + 1 :].split("/"), named) and _is_from(file, before)]
     if left:
-        newest = max(one.changed_at for one in left if one.changed_at is not None)
+        newest = max(remnant.changed_at for remnant in left if remnant.changed_at is not None)
         yield Remnant(RemnantKind.FILE, len(left), left[0].path[len(root) - len(forgetting.table_id) :], newest + grace)
 
 

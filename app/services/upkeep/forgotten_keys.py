@@ -110,7 +110,7 @@ def _named(repository: Repository, table_id: str) -> _Named:
     table = repository.tables.existing(table_id)
     runs = repository.snapshots.every_run(table_id)
     unfiled = repository.history.unfiled(table_id)
-    batches = [one for one in (*repository.batches.unmerged(table_id), *unfiled) if one.records]
+    batches = [batch for batch in (*repository.batches.unmerged(table_id), *unfiled) if batch.records]
     history = repository.history.files(table_id)
     changelogs: dict[int, list[ChangelogFile]] = {}
     for number, file in repository.changelogs.every_file(table_id):

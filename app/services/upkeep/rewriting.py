@@ -94,7 +94,7 @@ class Rewriting:
             return
         job = Job(self._site.warehouse.address, f"forgetting keys of {self._table.full_name}", tuple(tasks))
         results = self._site.executor.run(f"forgetting-{uuid.uuid4().hex}", job, lambda *_: None)
-        if failure := next((one.failure for one in results if one.failure is not None), None):
+        if failure := next((result.failure for result in results if result.failure is not None), None):
             raise error_of(failure)
         check_not_gone(self._site.warehouse)  # what the tasks wrote is looked for from here on
         for task, result in zip(tasks, results, strict=True):
@@ -175,12 +175,12 @@ class Rewriting:
         """Yield tasks of about ``TASK_BYTES`` each; the files of a task have one schema and may hold the same keys."""
         group: list[_Searched] = []
         filled = 0
-        for one in self._searched:
-            size = one.rewrite.file.size_bytes
-            if group and (filled + size > TASK_BYTES or not one.goes_with(group[0])):
+        for searched in self._searched:
+            size = searched.rewrite.file.size_bytes
+            if group and (filled + size > TASK_BYTES or not searched.goes_with(group[0])):
                 yield self._task(group)
                 group, filled = [], 0
-            group.append(one)
+            group.append(searched)
             filled += size
         if group:
             yield self._task(group)
@@ -194,7 +194,7 @@ class Rewriting:
             schema_id,
             output="",
             now=int(self._site.clock()),
-            rewrites=tuple(one.rewrite for one in group),
+            rewrites=tuple(searched.rewrite for searched in group),
             sought=group[0].sought,
         )
 

@@ -112,7 +112,7 @@ def _content(published: Published, added: Mapping[str, Mapping[str, Any]]) -> by
     metadata = metadata_of(published, added)
     metadata |= {"configuration": [*metadata["configuration"].items()]}
     metadata |= {"format": {**metadata["format"], "options": []}}
-    files = [{"add": {**one, "partitionValues": [], "dataChange": False}} for one in added.values()]
+    files = [{"add": {**file, "partitionValues": [], "dataChange": False}} for file in added.values()]
     rows: list[dict[str, Any]] = [{"protocol": protocol_of(added)}, {"metaData": metadata}, *files]
     sink = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), sink)

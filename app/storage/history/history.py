@@ -246,7 +246,7 @@ def _records_of(
     for start in range(0, len(batches), BATCHES_AT_ONCE):
         some = batches[start : start + BATCHES_AT_ONCE]
         small = [batch for batch in some if batch.size_bytes <= whole_bytes // BATCHES_AT_ONCE]
-        contents = at_once(warehouse, lambda one: read_whole(warehouse, file_of_batch(one)), small)
+        contents = at_once(warehouse, lambda batch: read_whole(warehouse, file_of_batch(batch)), small)
         read = dict(zip((batch.number for batch in small), contents, strict=True))
         for batch in some:
             for piece in _pieces(warehouse, batch, schema, whole_bytes, read.pop(batch.number, None)):

@@ -124,7 +124,7 @@ class _Records:
         ).combine_chunks()
         senders = sorted({batch.accepted_by for batch in merged.batches})
         sender = np.repeat(
-            [senders.index(one.accepted_by) for one in merged.batches], [b.records for b in merged.batches]
+            [senders.index(batch.accepted_by) for batch in merged.batches], [b.records for b in merged.batches]
         )
         run_keys, run_tokens = _written(warehouse, merged)
         keys, of_run = _numbered(schema, columns, run_keys)
@@ -239,7 +239,7 @@ class _Late:
             too_late=0 if lane.bound is None else count(measured & (self.amounts > lane.bound)),
             unmeasured=count(~measured),
             largest=float(delays.max()) if len(delays) else None,
-            steps=tuple(round(int(one) * weight) for one in of_step),
+            steps=tuple(round(int(count) * weight) for count in of_step),
         )
 
 
@@ -247,10 +247,10 @@ _MET: Mapping[type[Condition], Callable[[_Records, Any], Flags]] = {
     Adds: lambda records, _: ~records.retracts,
     NotNull: lambda records, condition: np.asarray(records.column(condition.column).is_valid()),
     InGroup: lambda records, condition: np.logical_or.reduce(
-        [np.asarray(records.column(one).is_valid()) for one in condition.ordering]
+        [np.asarray(records.column(name).is_valid()) for name in condition.ordering]
     ),
     Names: lambda records, condition: (
-        np.logical_and.reduce([records.named(one) for one in condition.columns])
+        np.logical_and.reduce([records.named(column) for column in condition.columns])
         | (records.retracts if condition.or_retract else False)
     ),
 }

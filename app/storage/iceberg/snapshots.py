@@ -49,8 +49,11 @@ def write_snapshot(warehouse: Warehouse, published: Published, before: Published
     new = [run for run in published.runs if not named[run.id]]
     read_facts(warehouse, published, new)
     written = at_once(warehouse, partial(write_manifests, warehouse, published), new)
-    named |= {run.id: [_named(version, one) for one in manifests] for run, manifests in zip(new, written, strict=True)}
-    records = [one for run in published.runs for one in named[run.id]]
+    named |= {
+        run.id: [_named(version, manifest) for manifest in manifests]
+        for run, manifests in zip(new, written, strict=True)
+    }
+    records = [manifest for run in published.runs for manifest in named[run.id]]
     records += (_named(version, manifest) for manifest in write_change_manifests(warehouse, published, before))
     header = {
         "snapshot-id": str(version.as_of),

@@ -125,7 +125,7 @@ class Images:
             if folder.is_dir() and (folder.parent.name, folder.name) not in live_runs:
                 shutil.rmtree(folder, ignore_errors=True)
         runs = {run for _, run in live_runs}
-        for place in [one for one in list(self._open) if one[0] not in runs]:
+        for place in [place for place in list(self._open) if place[0] not in runs]:
             self._open.pop(place, None)
 
     def on_disk(self) -> tuple[int, int]:

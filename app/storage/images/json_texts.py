@@ -79,7 +79,7 @@ def _with_integers_as_text(values: pa.Array, data_type: DataType, missing: str) 
 def each(values: pa.Array, encode: Callable[[Any], Any]) -> pa.Array:
     """Return the JSON texts, made one value after the other; null if there is none."""
     encoded = [None if value is None else encode(value) for value in values.to_pylist()]
-    return pa.array([None if one is None else to_json(one).decode() for one in encoded], TEXT)
+    return pa.array([None if value is None else to_json(value).decode() for value in encoded], TEXT)
 
 
 def join(*parts: pa.Array | str) -> pa.Array:

@@ -58,7 +58,7 @@ class Room:
 
     def _make(self, needed: int) -> int:
         """Return the bytes that are free, ``needed`` ones if images can leave for them."""
-        images = sorted(stored_images(self._folder), key=lambda one: one.used_at)
+        images = sorted(stored_images(self._folder), key=lambda image: image.used_at)
         free = available = self._limit - sum(image.size_bytes for image in images)
         before = time.time() - self._recent_seconds
         leaving = []

@@ -89,4 +89,4 @@ def _inside(array: pa.Array) -> Iterator[pa.Array]:
     elif types.is_list(source) or types.is_large_list(source) or types.is_map(source):
         first, last = (array.offsets[place].as_py() for place in (0, -1)) if len(array) else (0, 0)
         inner = (array.keys, array.items) if types.is_map(source) else (array.values,)
-        yield from (one.slice(first, last - first) for one in inner)
+        yield from (array.slice(first, last - first) for array in inner)

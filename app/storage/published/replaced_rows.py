@@ -51,7 +51,7 @@ class _Known:
         return sum(map(len, self.keys)) + 1
 
 
-_known: LRUCache[tuple[object, ...], _Known] = LRUCache(_REMEMBERED, getsizeof=lambda one: one.rows)
+_known: LRUCache[tuple[object, ...], _Known] = LRUCache(_REMEMBERED, getsizeof=lambda known: known.rows)
 _lock = threading.Lock()
 
 
@@ -81,8 +81,8 @@ def _read_new(warehouse: Warehouse, published: Published, known: _Known, files: 
         return
     schema, table_id = published.schema, published.version.table_id
     new = [_keys_of(warehouse, schema, file) for file in files]
-    numbers = np.repeat(np.arange(len(files)) + len(known.files), [len(one) for one in new])
-    together = pa.concat_tables([one.drop_columns([KIND_COLUMN]) for one in new]).combine_chunks()
+    numbers = np.repeat(np.arange(len(files)) + len(known.files), [len(table) for table in new])
+    together = pa.concat_tables([table.drop_columns([KIND_COLUMN]) for table in new]).combine_chunks()
     for run in published.runs:
         for file in run.files:
             named = file_of_run(table_id, run.id, file)
@@ -137,7 +137,9 @@ def _hits_in(
 
 
 def _plain(rows: pa.Table) -> pa.Table:
-    return rows.replace_schema_metadata(None).cast(pa.schema([pa.field(one.name, one.type) for one in rows.schema]))
+    return rows.replace_schema_metadata(None).cast(
+        pa.schema([pa.field(field.name, field.type) for field in rows.schema])
+    )
 
 
 def _hidden(schema: TableSchema, known: _Known, count: int) -> Hidden:

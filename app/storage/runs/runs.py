@@ -62,11 +62,14 @@ def totals_fit(warehouse: Warehouse, table_id: str, runs: Sequence[Run], bounds:
         return False  # columns were added, renamed or given another meaning meanwhile: ranges know only names
     names = tuple((bound.column.name, bound.carry) for bound in bounds)
     ranges = [ranges_in_footers(warehouse, table_id, run, names) if run.totals is None else run.totals for run in runs]
-    return all(_fits(bound, [one.get(bound.column.name, UNBOUNDED) for one in ranges]) for bound in bounds)
+    return all(
+        _fits(bound, [ranges_of_file.get(bound.column.name, UNBOUNDED) for ranges_of_file in ranges])
+        for bound in bounds
+    )
 
 
 def _fits(bound: TotalBounds, ranges: Sequence[Sequence[str]]) -> bool:
-    low, high = (reduce(EXACT.add, (Decimal(one[end]) for one in ranges), Decimal(0)) for end in (0, 1))
+    low, high = (reduce(EXACT.add, (Decimal(bounds[end]) for bounds in ranges), Decimal(0)) for end in (0, 1))
     return bound.low <= low and high <= bound.high
 
 

@@ -101,7 +101,11 @@ def _csv(columns: Sequence[Column], batches: Iterable[pa.RecordBatch], _: Intege
 
 
 def _quoted_name(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"' if any(one in name for one in '",\r\n') or not name.strip() else name
+    return (
+        '"' + name.replace('"', '""') + '"'
+        if any(character in name for character in '",\r\n') or not name.strip()
+        else name
+    )
 
 
 def _cells(values: pa.Array, column: Column) -> pa.Array:

@@ -148,7 +148,7 @@ def test_nothing_is_merged_compacted_or_forgotten_until_the_server_is_well(site:
         with site.database.reading() as repository:
             return list(repository.forgettings.tables_pending())
 
-    worker = Worker(site, upkeep=Upkeep(tries_spark=True, try_again_seconds=0.05))
+    worker = Worker(site, upkeep=Upkeep(tries_spark=True, retry_seconds=0.05))
     worker.start()
     try:
         assert until(lambda: executor.merges >= 4)  # two trials

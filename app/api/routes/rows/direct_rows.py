@@ -105,8 +105,8 @@ def _spelling(scope: Scope, given: _Parameters) -> Spelling:
 def _parameters(query: bytes) -> _Parameters | None:
     """Return the parameters of the query string, read as Starlette reads it; None if one is unknown or given twice."""
     given = _Parameters()
-    for one in query.decode("latin-1").split("&") if query else ():
-        name, _, value = one.partition("=")
+    for pair in query.decode("latin-1").split("&") if query else ():
+        name, _, value = pair.partition("=")
         if name == "key":
             given.keys.append(unquote_plus(value))
         elif name == "columns" and given.columns is None:

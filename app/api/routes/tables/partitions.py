@@ -95,4 +95,4 @@ async def post_drop(name: FullName, body: PartitionSpecs, parts: PartsDep, notes
     """
     dropped = await in_writers_thread(parts, drop_partitions, parts.database, name, body.specs)
     notes.add(partitions=len(dropped))  # the partitions themselves are values of rows
-    return DroppedPartitions(dropped=[json.loads(one) for one in dropped])
+    return DroppedPartitions(dropped=[json.loads(text) for text in dropped])

@@ -58,7 +58,7 @@ def typed(document: Mapping[str, Any], table: Table, chosen: Integers | None = N
         _named(path, table): _without_names(item) for path, item in document["paths"].items() if _is_of(path, table)
     }
     of_table: Json = copy.deepcopy({**document, "paths": paths})
-    for operation in (one for item in of_table["paths"].values() for one in item.values()):
+    for operation in (operation for item in of_table["paths"].values() for operation in item.values()):
         _spell(operation, integers, default=integers is integers_of(table.schema, None))
         _exemplify(operation, table, integers)
     schemas = of_table["components"]["schemas"] | _components(table, integers)
@@ -85,7 +85,7 @@ def _named(path: str, table: Table) -> str:
 def _without_names(item: Json) -> Json:
     kept = {}
     for method, operation in item.items():
-        parameters = [one for one in operation.get("parameters", []) if one["name"] not in _NAMES]
+        parameters = [parameter for parameter in operation.get("parameters", []) if parameter["name"] not in _NAMES]
         kept[method] = {**operation, "parameters": parameters}
     return kept
 
@@ -127,8 +127,8 @@ def _spell(operation: Json, integers: Integers, *, default: bool) -> None:
 
 def _exemplify(operation: Json, table: Table, integers: Integers) -> None:
     """Remove the examples, which are of another table, and set an example key of this one."""
-    for one in objects_in(operation):
-        one.pop("example", None)
+    for item in objects_in(operation):
+        item.pop("example", None)
     for parameter in operation["parameters"]:
         if parameter["name"] == "key":
             texts = [str(example_of(column.type, integers)) for column in table.schema.key_columns]
@@ -148,7 +148,7 @@ def _used(paths: Json, schemas: Mapping[str, Json]) -> set[str]:
 
 def _references(value: object) -> Iterator[str]:
     place = "#/components/schemas/"
-    for one in objects_in(value):
-        for target in (one.get("$ref"), *(one["mapping"].values() if isinstance(one.get("mapping"), dict) else ())):
+    for item in objects_in(value):
+        for target in (item.get("$ref"), *(item["mapping"].values() if isinstance(item.get("mapping"), dict) else ())):
             if isinstance(target, str) and target.startswith(place):
                 yield target.removeprefix(place)

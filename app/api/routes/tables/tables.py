@@ -283,7 +283,7 @@ def rename_table(body: RenameTable, repository: Writing, grant: GrantDep, notes:
     source, destination = body.source, body.destination
     for identifier in (source, destination):
         grant.check_table(Role.ADMIN, identifier.database, identifier.object)
-    old, new = ((one.database, one.object) for one in (source, destination))
+    old, new = ((identifier.database, identifier.object) for identifier in (source, destination))
     service.rename_table(repository, old, new, grant.name)
     notes.add(database=old[0], table=old[1], to={"database": new[0], "table": new[1]})
     return Response()

@@ -36,11 +36,11 @@ def alter(
     Each option may be given again. A field in a ROW is column.field.
     """
     changes = [
-        *(_renamed(one) for one in renamed or ()),
-        *(_typed(one, "--add", "addColumn", "dataType") for one in added or ()),
-        *(_typed(one, "--type", "updateColumnType", "newDataType") for one in types or ()),
-        *({"action": "dropColumn", "fieldNames": _path(one, "--drop")} for one in dropped or ()),
-        *({"action": "removeOption", "key": one} for one in unset or ()),
+        *(_renamed(text) for text in renamed or ()),
+        *(_typed(text, "--add", "addColumn", "dataType") for text in added or ()),
+        *(_typed(text, "--type", "updateColumnType", "newDataType") for text in types or ()),
+        *({"action": "dropColumn", "fieldNames": _path(text, "--drop")} for text in dropped or ()),
+        *({"action": "removeOption", "key": option} for option in unset or ()),
         *(_option(option) for option in options or ()),
         *([{"action": "updateComment", "comment": comment}] if comment is not None else []),
     ]

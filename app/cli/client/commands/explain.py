@@ -34,7 +34,7 @@ def explain(
 ) -> None:
     """Explain a row: its records, their effect on each column, and the source of each value."""
     optional = {"asOf": as_of, "before": before, "steps": None if steps is None else str(steps)}
-    params = [*(("key", one) for one in key), *(("column", one) for one in column or ())]
+    params = [*(("key", text) for text in key), *(("column", text) for text in column or ())]
     params += [(name, one) for name, one in optional.items() if one is not None]
     with Service.at(url, token_file) as service:
         answer = service.ask("GET", path_of(table, "/rows:explain"), params=params)

@@ -60,12 +60,12 @@ def forget(
 def forgettings(table: TableName, url: Url = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
     """List finished and pending removals of keys from a table, newest first."""
     with Service.at(url, token_file) as service:
-        for one in service.listed(path_of(table, "/forgettings"), "forgettings"):
+        for forgetting in service.listed(path_of(table, "/forgettings"), "forgettings"):
             if as_json:
-                say_json(one)
+                say_json(forgetting)
                 continue
-            say(_line(one))
-            for remnant in one["remnants"]:
+            say(_line(forgetting))
+            for remnant in forgetting["remnants"]:
                 until = f", until {_time(remnant['until'])}" if remnant["until"] else ""
                 say(f"  {remnant['count']} {remnant['kind']}: {remnant['example']}{until}")
 
@@ -119,10 +119,12 @@ def _waited(service: Service, path: str) -> dict[str, Any]:
         pause = min(pause * 1.5, most)
 
 
-def _line(one: dict[str, Any]) -> str:
-    named = f" ({one['reference']})" if one["reference"] else ""
-    at = one["goneAt"] or one["forgottenAt"]
-    return f"forgetting {one['id']}{named}: {one['keys']} keys {one['state']}" + (f" since {_time(at)}" if at else "")
+def _line(forgetting: dict[str, Any]) -> str:
+    named = f" ({forgetting['reference']})" if forgetting["reference"] else ""
+    at = forgetting["goneAt"] or forgetting["forgottenAt"]
+    return f"forgetting {forgetting['id']}{named}: {forgetting['keys']} keys {forgetting['state']}" + (
+        f" since {_time(at)}" if at else ""
+    )
 
 
 def _time(millis: int) -> str:

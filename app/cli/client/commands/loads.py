@@ -112,8 +112,8 @@ def load(
         service.patience_seconds = PATIENCE_SECONDS
         loaded = [_load(service, table, file, file_format, absent, again) for file, file_format in chosen]
     if as_json:
-        say_json([{**vars(one), "file": str(one.file)} for one in loaded])
-    if lost := sum(one.set_aside for one in loaded):
+        say_json([{**vars(file_loaded), "file": str(file_loaded.file)} for file_loaded in loaded])
+    if lost := sum(file_loaded.set_aside for file_loaded in loaded):
         what = f"{lost} of the batches, posted before, are set aside or withdrawn: their records are in no answer"
         raise Failure(Exit.REFUSED, what, "  → have them retried (…/batches/ID:retry), or load with --again WORD")
 

@@ -27,7 +27,7 @@ def open_page(
     if table is not None:
         page += "console/tables/" + "/".join(quote(name, safe="") for name in named(table))
     if key:
-        page += f"/row?{urlencode([('key', one) for one in key])}"
+        page += f"/row?{urlencode([('key', text) for text in key])}"
     say(page)
     if not print_only:
         typer.launch(page)

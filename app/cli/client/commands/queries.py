@@ -70,7 +70,7 @@ def _named_tables(opened: DuckDBPyConnection, select: str, database: str | None)
         raise usage(parsed["error_message"])
     if parsed["error"] or len(parsed["statements"]) != 1:
         raise usage("one SELECT is expected; it may have WITH, subqueries and joins, no PIVOT")
-    defined = {one["key"] for node in _nodes(parsed) for one in node.get("cte_map", {}).get("map", [])}
+    defined = {expression["key"] for node in _nodes(parsed) for expression in node.get("cte_map", {}).get("map", [])}
     names: set[Name] = set()
     for node in _nodes(parsed):
         if node.get("type") != "BASE_TABLE":
@@ -114,7 +114,7 @@ def _say(opened: DuckDBPyConnection, select: str, form: ScanFormat, limit: int |
     texts = "SELECT COLUMNS(*)::VARCHAR " if form is ScanFormat.CSV else ""
     most = "" if limit is None or form is ScanFormat.TABLE else f" LIMIT {limit}"
     result = opened.execute(f"{texts}FROM ({select}\n){most}")
-    columns = [one[0] for one in result.description or ()]
+    columns = [column[0] for column in result.description or ()]
     if form is ScanFormat.TABLE:
         shown = limit or SHOWN_ROWS
         rows = result.fetchmany(shown + 1)

@@ -32,7 +32,7 @@ def get(
 ) -> None:
     """Show the row of a key."""
     optional = {"columns": columns, "snapshot": snapshot, "consistency": "merged" if merged else None}
-    params = [*(("key", one) for one in key), *((name, one) for name, one in optional.items() if one is not None)]
+    params = [*(("key", text) for text in key), *((name, one) for name, one in optional.items() if one is not None)]
     with Service.at(url, token_file) as service:
         answer = service.ask("GET", path_of(table, "/rows"), params=params)
         row = service.read(answer)
@@ -81,7 +81,7 @@ def delete(
         _check_object(columns)
     with Service.at(url, token_file) as service:
         body = {} if columns is None else {"content": columns}
-        params = [("key", one) for one in key]
+        params = [("key", text) for text in key]
         headers = {"Content-Type": "application/json", **_once(wait)}
         answer = service.ask("DELETE", path_of(table, "/rows"), params=params, headers=headers, again=True, **body)
         _accepted(answer.text, service.read(answer), as_json)

@@ -68,7 +68,7 @@ def scan(
 def scan_params(filters: list[str] | None, **optional: str | None) -> Params:
     """Return the query parameters of a scan, without the options that were not given."""
     given = [(name, one) for name, one in optional.items() if one is not None]
-    return [*given, *(("filter", one) for one in filters or ())]
+    return [*given, *(("filter", text) for text in filters or ())]
 
 
 @commands.command()

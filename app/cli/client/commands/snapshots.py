@@ -38,9 +38,16 @@ def list_newest(
         report("there are more: --limit")
 
 
-def _line(one: dict[str, Any]) -> tuple[object, ...]:
-    rows = "" if one["rows"] is None else one["rows"]
-    return one["id"], one["kind"], moment(one["committedAt"]), rows, one["sizeBytes"], ", ".join(one["tags"])
+def _line(snapshot: dict[str, Any]) -> tuple[object, ...]:
+    rows = "" if snapshot["rows"] is None else snapshot["rows"]
+    return (
+        snapshot["id"],
+        snapshot["kind"],
+        moment(snapshot["committedAt"]),
+        rows,
+        snapshot["sizeBytes"],
+        ", ".join(snapshot["tags"]),
+    )
 
 
 @commands.command()

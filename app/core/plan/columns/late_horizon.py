@@ -65,7 +65,7 @@ def horizon_warnings(rules: Sequence[Rule], horizon: Horizon | None) -> Iterator
     if all(rule.late is None for rule in rules if isinstance(rule, (Replay, Stepwise))):
         message = "there is no log that the horizon ends: it changes nothing"
         yield option_violation(KEY, FaultCode.OPTION_WITHOUT_EFFECT, message, "remove it")
-    inside = [one for rule in rules if isinstance(rule, Replay) for one in rule.rules]
+    inside = [inner for rule in rules if isinstance(rule, Replay) for inner in rule.rules]
     for rule in (*rules, *inside):
         if isinstance(rule, Stepwise) and rule.keeps_log and rule.late is None:
             first = rule.order.fields[0].column

@@ -134,7 +134,7 @@ class MergePlan:
     @cached_property
     def column_rules(self) -> tuple[Rule, ...]:
         """The rules that speak for columns; a replayed row's are those inside the replay."""
-        return tuple(one for rule in self.rules for one in (rule.rules if isinstance(rule, Replay) else (rule,)))
+        return tuple(inner for rule in self.rules for inner in (rule.rules if isinstance(rule, Replay) else (rule,)))
 
     @cached_property
     def rule_of(self) -> Mapping[str, Rule]:

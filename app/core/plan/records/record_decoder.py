@@ -251,7 +251,7 @@ def other_name(known: Collection[str], name: str) -> str:
     """Return the fix of a name that is no column: the column that it may have meant, or all."""
     if ";" in name and ";" not in "".join(known):
         return "separate the fields of CSV by commas"
-    near = next((one for one in known if one.lower() == name.strip().lower()), None)
+    near = next((member for member in known if member.lower() == name.strip().lower()), None)
     return f"did you mean {cut(near)}?" if near else f"columns: {some_of(known)}"
 
 

@@ -79,7 +79,7 @@ def _condition(schema: TableSchema, text: str) -> Condition:
 def _split(schema: TableSchema, text: str) -> tuple[Column, Operator, str]:
     """Names may hold dots: the longest name of a column that an operator follows is the one."""
     starts = [column for column in schema.columns if text.startswith(f"{column.name}.")]
-    for column in sorted(starts, key=lambda one: -len(one.name)):
+    for column in sorted(starts, key=lambda start: -len(start.name)):
         operator, dot, value = text[len(column.name) + 1 :].partition(".")
         if dot and operator in _WORDS:
             return column, Operator(operator), value

@@ -40,7 +40,7 @@ class LateRecords:
             self.records + other.records,
             self.in_merge + other.in_merge,
             self.against_older + other.against_older,
-            None if None in nothing else sum(one or 0 for one in nothing),
+            None if None in nothing else sum(count or 0 for count in nothing),
             self.too_late + other.too_late,
             self.unmeasured + other.unmeasured,
             max(largest, default=None),
