@@ -84,6 +84,17 @@ class Commits:
         query = sa.select(*_COLUMNS).where(snapshots.c.table_id == table_id).order_by(snapshots.c.id)
         return [Commit(*row) for row in self.transaction.execute(query)]
 
+    def only_compacted(self, table_id: str, since: int, to: int) -> bool:
+        """Return whether all snapshots after ``since``, up to ``to``, are compactions, which change no row. One that
+        has expired may have been another commit.
+        """
+        query = sa.select(sa.func.count()).where(
+            snapshots.c.table_id == table_id,
+            snapshots.c.id.between(since + 1, to),
+            snapshots.c.kind == SnapshotKind.COMPACTION,
+        )
+        return since == to or self.transaction.execute(query).scalar_one() == to - since
+
     def heads(self, table_ids: Collection[str]) -> dict[str, int]:
         """Return the current snapshot of each of the tables that exist; 0 before the first commit."""
         query = sa.select(tables.c.id, tables.c.snapshot_id).where(tables.c.id.in_(table_ids))

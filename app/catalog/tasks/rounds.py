@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from app.catalog.batches.batches import Batches
 from app.catalog.shared.models import batches, merges, tables
 from app.catalog.shared.transaction import AnyRow, Transaction
+from app.catalog.snapshots.commits import Commits
 from app.catalog.snapshots.new_snapshots import NewSnapshot
 from app.catalog.snapshots.snapshots import Snapshots
 from app.catalog.tables.tables import TABLES, Tables, intact
@@ -118,11 +119,14 @@ class WaitingMerge:
 
 @dataclass(frozen=True)
 class FoldedMerge:
-    """The result of a merge in a round: its runs, and the number of folded ``records``."""
+    """The result of a merge in a round: its runs, and the number of folded ``records``. ``compared``: the runs were
+    compared with the rows of the snapshot with which the merge was claimed.
+    """
 
     claimed: ClaimedTask
     runs: tuple[Run, ...]
     records: int
+    compared: bool = False
 
     @property
     def rows(self) -> int:
@@ -214,14 +218,19 @@ class Rounds:
 
     def commit(self, folded: Sequence[FoldedMerge]) -> dict[str, Snapshot]:
         """Commit merges and return their snapshots, by the ids of the merges. Only merges that still hold their lease,
-        and whose table has the same schema and claimed batches, are committed.
+        and whose table has the same schema and claimed batches, are committed. Of those that were compared with rows,
+        only merges whose table has the same rows.
 
         Their runs are appended to the current snapshot: a run of new records fits on any snapshot.
         """
         locked = self.tables.lock_all([folded_merge.claimed.table.id for folded_merge in folded])
         held = self.transaction.execute(_HELD, {"tasks": [folded_merge.claimed.task.id for folded_merge in folded]})
         owners = {row.id: row.lease_owner for row in held}
-        fit = [folded_merge for folded_merge in folded if _still_fits(folded_merge, locked, owners)]
+        fit = [
+            folded_merge
+            for folded_merge in folded
+            if _still_fits(folded_merge, locked, owners) and self._on_same_rows(folded_merge, locked)
+        ]
         if not fit:
             return {}
         made = self.snapshots.new_snapshots.commit(
@@ -242,6 +251,12 @@ class Rounds:
         self.transaction.execute(_ENDED, ended)
         self._forget_failures([locked[snapshot.table_id] for snapshot in made])
         return {folded_merge.claimed.task.id: snapshot for folded_merge, snapshot in zip(fit, made, strict=True)}
+
+    def _on_same_rows(self, folded_merge: FoldedMerge, locked: Mapping[str, AnyRow]) -> bool:
+        base, table_id = folded_merge.claimed.base, folded_merge.claimed.table.id
+        if not folded_merge.compared or base is None:
+            return True
+        return Commits(self.transaction).only_compacted(table_id, base.id, locked[table_id].snapshot_id)
 
     def _snapshot(self, folded_merge: FoldedMerge, row: AnyRow) -> NewSnapshot:
         base = self.snapshots.current_of(replace(folded_merge.claimed.table, snapshot_id=row.snapshot_id))

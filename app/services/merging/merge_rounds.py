@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from app.catalog.repository import FoldedMerge, WaitingMerge
 from app.core.errors import DamagedCatalog
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.history import Run, Snapshot
 from app.files.writable import check_not_gone
 from app.kernel.tasks import Job, Result
@@ -88,7 +89,9 @@ def _folded(site: MergeSite, leases: Sequence[Lease]) -> dict[Lease, FoldedMerge
         of_merge = [next(results) for _ in planned_merge.tasks]
         runs = _tried(lease, partial(_runs_of, site, planned_merge, of_merge))
         if runs:
-            folded[lease] = FoldedMerge(lease.claimed, runs, sum(batch.records for batch in lease.claimed.batches))
+            claimed, records = lease.claimed, sum(batch.records for batch in lease.claimed.batches)
+            compared = bool(compile_plan(claimed.table.schema).totals)
+            folded[lease] = FoldedMerge(claimed, runs, records, compared)
     return folded
 
 
@@ -96,8 +99,9 @@ def _runs_of(site: MergeSite, planned: PlannedMerge, results: Sequence[Result]) 
     """Return the runs of a merge that only lacks its commit; empty if it needs more work."""
     if any(result.failure for result in results):
         return ()
-    runs = folded_by(site, planned, results).runs
-    return runs if totals_surely_fit(site, planned.claimed, runs) else ()
+    runs, claimed = folded_by(site, planned, results).runs, planned.claimed
+    older = claimed.base.runs if claimed.base else ()
+    return runs if totals_surely_fit(site, claimed.table, older, runs) else ()
 
 
 def _tried(lease: Lease, work: Callable[[], T]) -> T | None:

@@ -20,7 +20,6 @@ from app.core.table.history import (
     ChangelogFile,
     Run,
     Snapshot,
-    SnapshotKind,
     Table,
     TaskKind,
     TaskState,
@@ -100,12 +99,13 @@ def _due(backlog: Backlog, now: datetime) -> _Due | None:
 class Folded:
     """The files that one merge wrote: its runs, and the changes if the table keeps a changelog.
 
-    ``changed`` is the base snapshot of these changes, None before the first.
+    ``compared`` is the snapshot with whose rows changes and totals were computed; None if there was none, or if the
+    merge needs no older rows.
     """
 
     runs: tuple[Run, ...]
     changelog: tuple[ChangelogFile, ...] = ()
-    changed: Snapshot | None = None
+    compared: Snapshot | None = None
     records: int = 0
 
 
@@ -125,8 +125,7 @@ def _merge(site: MergeSite, claimed: ClaimedTask, lease: Lease) -> Done:
     lease.expect(2 if planned.looks_up else 1)
     folded = folded_by(site, planned, run_tasks(lease, planned.tasks, lease.report))
     lease.end_job()
-    _check_totals(planned, folded.runs, lease)
-    _commit_merge(site, claimed, _with_changes(planned, folded, lease), lease)
+    _commit_merge(site, claimed, _compared(planned, folded, lease), lease)
     return Done(sum(run.rows for run in folded.runs), folded.records)
 
 
@@ -178,54 +177,62 @@ def folded_by(site: MergeSite, planned: PlannedMerge, results: Sequence[Result])
     return Folded(runs, changes_written(results), records=records)
 
 
-def _with_changes(planned: PlannedMerge, folded: Folded, lease: Lease) -> Folded:
-    """Return the merge with its changes of rows, if the table's changelog is written by lookup (docs/changelogs.md)."""
-    if not planned.looks_up:
-        return folded
+def _compared(planned: PlannedMerge, folded: Folded, lease: Lease) -> Folded:
+    """Return the merge with its changes of rows, if the table's changelog is written by lookup (docs/changelogs.md).
+    Raise ``Unfoldable`` if a total of the table would leave its column's type.
+
+    Both look at the rows of the current snapshot: a rollback may have been committed since the merge was claimed.
+    """
     table, site = planned.claimed.table, lease.site
+    if not planned.looks_up and not compile_plan(table.schema).totals:
+        return folded
     with site.database.reading() as repository:
         base = repository.snapshots.current(table.id)
     older = base.runs if base else ()
     plan = plan_of(site, table, {run.schema_id for run in (*older, *folded.runs)})
-    folder, wanted = uuid.uuid4().hex, changes_wanted(table.schema.parsed)
+    _check_totals(table, plan, older, folded.runs, lease)
+    compared = replace(folded, compared=base)
+    return _with_changes(planned, plan, older, compared, lease) if planned.looks_up else compared
+
+
+def _with_changes(planned: PlannedMerge, plan: Plan, older: Sequence[Run], folded: Folded, lease: Lease) -> Folded:
+    """Return the merge with the changes that its runs make to the rows of the runs ``older``."""
+    folder, wanted = uuid.uuid4().hex, changes_wanted(planned.claimed.table.schema.parsed)
     tasks = [task for new in folded.runs for task in plan.changes([*_of_partition(older, new), new], 1, folder, wanted)]
-    results = run_tasks(lease, tasks, lease.report)
-    return replace(folded, changelog=changes_written(results), changed=base)
+    return replace(folded, changelog=changes_written(run_tasks(lease, tasks, lease.report)))
 
 
 def _of_partition(runs: Iterable[Run], new: Run) -> list[Run]:
     return [run for run in runs if run.partition == new.partition]
 
 
-def _check_totals(planned: PlannedMerge, runs: Sequence[Run], lease: Lease) -> None:
+def _check_totals(table: Table, plan: Plan, older: Sequence[Run], runs: Sequence[Run], lease: Lease) -> None:
     """Raise ``Unfoldable`` if a total of the table would leave its column's type (docs/semantics.md, A.7).
 
-    The ranges of totals usually prove that all fit. Otherwise the keys of ``runs`` are looked up in the older runs.
+    The ranges of totals usually prove that all fit. Otherwise the keys of ``runs`` are looked up in the ``older`` runs.
     """
-    claimed = planned.claimed
-    if totals_surely_fit(lease.site, claimed, runs):
+    if totals_surely_fit(lease.site, table, older, runs):
         return
-    older = claimed.base.runs if claimed.base else ()
-    tasks = [task for new in runs for task in planned.plan.overflow([*_of_partition(older, new), new], 1)]
+    tasks = [task for new in runs for task in plan.overflow([*_of_partition(older, new), new], 1)]
     results = run_tasks(lease, tasks, lease.report_detail)
     exceeded = next((result.overflow for result in results if result.overflow), None)
     if exceeded is not None:
-        raise overflow(claimed.table.schema.by_name[exceeded.column], exceeded.key, endless=exceeded.endless)
+        raise overflow(table.schema.by_name[exceeded.column], exceeded.key, endless=exceeded.endless)
 
 
-def totals_surely_fit(site: MergeSite, claimed: ClaimedTask, runs: Sequence[Run]) -> bool:
-    """Return whether ranges of totals prove that no total of the table leaves its column's type;
-    false proves nothing.
+def totals_surely_fit(site: MergeSite, table: Table, older: Sequence[Run], runs: Sequence[Run]) -> bool:
+    """Return whether ranges of totals prove that ``runs`` on top of the ``older`` ones let no total of the table leave
+    its column's type; false proves nothing.
     """
-    totals = compile_plan(claimed.table.schema).totals
+    totals = compile_plan(table.schema).totals
     touched = {run.partition for run in runs}
-    older = [run for run in (claimed.base.runs if claimed.base else ()) if run.partition in touched]
-    return not totals or totals_fit(site.warehouse, claimed.table.id, [*older, *runs], totals)
+    below = [run for run in older if run.partition in touched]
+    return not totals or totals_fit(site.warehouse, table.id, [*below, *runs], totals)
 
 
 def _commit_merge(site: MergeSite, claimed: ClaimedTask, folded: Folded, lease: Lease) -> None:
     """Append the runs to the current snapshot, even if it is newer than the merge's base: the runs depend on no other
-    run. Changes of rows are only valid if nothing but compactions were committed since.
+    run. What was compared with older rows is only valid if nothing but compactions were committed since.
     """
 
     def prepare(reader: Repository, base: Snapshot | None) -> Commit[Snapshot]:
@@ -251,13 +258,12 @@ def _commit_merge(site: MergeSite, claimed: ClaimedTask, folded: Folded, lease: 
     commit_on_current(site.database, claimed.table.id, prepare)
 
 
-def _check_base(repository: Repository, claimed: ClaimedTask, folded: Folded, base: Snapshot | None) -> None:
-    """Raise ``Conflict`` if the rows have changed since ``base``, against which the changes were computed."""
-    looked_up = folded.changed.id if folded.changed else 0
-    if folded.changed is None or base is None or base.id == looked_up:
+def _check_base(reader: Repository, claimed: ClaimedTask, folded: Folded, base: Snapshot | None) -> None:
+    """Raise ``Conflict`` if the rows have changed since the snapshot with which the merge was compared."""
+    compared = folded.compared
+    if compared is None or base is None:
         return
-    newer = repository.snapshots.page(claimed.table.id, limit=base.id - looked_up)
-    if any(snapshot.kind is not SnapshotKind.COMPACTION for snapshot in newer if snapshot.id > looked_up):
+    if not reader.commits.only_compacted(claimed.table.id, compared.id, base.id):
         raise Conflict("the table's rows were changed by a rollback or a partition drop; the merge will be retried")
 
 

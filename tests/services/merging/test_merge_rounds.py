@@ -20,6 +20,7 @@ from app.services.shared.executor import MergeSite
 from tests.services.builders import (
     QUIET,
     SUM,
+    back_to,
     compact,
     create_table,
     post,
@@ -116,6 +117,22 @@ def test_a_compaction_that_is_committed_in_the_middle_of_a_round_stays(site: Mer
     assert run_round(site, leases) == leases
     snapshot = snapshot_of(site.database, table)
     assert (snapshot.id, [run.full for run in snapshot.runs]) == (3, [True, False])
+    assert ones(site, images, [table]) == [2]
+
+
+def test_a_merge_below_which_rows_were_rolled_back_leaves_its_round(site: MergeSite, images: Images) -> None:
+    """Whether its totals fit was proven on the rows from before."""
+    [table] = requested(site, "a")
+    run_round(site, claimed(site))
+    for _ in range(2):
+        stage(site, table)
+        request_merge(site.database, table.id)
+        leases = claimed(site)
+        if snapshot_of(site.database, table).id == 1:
+            assert run_round(site, leases) == leases
+    back_to(site, table, 1)
+    assert run_round(site, leases) == []
+    assert run_next_merge(site, "single")
     assert ones(site, images, [table]) == [2]
 
 

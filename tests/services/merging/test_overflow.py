@@ -13,11 +13,13 @@ import sqlalchemy as sa
 from app.catalog.database import CatalogDatabase
 from app.core.table.history import BatchState, Table, TaskState
 from app.files.layout import data_file
+from app.kernel.tasks import Job, Progress, Result, Work
 from app.services.rows.lookups import Consistency, Images, get_row
 from app.services.shared.executor import MergeSite
 from tests.catalog.builders import CATALOGS
 from tests.core.rules.test_replayed_totals import GROUP, PRODUCT, SEQUENCE
-from tests.services.builders import SUM, batches_of, create_table, merge, post, snapshot_of
+from tests.services.builders import SUM, back_to, batches_of, create_table, merge, post, snapshot_of
+from tests.services.executor import InterruptedExecutor, PythonExecutor
 from tests.services.one_catalog import catalog_kind
 
 __all__ = ["catalog_kind"]
@@ -88,3 +90,37 @@ def test_footers_have_the_ranges_of_older_runs(
     again = replace(site, database=CatalogDatabase(catalog_url))
     assert merge(again, table, {"id": 7, "n": second}).state is state
     again.database.close()
+
+
+@pytest.mark.parametrize("producer", ["none", "lookup"])
+def test_a_rollback_beside_a_merge_lets_no_total_leave_its_column(
+    site: MergeSite, images: Images, producer: str
+) -> None:
+    table = create(site.database, SUM | {"changelog-producer": producer})
+    merge(site, table, {"id": 7, "n": 100})
+    merge(site, table, {"id": 7, "n": -100})
+    interrupted = replace(site, executor=InterruptedExecutor(lambda: back_to(site, table, 1)))
+    failed = merge(interrupted, table, {"id": 7, "n": 100})
+    assert failed.state is TaskState.FAILED
+    assert "column 'n' of key {'id': 7}: its total is out of range for TINYINT" in (failed.error or "")
+    assert number(site, images) == 100
+
+
+def test_a_rollback_after_the_check_of_totals_is_noticed(site: MergeSite, images: Images) -> None:
+    """The rows that were checked are not the rows below the merge."""
+    table = create(site.database, SEQUENCE)  # each merge looks at the older rows of its keys
+    merge(site, table, {"id": 7, "g": 1, "n": 100})
+    merge(site, table, {"id": 7, "g": 2, "n": -100})
+    executor = PythonExecutor()
+    run = executor.run
+
+    def checked(tag: str, job: Job, report: Progress) -> list[Result]:
+        results = run(tag, job, report)
+        if {task.work for task in job.tasks} == {Work.OVERFLOW}:
+            back_to(site, table, 1)
+        return results
+
+    executor.run = checked  # type: ignore[method-assign]
+    assert merge(replace(site, executor=executor), table, {"id": 7, "g": 3, "n": 100}).state is TaskState.FAILED
+    assert number(site, images) == 100
+    assert "out of range" in (merge(site, table).error or "")
