@@ -75,7 +75,12 @@ CASES: Mapping[str, list[tuple[Options, Options]]] = {
     "aggregation.remove-record-on-delete": [(SUM, SUM | {"aggregation.remove-record-on-delete": "true"})],
     DEFAULT_FUNCTION: [(SUM, SUM | {DEFAULT_FUNCTION: "last_value"})],
     "sequence-group": [(PARTIAL | IGNORED, GROUP), (GROUP, PARTIAL | {"fields.s.sequence-group": "a"})],
-    "aggregate-function": [(SUM, SUM | LAST), (REMOVING, REMOVING | LAST)],
+    "aggregate-function": [
+        *((SUM, SUM | {"fields.a.aggregate-function": other}) for other in ("last_value", "max")),
+        (SUM, SUM | {"fields.a.aggregate-function": "first_value", "fields.a.ignore-retract": "true"}),
+        (SUM, LISTED),
+        (REMOVING, REMOVING | LAST),
+    ],
     "ignore-retract": [(SUM, SUM | {"fields.a.ignore-retract": "true"})],
     "distinct": [(COLLECTED, COLLECTED | {"fields.l.distinct": "true"})],
     "list-agg-delimiter": [(LISTED, LISTED | {"fields.b.list-agg-delimiter": "|"})],

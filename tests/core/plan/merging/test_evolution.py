@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from app.core.plan.merging.evolution import carried_over, combined_row, remembering, same_fold, same_state
-from app.core.plan.merging.fold import combine, finish, fold
+from app.core.plan.merging.fold import finish, fold
 from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.records import KINDS_BY_TEXT, Record
 from app.core.table.schema import TableSchema
-from tests import oracle
-from tests.builders import schema_of
-from tests.histories import examples, random_history
 
 BASE = {"merge-engine": "aggregation", "fields.a.aggregate-function": "sum"}
 COLUMNS = (("k", "INT"), ("a", "INT"), ("b", "STRING"))
@@ -42,25 +36,6 @@ def test_renamed_added_and_dropped_columns_leave_the_meaning_of_old_state_alone(
     assert same_fold(schema(), renamed)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"merge-engine": "aggregation", "fields.a.aggregate-function": "max"},
-        {**BASE, "fields.b.aggregate-function": "first_value"},
-        {**BASE, "fields.default-aggregate-function": "last_value"},
-        {**BASE, "sequence.field": "b"},
-        {**BASE, "ignore-delete": "true"},
-        {"merge-engine": "deduplicate"},
-    ],
-)
-def test_another_function_order_or_engine_changes_the_meaning(options: dict[str, str]) -> None:
-    assert not same_fold(schema(), schema(options))
-
-
-def test_options_that_only_say_when_merges_run_or_what_is_shown_keep_the_meaning() -> None:
-    assert same_fold(schema(), schema({**BASE, "merge.max-staleness": "5 s", "fields.b.default-value": "x"}))
-
-
 def test_places_comments_and_defaults_keep_the_meaning() -> None:
     old = schema()
     *others, last = old.columns
@@ -70,38 +45,6 @@ def test_places_comments_and_defaults_keep_the_meaning() -> None:
 
 def test_a_wider_type_is_no_other_meaning() -> None:
     assert same_fold(schema(), schema(BASE, ((0, "k", "INT"), (1, "a", "BIGINT"), (2, "b", "STRING"))))
-
-
-OLD = oracle.TableCase(COLUMNS, ("k",), BASE)
-NEXT = [
-    {"merge-engine": "aggregation", "fields.a.aggregate-function": "max"},
-    {"merge-engine": "aggregation", "fields.a.aggregate-function": "first_value", "fields.a.ignore-retract": "true"},
-    {**BASE, "sequence.field": "b"},
-    {"merge-engine": "aggregation", "fields.b.aggregate-function": "listagg", "fields.b.ignore-retract": "true"},
-]
-
-
-@pytest.mark.parametrize("options", NEXT)
-@settings(max_examples=examples(60))
-@given(seed=st.integers(0, 2**32))
-def test_under_a_new_plan_the_old_row_counts_as_the_first_record(options: dict[str, str], seed: int) -> None:
-    random = Random(seed)
-    new = oracle.TableCase(COLUMNS, ("k",), options)
-    before = [c for c in random_history(random, OLD, True, 20) if c.values["k"] == 1]
-    after = [c for c in random_history(random, new, options != NEXT[0], 20) if c.values["k"] == 1]
-    old_plan, new_plan = compile_plan(schema_of(OLD)), compile_plan(schema_of(new))
-    old_state = fold(old_plan, _records(before))
-    carried = None if old_state is None else carried_over(old_state, old_plan, new_plan)
-    newer = fold(new_plan, _records(after))
-    states = [state for state in (carried, newer) if state is not None]
-    whole = states[0] if len(states) == 1 else combine(new_plan, *states) if states else None
-    row = oracle.fold(OLD, before)
-    first = [] if row is None else [oracle.Change("+I", row)]
-    assert (None if whole is None else finish(new_plan, whole)) == oracle.fold(new, [*first, *after])
-
-
-def _records(changes: list[oracle.Change]) -> list[Record]:
-    return [Record(KINDS_BY_TEXT[change.kind], change.values, i + 1, change.named) for i, change in enumerate(changes)]
 
 
 SUMMED = {"merge-engine": "aggregation", "fields.a.aggregate-function": "sum"}

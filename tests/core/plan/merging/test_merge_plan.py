@@ -8,8 +8,8 @@ import pytest
 
 from app.core.plan.merging.fold import finish, fold
 from app.core.plan.merging.merge_plan import MergePlan
-from app.core.rules.row import LIVE_COLUMN, RESET_COLUMN, Liveness
-from app.core.table.records import KINDS_BY_TEXT, Record, RowKind
+from app.core.rules.row import LIVE_COLUMN, RESET_COLUMN
+from app.core.table.records import Record, RowKind
 from tests.core.tables import plan
 
 Options = Mapping[str, str]
@@ -82,16 +82,6 @@ def test_a_first_value_is_remembered_beside_its_column_only_where_null_could_be_
     assert hidden <= ({"_kf_seen_1"} if name == "first_value" else set())
 
 
-@pytest.mark.parametrize("options", [options for _, options, _ in NEEDED])
-def test_the_columns_of_a_run_are_keys_values_and_hidden_ones_each_once(options: Options) -> None:
-    one = made(options)
-    names = [name for name, _ in one.state_columns]
-    assert names[:5] == ["k", "a", "b", "g", "h"]
-    assert len(set(names)) == len(names)
-    assert set(names[5:]) == {column.name for column in one.hidden}
-    assert all(name.startswith("_kf_") for name in names[5:])
-
-
 def test_keys_come_first_in_a_run_in_primary_key_order() -> None:
     assert [name for name, _ in plan(IGNORE, COLUMNS, key="h,a").state_columns] == ["h", "a", "k", "b", "g"]
 
@@ -106,67 +96,6 @@ def test_a_state_row_has_exactly_the_columns_of_a_run(options: Options) -> None:
     assert finish(one, state) is not None
 
 
-@pytest.mark.parametrize(
-    ("options", "liveness"),
-    [
-        ({}, Liveness.KIND),
-        (IGNORE, Liveness.ALWAYS),
-        (FIRST_ROW, Liveness.ALWAYS),
-        (PARTIAL | IGNORE, Liveness.ALWAYS),
-        (GROUP, Liveness.ADD),
-        (AGGREGATION, Liveness.ADD),
-        (AGGREGATION | IGNORE, Liveness.ALWAYS),
-    ],
-)
-def test_a_row_is_seen_as_its_engine_says(options: Options, liveness: Liveness) -> None:
-    assert made(options).row.liveness is liveness
-
-
-@pytest.mark.parametrize(
-    ("options", "history", "visible"),
-    [
-        ({}, "+I", True),
-        ({}, "-D", False),
-        ({}, "+I -D", False),
-        ({}, "-U +U", True),
-        ({}, "+I -U", False),
-        (GROUP, "-D", False),
-        (GROUP, "-D +I", True),
-        (GROUP, "+I -D", True),
-        (PARTIAL | {"partial-update.remove-record-on-delete": "true"}, "+I -D", False),
-        (PARTIAL | {"partial-update.remove-record-on-delete": "true"}, "+I -D -U", False),
-        (PARTIAL | {"partial-update.remove-record-on-delete": "true"}, "+I -D +I", True),
-        (PARTIAL | {"partial-update.remove-record-on-delete": "true"}, "+I -U", True),
-        (AGGREGATION, "-U", False),
-        (AGGREGATION, "-D -D", False),
-        (AGGREGATION, "-D +I", True),
-        (AGGREGATION, "+I -D", True),
-        (AGGREGATION | {"aggregation.remove-record-on-delete": "true"}, "+I -D", False),
-        (AGGREGATION | {"aggregation.remove-record-on-delete": "true"}, "+I -D +U", True),
-    ],
-)
-def test_a_row_is_there_after_the_kinds_that_leave_one(options: Options, history: str, visible: bool) -> None:
-    one = made(options)
-    values = {"k": 1, "a": 2, "b": 2, "g": 3, "h": 3}
-    state = fold(one, [Record(KINDS_BY_TEXT[kind], values, i) for i, kind in enumerate(history.split())])
-    assert state is not None
-    assert (finish(one, state) is not None) is visible
-
-
-@pytest.mark.parametrize(
-    ("options", "dropped"),
-    [
-        ({}, ""),
-        ({"ignore-update-before": "true"}, "-U"),
-        (IGNORE, "-U -D"),
-        (IGNORE | {"ignore-update-before": "true"}, "-U -D"),
-        (PARTIAL | {"partial-update.ignore-delete": "true"}, "-U -D"),
-    ],
-)
-def test_dropped_kinds_are_those_that_the_table_ignores(options: Options, dropped: str) -> None:
-    assert made(options).dropped == {KINDS_BY_TEXT[kind] for kind in dropped.split()}
-
-
 @pytest.mark.parametrize("options", [IGNORE, PARTIAL | IGNORE, FIRST_ROW | IGNORE, function("max") | IGNORE])
 def test_a_kind_that_is_dropped_is_not_refused(options: Options) -> None:
     assert made(options).refusals == ()
@@ -178,17 +107,6 @@ def test_hidden_rows_are_forgotten_only_where_no_late_record_could_sort_before_t
         assert not made(options).row.forgets_hidden
 
 
-def test_a_plan_says_what_records_and_rows_need() -> None:
-    options = {"sequence.field": "g", "sequence.auto-padding": "row-kind-flag", "fields.a.default-value": "'5'"}
-    one = made(options)
-    assert one.required_columns == ("g",)
-    assert one.write_defaults == {"a": 5}
-    assert one.read_defaults == {}
-    other = made(PARTIAL | {"fields.a.default-value": "5"})
-    assert (other.write_defaults, other.read_defaults) == ({}, {"a": 5})
-    assert plan({"rowkind.field": "p"}).row_kind_column == "p"
-
-
 def test_totals_are_bounded_by_the_type_of_the_column() -> None:
     columns = {"k": "INT", "a": "TINYINT", "b": "DECIMAL(38, 2)", "g": "DOUBLE", "h": "BIGINT"}
     totals = plan(AGGREGATION | {"fields.default-aggregate-function": "sum"}, columns).totals
@@ -197,10 +115,3 @@ def test_totals_are_bounded_by_the_type_of_the_column() -> None:
         ("b", "-" + "9" * 36 + ".99", "9" * 36 + ".99"),
         ("h", str(-(2**63)), str(2**63 - 1)),
     ]
-
-
-def test_the_default_function_reaches_every_column_without_its_own() -> None:
-    options = function("max") | {"fields.default-aggregate-function": "sum", "sequence.field": "g"} | IGNORE
-    assert {t.column.name for t in made(options).totals} == {"b", "h"}
-    grouped = PARTIAL | {"fields.default-aggregate-function": "sum", "fields.g.sequence-group": "a,b,h"} | IGNORE
-    assert {t.column.name for t in made(grouped).totals} == {"a", "b", "h"}
