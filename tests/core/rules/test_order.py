@@ -61,15 +61,6 @@ def test_values_are_ordered_by_value_or_the_other_way_round_and_null_is_the_smal
     assert all(smaller < larger for smaller, larger in itertools.combinations(ranks, 2))
 
 
-@pytest.mark.parametrize("descending", [False, True])
-@pytest.mark.parametrize("kind", SORTED)
-def test_equal_values_have_equal_ranks(kind: str, descending: bool) -> None:
-    one = field(kind, descending=descending)
-    for value in (None, *SORTED[kind]):
-        assert one.rank(value) == one.rank(value)
-        assert not one.rank(value) < one.rank(value)
-
-
 @given(SCALAR_TYPES.flatmap(lambda t: st.tuples(st.just(t), values(t), values(t))))
 def test_the_order_of_any_two_values_is_turned_round_by_descending(typed: tuple[Any, Any, Any]) -> None:
     data_type, a, b = typed

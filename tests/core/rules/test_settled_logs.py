@@ -84,22 +84,6 @@ def test_a_settled_row_grows_with_what_it_holds_and_not_with_its_history() -> No
     assert sizes[0] == sizes[1]
 
 
-@pytest.mark.parametrize(
-    ("late", "expected"),
-    [
-        (record(9, g=4, n=100, t="four"), {"g": 8, "n": 30, "t": "six,eight"}),  # older than the removal
-        (record(9, g=7, n=100, t="seven"), {"g": 8, "n": 130, "t": "six,seven,eight"}),
-        (record(9, "-D", g=7), {"g": 8, "n": 30, "t": "six,eight"}),  # a younger one came before
-        (record(9, "-D", g=8), None),
-    ],
-)
-def test_a_late_sequence_meets_a_settled_row_as_it_meets_its_log(late: Record, expected: Any) -> None:
-    plan = plan_of(GROUPS)
-    for below in (state_of(plan, *HISTORY), settled(plan, state_of(plan, *HISTORY))):
-        row = finish(plan, combine_all(plan, [below, state_of(plan, late)]) or {})
-        assert (row if row is None else {name: row[name] for name in ("g", "n", "t")}) == expected
-
-
 TWO_GROUPS = {key: text for key, text in GROUPS.items() if not key.endswith("record-on-sequence-group")} | {
     "partial-update.remove-record-on-sequence-group": "g,h"
 }
@@ -114,15 +98,6 @@ def test_a_group_that_did_not_accept_a_removal_begins_again_with_it() -> None:
     assert whole["n"] == 5
     for below in (state_of(plan, *before), settled(plan, state_of(plan, *before))):
         assert finish(plan, combine_all(plan, [below, state_of(plan, *after)]) or {}) == whole
-
-
-def test_a_removal_that_settled_hides_older_records_after_it() -> None:
-    plan = plan_of(GROUPS)
-    kept = settled(plan, state_of(plan, *HISTORY[:2]))
-    assert finish(plan, kept) is None
-    again = combine_all(plan, [kept, state_of(plan, record(9, g=4, n=1))])
-    assert again is not None
-    assert finish(plan, again) is None
 
 
 def test_what_late_records_may_still_come_before_keeps_its_log() -> None:

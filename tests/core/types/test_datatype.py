@@ -9,7 +9,6 @@ from hypothesis import given
 
 from app.core.types.datatype import DataType, highest_field_id, walk_types
 from app.core.types.kinds import Kind
-from app.core.types.nested import quote
 from app.core.types.parser import parse_type
 from tests.core.strategies import TYPES
 
@@ -60,10 +59,6 @@ def test_only_scalars_are_keys_and_have_an_order(sql: str) -> None:
 def test_types_cannot_be_changed() -> None:
     with pytest.raises(FrozenInstanceError):
         DataType(Kind.INT).kind = Kind.BIGINT  # type: ignore[misc]  # that is the test
-
-
-def test_quote_doubles_back_quotes() -> None:
-    assert quote("a`b c") == "`a``b c`"
 
 
 def test_walking_a_type_meets_everything_inside_it_from_outside_in() -> None:

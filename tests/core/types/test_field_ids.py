@@ -24,11 +24,6 @@ def _ids(columns: list[tuple[int, DataType]]) -> Iterator[int]:
         yield from (field.id for inner in walk_types(data_type) for field in inner.fields)
 
 
-def test_ids_without_twins_stay_as_they_are() -> None:
-    columns = [(10, _row((11, INT), (12, _row((13, INT))))), (7, INT)]
-    assert with_unique_ids(columns) == columns
-
-
 def test_nested_fields_give_way_to_columns_parents_before_children() -> None:
     columns = [(0, INT), (1, _row((0, _row((0, INT))), (1, INT))), (2, INT)]
     assert with_unique_ids(columns) == [(0, INT), (1, _row((3, _row((4, INT))), (5, INT))), (2, INT)]
@@ -42,10 +37,6 @@ def test_fields_inside_arrays_maps_and_multisets_are_counted() -> None:
 
 def test_columns_of_one_id_are_distinguished() -> None:
     assert [number for number, _ in with_unique_ids([(4, INT), (4, INT), (0, INT)])] == [4, 5, 0]
-
-
-def test_a_negative_id_counts_as_missing() -> None:
-    assert with_unique_ids([(0, _row((-1, INT)))]) == [(0, _row((1, INT)))]
 
 
 _numbers = st.integers(-1, 6)

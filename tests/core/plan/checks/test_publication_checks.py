@@ -57,10 +57,6 @@ def test_iceberg_has_no_time_of_milliseconds_but_takes_any_name() -> None:
     assert "'at' cannot be published as Iceberg: Iceberg has no type for TIME" in violation.message
 
 
-def test_a_default_that_is_written_with_the_record_is_published() -> None:
-    compile_plan(table(PUBLISHED | {"fields.a.default-value": "1"}, {"k": "INT", "a": "INT"}))
-
-
 @pytest.mark.parametrize("form", Format)
 def test_an_interval_without_publication_is_refused_but_not_one_that_was_turned_off(form: Format) -> None:
     [violation] = violations(table({form.interval: "5 min"}))

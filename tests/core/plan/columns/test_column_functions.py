@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app.core.functions.entries import FUNCTIONS
-from app.core.plan.columns.column_functions import function_of, has_functions
-from app.core.table.options.entries import DEFAULT_FUNCTION, FIELD_OPTIONS, MergeEngine
+from app.core.plan.columns.column_functions import function_of
+from app.core.table.options.entries import DEFAULT_FUNCTION, FIELD_OPTIONS
 from tests.core.option_cases import AGGREGATION, FIRST_ROW, PARTIAL, Options
 from tests.core.tables import table
 
@@ -55,13 +55,6 @@ def test_an_old_name_is_the_function_of_today_and_an_unknown_one_is_none() -> No
         schema = table(AGGREGATION | {"fields.a.aggregate-function": called})
         used = function_of(schema, schema.parsed, "a")
         assert used.entry is entry
-
-
-def test_two_engines_have_functions() -> None:
-    assert {engine for engine in MergeEngine if has_functions(engine)} == {
-        MergeEngine.AGGREGATION,
-        MergeEngine.PARTIAL_UPDATE,
-    }
 
 
 def test_a_function_sees_its_own_options_and_none_that_say_how_it_is_used() -> None:

@@ -87,7 +87,3 @@ def test_events_that_may_come_twice_or_late_are_warned_of(options: dict[str, str
     assert [one.code for one in found if one.pointer == "/options/events.source"] == warned
     without = table_warnings(schema(*columns, options=options))
     assert not [one for one in without if one.code in ("events_unordered", "late_records_count")]
-
-
-def test_a_table_without_a_changelog_is_not_warned() -> None:
-    assert table_warnings(schema()) == []
