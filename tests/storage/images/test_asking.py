@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from app.files.layout import Warehouse
 from app.storage.images.asking import Asking
 from app.storage.images.builder import Builder
@@ -17,8 +19,9 @@ DAY = 86_400.0
 
 
 def test_an_image_that_is_refused_again_and_again_is_requested_ever_less_often(
-    warehouse: Warehouse, tmp_path: Path
+    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("app.storage.images.asking._LOOK_SECONDS", 0.005)
     now = [0.0]
     asking = Asking(tmp_path / "images", warehouse, 10**9, Metrics(), clock=lambda: now[0])
     asking.builds = False

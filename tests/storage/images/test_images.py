@@ -77,16 +77,6 @@ def test_many_keys_are_answered_as_each_of_them(images: Images, warehouse: Wareh
     ]
 
 
-def test_a_state_row_is_the_same_with_an_image_and_without(images: Images, warehouse: Warehouse) -> None:
-    run = made(warehouse, 30, rows_per_group=4)
-    token = token_of(PLAN.schema, (17,))
-    from_parquet = images.find("t1", run, token, ("id",), (17,))
-    assert from_parquet is not None
-    built(images, run)
-    remove_parquet(warehouse, run)
-    assert again(images).find("t1", run, token, ("id",), (17,)) == from_parquet
-
-
 @pytest.mark.slow(reason="looks up every key of hundreds")
 @pytest.mark.parametrize("with_image", [False, True])
 def test_keys_with_equal_tokens_are_distinguished(images: Images, warehouse: Warehouse, with_image: bool) -> None:

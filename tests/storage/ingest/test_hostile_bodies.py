@@ -284,15 +284,6 @@ def test_fields_of_csv_are_read_as_rfc_4180_says() -> None:
     assert read(body, CSV).columns["note"].to_pylist() == ['a "b", c\r\nd', "", None]
 
 
-def test_every_line_with_another_number_of_fields_is_named() -> None:
-    with pytest.raises(Invalid) as refusal:
-        read(b"id,note\n1,a\n2\n3,c,d\n", CSV)
-    assert [(fault.row, fault.code) for fault in refusal.value.violations] == [
-        (1, "wrong_field_count"),
-        (2, "wrong_field_count"),
-    ]
-
-
 def test_a_file_that_says_less_than_it_holds_is_refused() -> None:
     out = io.BytesIO()
     pq.write_table(many(3), out)
