@@ -6,8 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.shared.marks import TOKENS
@@ -15,7 +13,7 @@ from app.catalog.shared.models import tokens
 from app.catalog.tokens import MOST_SESSIONS
 from app.core.access import EVERYBODY, Grant, Role, TokenScope
 from app.core.errors import AlreadyExists, NotFound
-from tests.catalog.test_database import ROOT
+from tests.catalog.test_database import downgrade
 
 
 def test_a_token_is_found_by_its_digest_until_it_is_revoked(database: CatalogDatabase) -> None:
@@ -83,8 +81,8 @@ def test_the_name_of_an_expired_token_is_free_and_it_opens_nothing(catalog_url: 
 
 
 def test_tokens_of_before_there_were_roles_open_everything(database: CatalogDatabase) -> None:
-    migrate_to(database, "0005")
     with database.transaction() as repository:
+        downgrade(repository, "0005")
         row = tokens.insert().values(name="till", digest="d1", created_at=datetime.now(UTC))
         repository.transaction.execute(row)
     database.migrate()
@@ -100,7 +98,7 @@ def test_a_catalog_without_roles_forgets_tokens_that_open_less(database: Catalog
         repository.tokens.add("reader", "d2", Role.READ)
         repository.tokens.add("scoped", "d3", scope=TokenScope.parse(["shop.*"]))
         repository.tokens.add("expires", "d4", expires_at=datetime(2999, 1, 1, tzinfo=UTC))
-    migrate_to(database, "0005")
+        downgrade(repository, "0005")
     database.migrate()
     with database.reading() as repository:
         assert [token.name for token in repository.tokens.page()] == ["all"]
@@ -126,8 +124,8 @@ def test_tokens_are_required_from_the_first_on_and_for_good(database: CatalogDat
 def test_a_catalog_that_had_tokens_before_this_was_a_fact_requires_them(
     database: CatalogDatabase, names: list[str]
 ) -> None:
-    migrate_to(database, "0002")
     with database.transaction() as repository:
+        downgrade(repository, "0002")
         for name in names:
             row = tokens.insert().values(name=name, digest=name, created_at=datetime.now(UTC))
             repository.transaction.execute(row)
@@ -135,14 +133,6 @@ def test_a_catalog_that_had_tokens_before_this_was_a_fact_requires_them(
     with database.reading() as repository:
         assert repository.tokens.required() is bool(names)
         assert sa.inspect(repository.transaction.connection).has_table("facts")
-
-
-def migrate_to(database: CatalogDatabase, revision: str) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(ROOT / "migrations"))
-    with database.transaction() as repository:
-        config.attributes["connection"] = repository.transaction.connection
-        command.downgrade(config, revision)
 
 
 def test_a_session_is_like_its_token_and_ends_with_it(database: CatalogDatabase) -> None:

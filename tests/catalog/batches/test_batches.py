@@ -12,24 +12,6 @@ from app.core.table.history import BatchState, Table
 from tests.catalog.builders import add_batch, commit, create_table, new_batch, post, request_and_claim, run
 
 
-def test_batches_are_numbered_from_one_per_table(database: CatalogDatabase) -> None:
-    one, two = create_table(database, "one"), create_table(database, "two")
-    assert [post(database, table).number for table in (one, one, two, one)] == [1, 2, 1, 3]
-
-
-def test_an_added_batch_is_read_back_as_it_was_answered(database: CatalogDatabase, table: Table) -> None:
-    new = new_batch("key")
-    with database.transaction() as repository:
-        batch = add_batch(repository, table.id, new)
-    assert (batch.id, batch.file, batch.state, batch.merge_id) == (new.id, new.file, BatchState.STAGED, None)
-    with database.reading() as repository:
-        assert repository.batches.get(table.id, batch.id) == batch
-        assert repository.batches.find_by_key(table.id, "key") == batch
-        assert repository.batches.find_by_key(table.id, "other key") is None
-        assert repository.batches.staged(table.id) == [batch]
-        assert repository.batches.live_staging_files(table.id) == {new.file}
-
-
 def test_a_batch_of_another_table_is_not_found(database: CatalogDatabase) -> None:
     one, two = create_table(database, "one"), create_table(database, "two")
     batch = post(database, one)
@@ -60,15 +42,6 @@ def test_concurrent_batches_get_every_number_once_and_become_visible_in_order(da
     for number, visible in answers:
         assert visible == list(range(1, len(visible) + 1))
         assert number <= len(visible)
-
-
-def test_a_repeated_request_gets_its_first_batch_and_adds_nothing(database: CatalogDatabase, table: Table) -> None:
-    with database.transaction() as repository:
-        first = add_batch(repository, table.id, new_batch("key"))
-    with database.transaction() as repository:
-        assert add_batch(repository, table.id, new_batch("key")) == first
-        assert repository.batches.staged(table.id) == [first]
-    assert post(database, table).number == 2
 
 
 def test_a_key_with_another_request_is_refused_but_may_be_used_for_another_table(database: CatalogDatabase) -> None:

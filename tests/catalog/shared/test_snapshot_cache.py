@@ -13,7 +13,6 @@ import sqlalchemy as sa
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.catalog.shared.snapshot_cache import MOST_OF_TABLE, SnapshotCache
-from app.core.errors import NotFound
 from app.core.table.history import Run, Snapshot, SnapshotKind, Table
 from app.files.named_files import files_of_run
 from tests.catalog.builders import commit, create_table, request_and_claim, run
@@ -46,14 +45,6 @@ def test_what_was_loaded_needs_no_query_but_the_tables_row(database: CatalogData
             named = repository.tables.get("shop", "wide")
             assert statements(repository, lambda: repository.snapshots.current_of(named)) == count  # noqa: B023  # runs at once
             assert repository.snapshots.current_of(named) == made
-
-
-def test_a_new_commit_is_seen_at_once(database: CatalogDatabase, table: Table) -> None:
-    for name in ("a", "b", "c"):
-        made = commit(database, request_and_claim(database, table), [run(name)])
-        for _ in range(2):
-            with database.reading() as repository:
-                assert repository.snapshots.current(table.id) == made
 
 
 def summed(name: str) -> Run:
@@ -89,17 +80,6 @@ def test_files_without_digests_are_read_again_for_they_get_them_later(database: 
     with database.reading() as repository:
         current = repository.snapshots.current(table.id)
     assert [file.digest for file in current.runs[0].files] == ["d", "d"]
-
-
-def test_a_snapshot_that_expired_is_gone_although_it_was_loaded(database: CatalogDatabase, table: Table) -> None:
-    for name in ("a", "b"):
-        commit(database, request_and_claim(database, table), [run(name)])
-    with database.reading() as repository:
-        repository.snapshots.get(table.id, 1)
-    with database.transaction() as repository:
-        repository.snapshots.expire(table.id, [])
-    with pytest.raises(NotFound), database.reading() as repository:
-        repository.snapshots.get(table.id, 1)
 
 
 def test_a_commit_that_is_rolled_back_leaves_nothing_behind(database: CatalogDatabase, table: Table) -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
 import sqlalchemy as sa
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Commit
 from app.catalog.shared.models import data_files, runs
-from app.core.errors import Conflict, ErrorCode, NotFound
+from app.core.errors import Conflict
 from app.core.table.history import Snapshot, SnapshotKind, Table
-from tests.catalog.builders import commit, create_table, post, request_and_claim, run
+from tests.catalog.builders import commit, create_table, request_and_claim, run
 
 
 def grow(database: CatalogDatabase, table: Table, *names: str) -> list[Snapshot]:
@@ -47,20 +46,6 @@ def test_a_run_that_snapshots_share_is_stored_once(database: CatalogDatabase) ->
         assert repository.transaction.execute(sa.select(sa.func.count()).select_from(data_files)).scalar() == 6
 
 
-def test_a_snapshot_may_be_empty(database: CatalogDatabase, table: Table) -> None:
-    commit(database, request_and_claim(database, table), [])
-    with database.reading() as repository:
-        assert repository.snapshots.get(table.id, 1).runs == ()
-
-
-@pytest.mark.parametrize("number", [-1, 0, 3, 10**30])
-def test_a_snapshot_that_does_not_exist_is_not_found(database: CatalogDatabase, table: Table, number: int) -> None:
-    grow(database, table, "a", "b")
-    with pytest.raises(NotFound) as missing, database.reading() as repository:
-        repository.snapshots.get(table.id, number)
-    assert missing.value.code is ErrorCode.SNAPSHOT_NOT_FOUND
-
-
 def test_pages_of_snapshots_cover_all_of_them_newest_first(database: CatalogDatabase, table: Table) -> None:
     made = grow(database, table, "a", "b", "c", "d", "e")
     with database.reading() as repository:
@@ -69,17 +54,6 @@ def test_pages_of_snapshots_cover_all_of_them_newest_first(database: CatalogData
         assert repository.snapshots.page(table.id, after=2, limit=2) == [made[0]]
         assert repository.snapshots.page(table.id, after=1, limit=2) == []
         assert repository.snapshots.page(table.id, after=-(10**30), limit=2) == []
-
-
-def test_a_compaction_replaces_runs_and_touches_no_batch(database: CatalogDatabase, table: Table) -> None:
-    grow(database, table, "a", "b")
-    batch = post(database, table)
-    with database.transaction() as repository:
-        compacted = repository.snapshots.commit(table.id, 2, [run("ab", files=3)], SnapshotKind.COMPACTION)
-        assert (compacted.id, compacted.merge_id) == (3, None)
-    with database.reading() as repository:
-        assert repository.snapshots.current(table.id) == compacted
-        assert repository.batches.staged(table.id) == [batch]
 
 
 def test_one_of_many_commits_on_one_base_wins(database: CatalogDatabase, table: Table) -> None:

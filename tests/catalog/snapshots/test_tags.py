@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
@@ -11,8 +11,6 @@ from app.catalog.database import CatalogDatabase
 from app.core.errors import AlreadyExists, ErrorCode, NotFound
 from app.core.table.history import Table
 from tests.catalog.builders import create_table, grow
-
-HOUR = timedelta(hours=1)
 
 
 def tag(
@@ -80,18 +78,6 @@ def test_a_name_is_given_once_per_table_and_the_transaction_goes_on(database: Ca
         ]
 
 
-def test_tags_expire_when_their_time_is_over(database: CatalogDatabase, table: Table) -> None:
-    grow(database, table, "a")
-    tag(database, table, "short", retained=HOUR)
-    tag(database, table, "long", retained=3 * HOUR)
-    tag(database, table, "endless", retained=timedelta.max)
-    tag(database, table, "kept")
-    with database.transaction() as repository:
-        assert repository.tags.expire(table.id, datetime.now(UTC) + 0.9 * HOUR) == 0
-        assert repository.tags.expire(table.id, datetime.now(UTC) + 1.1 * HOUR) == 1
-        assert [one.name for one in repository.tags.page(table.id, limit=9)] == ["endless", "kept", "long"]
-
-
 def test_pages_of_tags_come_in_name_order_and_may_be_of_a_prefix(database: CatalogDatabase, table: Table) -> None:
     grow(database, table, "a")
     for name in ("b_2", "A", "b%1", "ü", "b", "a"):
@@ -112,15 +98,6 @@ def test_a_tag_that_is_not_there_is_not_found(database: CatalogDatabase, table: 
     assert (missing.value.code, missing.value.resource_type) == (ErrorCode.TAG_NOT_FOUND, "TAG")
     with pytest.raises(NotFound), database.transaction() as repository:
         repository.tags.delete(table.id, "v1")
-
-
-def test_a_dropped_table_takes_its_tags_along(database: CatalogDatabase, table: Table) -> None:
-    grow(database, table, "a")
-    tag(database, table, "v1")
-    with database.transaction() as repository:
-        repository.tables.drop("shop", "wide")
-    with database.reading() as repository:
-        assert repository.tags.page(table.id, limit=9) == []
 
 
 @pytest.mark.slow(reason="threads race for a while")

@@ -104,12 +104,6 @@ def test_an_alter_that_was_rolled_back_is_forgotten(database: CatalogDatabase, t
         assert repository.tables.alter(table.id, 0, schema("second")).schema == schema("second")
 
 
-def test_a_schema_is_parsed_once(database: CatalogDatabase) -> None:
-    create_table(database)
-    with database.reading() as repository:
-        assert repository.tables.get("shop", "wide").schema is repository.tables.get("shop", "wide").schema
-
-
 def test_dropping_a_table_leaves_nothing_of_it_and_all_of_its_neighbour(database: CatalogDatabase) -> None:
     dropped, kept = create_table(database, "dropped"), create_table(database, "kept")
     for table in (dropped, kept):

@@ -18,30 +18,6 @@ from app.core.table.history import BatchState, SnapshotKind, Table, TaskKind, Ta
 from tests.catalog.builders import claim_next, commit, create_table, post, request_and_claim, run
 
 
-def test_a_claim_takes_every_staged_batch_of_its_table_and_its_base(database: CatalogDatabase) -> None:
-    table, other = create_table(database), create_table(database, "other")
-    post(database, table)
-    base = commit(database, request_and_claim(database, table), [run("r1")])
-    numbers = [post(database, table).number for _ in range(3)]
-    post(database, other)
-    claimed = request_and_claim(database, table)
-    assert (claimed.task.state, claimed.task.batches, claimed.lease_owner) == (TaskState.RUNNING, 3, "worker")
-    assert claimed.task.started_at is not None
-    assert (claimed.table.id, claimed.table.snapshot_id, claimed.base) == (table.id, base.id, base)
-    assert [batch.number for batch in claimed.batches] == numbers
-    assert {batch.merge_id for batch in claimed.batches} == {claimed.task.id}
-
-
-def test_merges_are_claimed_oldest_first_and_only_once(database: CatalogDatabase) -> None:
-    tables = [create_table(database, name) for name in ("c", "a", "b")]
-    for table in tables:
-        with database.transaction() as repository:
-            repository.tasks.request(table.id, TaskTrigger.REQUEST)
-    with database.transaction() as repository:
-        claims = [claim_next(repository, "worker", 600) for _ in range(4)]
-    assert [claimed.table.name if claimed else None for claimed in claims] == ["c", "a", "b", None]
-
-
 @pytest.mark.slow(reason="threads race for a while")
 def test_no_two_workers_get_the_same_table(database: CatalogDatabase) -> None:
     tables = [create_table(database, f"t{number}") for number in range(6)]
@@ -133,65 +109,6 @@ def test_workers_that_claim_and_requesters_that_drop_do_not_deadlock(database: C
         assert [table.name for table in repository.tables.page("shop", limit=9)] == ["first"]
 
 
-def test_a_commit_is_one_step_from_its_base_to_the_next_snapshot(database: CatalogDatabase, table: Table) -> None:
-    post(database, table, records=5)
-    claimed = request_and_claim(database, table)
-    late = post(database, table)
-    with pytest.raises(ZeroDivisionError), database.transaction() as repository:
-        repository.claimed_tasks.commit_merge(
-            claimed.task.id, "worker", [run("r1")], base_snapshot_id=None, rows=20, records=5
-        )
-        raise ZeroDivisionError
-    with database.reading() as repository:
-        assert repository.snapshots.current(table.id) is None
-        assert len(repository.batches.staged(table.id)) == 2
-    snapshot = commit(database, claimed, [run("r1")])
-    with database.reading() as repository:
-        assert repository.snapshots.current(table.id) == snapshot
-        assert (snapshot.id, snapshot.merge_id, snapshot.runs) == (1, claimed.task.id, (run("r1"),))
-        [folded] = repository.batches.page(table.id, limit=9, state=BatchState.MERGED)
-        assert (folded.id, folded.snapshot_id) == (claimed.batches[0].id, 1)
-        assert repository.batches.staged(table.id) == [late]
-        merge = repository.tasks.get(table.id, claimed.task.id)
-    assert (merge.state, merge.snapshot_id, merge.progress) == (TaskState.SUCCEEDED, 1, 1.0)
-    assert (merge.batches, merge.records, merge.rows) == (1, 5, 20)
-    assert merge.finished_at is not None
-
-
-def test_a_commit_on_a_base_that_is_no_longer_current_is_refused_and_changes_nothing(database: CatalogDatabase) -> None:
-    table = create_table(database)
-    base = commit(database, request_and_claim(database, table), [run("r1")])
-    post(database, table)
-    claimed = request_and_claim(database, table)
-    with database.transaction() as repository:
-        compacted = repository.snapshots.commit(table.id, base.id, [run("c1")], SnapshotKind.COMPACTION)
-    with pytest.raises(Conflict) as refused:
-        commit(database, claimed, [run("r1"), run("r2")])
-    assert refused.value.code is ErrorCode.COMMIT_CONFLICT
-    with database.reading() as repository:
-        assert repository.snapshots.current(table.id) == compacted
-        assert len(repository.batches.staged(table.id)) == 1
-    with database.transaction() as repository:  # the merge can be tried again on the new base
-        repository.claimed_tasks.commit_merge(
-            claimed.task.id, "worker", [run("c1"), run("r2")], base_snapshot_id=compacted.id, rows=1, records=3
-        )
-        assert repository.batches.staged(table.id) == []
-
-
-def test_a_merge_whose_worker_died_comes_again_with_the_batches_that_came_since(database: CatalogDatabase) -> None:
-    table = create_table(database)
-    post(database, table)
-    dead = request_and_claim(database, table, "dead", lease_seconds=0)
-    post(database, table)
-    with database.transaction() as repository:
-        repository.tasks.request(table.id, TaskTrigger.ROWS)
-    with database.transaction() as repository:
-        again = claim_next(repository, "alive", 600)
-        assert again.task.id == dead.task.id
-        assert [batch.number for batch in again.batches] == [1, 2]
-        assert claim_next(repository, "third", 600) is None
-
-
 def test_who_lost_the_lease_can_do_nothing_more(database: CatalogDatabase, table: Table) -> None:
     post(database, table)
     dead = request_and_claim(database, table, "dead", lease_seconds=0)
@@ -242,16 +159,6 @@ def test_the_work_of_a_merge_whose_table_was_dropped_is_refused(database: Catalo
             repository.claimed_tasks.renew(claimed.task.id, "worker", 600, 0.5, {})
         with pytest.raises(Conflict):
             repository.snapshots.commit(table.id, 1, [run("c1")], SnapshotKind.COMPACTION)
-
-
-def test_a_failed_merge_gives_its_batches_to_the_next_one(database: CatalogDatabase, table: Table) -> None:
-    batch = post(database, table)
-    claimed = request_and_claim(database, table)
-    with database.transaction() as repository:
-        failed = repository.claimed_tasks.fail(claimed.task.id, "worker", "Spark is gone; start it")
-        assert (failed.state, failed.error) == (TaskState.FAILED, "Spark is gone; start it")
-        assert repository.batches.staged(table.id) == [batch]
-    assert [again.id for again in request_and_claim(database, table).batches] == [batch.id]
 
 
 def test_a_merge_that_was_cancelled_before_its_worker_died_is_not_run_again(database: CatalogDatabase) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.core.errors import ErrorCode, Invalid, NotFound
-from app.core.table.history import Failures, Table, TaskKind, TaskState, TaskTrigger
+from app.core.table.history import Table, TaskKind, TaskState, TaskTrigger
 from tests.catalog.builders import claim_next, commit, create_table, post, request_and_claim, run
 
 
@@ -18,13 +18,6 @@ def test_a_table_has_one_pending_merge_however_often_it_is_requested(database: C
         assert repository.tasks.request(one.id, TaskTrigger.ROWS) == first
         assert repository.tasks.request(two.id, TaskTrigger.ROWS).id != first.id
         assert repository.tasks.get(one.id, first.id) == first
-
-
-def test_a_merge_can_be_asked_for_while_another_one_runs(database: CatalogDatabase, table: Table) -> None:
-    running = request_and_claim(database, table)
-    with database.transaction() as repository:
-        assert repository.tasks.request(table.id, TaskTrigger.STALENESS).id != running.task.id
-        assert claim_next(repository, "another", 600) is None
 
 
 def test_a_merge_of_a_missing_table_cannot_be_asked_for(database: CatalogDatabase) -> None:
@@ -60,16 +53,6 @@ def test_pages_of_merges_cover_all_of_them_newest_first(database: CatalogDatabas
     assert seen == ids[::-1]
 
 
-def test_cancelling_a_pending_merge_ends_it_at_once(database: CatalogDatabase, table: Table) -> None:
-    with database.transaction() as repository:
-        merge = repository.tasks.request(table.id, TaskTrigger.REQUEST)
-        cancelled = repository.tasks.request_cancel(table.id, merge.id)
-        assert cancelled.state is TaskState.CANCELLED
-        assert cancelled.finished_at is not None
-        assert claim_next(repository, "worker", 600) is None
-        assert repository.tasks.request(table.id, TaskTrigger.REQUEST).id != merge.id
-
-
 def test_cancelling_a_running_merge_asks_its_worker(database: CatalogDatabase, table: Table) -> None:
     post(database, table)
     claimed = request_and_claim(database, table)
@@ -82,15 +65,6 @@ def test_cancelling_a_running_merge_asks_its_worker(database: CatalogDatabase, t
         ended = repository.claimed_tasks.fail(claimed.task.id, "worker", "cancelled on request", cancelled=True)
         assert (ended.state, ended.error) == (TaskState.CANCELLED, "cancelled on request")
         assert [batch.merge_id for batch in repository.batches.staged(table.id)] == [None]
-
-
-def test_cancelling_a_merge_that_is_over_changes_nothing(database: CatalogDatabase, table: Table) -> None:
-    claimed = request_and_claim(database, table)
-    commit(database, claimed, [run("r")])
-    with database.transaction() as repository:
-        before = repository.tasks.get(table.id, claimed.task.id)
-        assert repository.tasks.request_cancel(table.id, claimed.task.id) == before
-    assert before.state is TaskState.SUCCEEDED
 
 
 def test_backlogs_count_what_no_merge_has_claimed(database: CatalogDatabase) -> None:
@@ -117,31 +91,6 @@ def test_backlogs_count_what_no_merge_has_claimed(database: CatalogDatabase) -> 
         [left] = repository.tasks.backlogs()
         assert (left.batches, left.records, left.oldest_accepted_at) == (1, 5, newest.accepted_at)
     assert idle.name == "idle"
-
-
-def test_backlogs_count_the_failures_since_the_last_success(database: CatalogDatabase, table: Table) -> None:
-    post(database, table)
-
-    def fail() -> None:
-        claimed = request_and_claim(database, table)
-        with database.transaction() as repository:
-            repository.claimed_tasks.fail(claimed.task.id, "worker", "Spark is gone")
-
-    fail()
-    fail()
-    with database.reading() as repository:
-        [backlog] = repository.tasks.backlogs()
-        last = repository.tasks.page(table.id, limit=1)[0].finished_at
-        assert last is not None
-        assert (backlog.failures, backlog.batches) == (Failures(2, last), 1)
-    commit(database, request_and_claim(database, table), [run("r")])
-    post(database, table)
-    with database.reading() as repository:
-        [backlog] = repository.tasks.backlogs()
-        assert backlog.failures is None
-    fail()
-    with database.reading() as repository:
-        assert [one.failures and one.failures.in_a_row for one in repository.tasks.backlogs()] == [1]
 
 
 def test_a_lease_is_known_while_it_is_held(database: CatalogDatabase, table: Table) -> None:

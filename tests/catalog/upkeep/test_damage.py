@@ -111,22 +111,6 @@ def test_a_dropped_table_takes_its_damage_along(database: CatalogDatabase, table
         assert repository.damage.paths() == {}
 
 
-def test_digests_are_kept_with_batches_runs_and_changelogs(database: CatalogDatabase, table: Table) -> None:
-    with database.transaction() as repository:
-        found = run("r1", files=1)
-        [file] = found.files
-        digested = type(file)(**{**vars(file), "digest": "00ff", "block_digests": b"\0\xff" * 4})
-        changes = ChangelogFile("c/f", 1, 100, "11ee", b"\1\xee" * 4)
-        repository.snapshots.commit(
-            table.id, None, [type(found)("r1", 0, (digested,))], SnapshotKind.MERGE, changelog=[changes]
-        )
-    with database.reading() as repository:
-        assert repository.snapshots.get(table.id, 1).runs[0].files == (digested,)
-        assert [run.files for run in repository.snapshots.every_run(table.id)] == [(digested,)]
-        assert repository.changelogs.snapshot_files(table.id, 1) == [changes]
-        assert repository.changelogs.every_file(table.id) == [(1, changes)]
-
-
 @pytest.mark.parametrize("kind", FileKind)
 def test_of_every_kind_of_file_it_is_known_whether_somebody_needs_it(database: CatalogDatabase, kind: FileKind) -> None:
     with database.reading() as repository:
