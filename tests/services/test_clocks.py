@@ -8,7 +8,6 @@ from datetime import datetime
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.core.errors import Conflict
 from app.core.table.history import Table, TaskKind, TaskState
 from app.files.layout import Warehouse
 from app.services.merging.merges import request_due_merges, request_merge
@@ -189,19 +188,6 @@ def test_a_merge_whose_lease_a_set_clock_ended_is_folded_once(
     assert run_next_merge(replace(site, executor=InterruptedExecutor(rival)), "late")
     assert totals(site.database, images, merging, [1], latest=True) == [2]
     assert totals(site.database, images, merging, [1]) == [2]
-
-
-@pytest.mark.usefixtures("merging")
-def test_an_owner_that_lost_its_lease_to_a_set_clock_can_neither_renew_nor_commit(
-    site: MergeSite, clock: SetClock
-) -> None:
-    task = claim(site, "late", TaskKind.MERGE).claimed.task
-    clock.move(hours=1)
-    assert claim(site, "next", TaskKind.MERGE) is not None
-    with pytest.raises(Conflict), site.database.transaction() as repository:
-        repository.claimed_tasks.renew(task.id, "late", site.lease_seconds)
-    with pytest.raises(Conflict), site.database.transaction() as repository:
-        repository.claimed_tasks.commit_merge(task.id, "late", [], base_snapshot_id=None, rows=0, records=0)
 
 
 def test_a_snapshot_of_the_future_expires_as_if_it_were_of_the_next_commit(site: MergeSite, clock: SetClock) -> None:

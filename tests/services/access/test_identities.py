@@ -17,22 +17,13 @@ from app.core.access import ClaimRule, Role, TokenScope
 from app.core.errors import FaultCode, Forbidden, KeyfoldError, Unauthorized, Unavailable
 from app.services.access.identities import Identities, Login
 from tests.services.access.provider import AUDIENCE, Provider, providing
+from tests.services.clocks import Seconds
 
 RULES = (
     ClaimRule(Role.ADMIN, TokenScope.parse(["*"]), "groups", "owners"),
     ClaimRule(Role.WRITE, TokenScope.parse(["shop.*"]), "realm_access.roles", "loader"),
     ClaimRule(Role.READ, TokenScope.parse(["shop.orders"]), "email", "ada@example.org"),
 )
-
-
-class Seconds:
-    """A clock that stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -191,7 +182,7 @@ def test_a_key_that_is_new_is_requested_once_and_what_nobody_has_not_again_and_a
 ) -> None:
     identities.check(provider.token(groups=["owners"]))
     provider.rotate("second", "ES256")
-    seconds.now += 20
+    seconds.time += 20
     assert identities.check(provider.token(groups=["owners"])).role is Role.ADMIN
     assert identities.check(provider.token("first", groups=["owners"], sub="bob")).name == "oidc:bob"
     before = len(provider.asked)
@@ -199,7 +190,7 @@ def test_a_key_that_is_new_is_requested_once_and_what_nobody_has_not_again_and_a
         with pytest.raises(Unauthorized):
             identities.check(jwt.encode({"sub": "x"}, provider.keys["first"][1], "RS256", headers={"kid": "none"}))
     assert len(provider.asked) == before
-    seconds.now += 20
+    seconds.time += 20
     with pytest.raises(Unauthorized):
         identities.check(jwt.encode({"sub": "x"}, provider.keys["first"][1], "RS256", headers={"kid": "none"}))
     assert len(provider.asked) == before + 1
@@ -207,18 +198,18 @@ def test_a_key_that_is_new_is_requested_once_and_what_nobody_has_not_again_and_a
 
 def test_a_verified_token_is_remembered_for_a_minute_and_never_beyond_its_end(provider: Provider) -> None:
     seconds, clock = Seconds(), Seconds()
-    clock.now = time.time()
+    clock.time = time.time()
     identities = Identities(provider.issuer, AUDIENCE, RULES, clock=seconds, now=clock)
-    token = provider.token(groups=["owners"], exp=int(clock.now) + 30)
+    token = provider.token(groups=["owners"], exp=int(clock.time) + 30)
     assert identities.recall(token) is None
     grant = identities.check(token)
     assert identities.recall(token) == grant
     assert 29 <= identities.lasts(token, 100.0) <= 30
-    clock.now += 31
+    clock.time += 31
     assert identities.recall(token) is None
     longer = provider.token(groups=["owners"])
     assert identities.check(longer) == identities.recall(longer)
-    seconds.now += 61
+    seconds.time += 61
     assert identities.recall(longer) is None
 
 
@@ -233,12 +224,12 @@ def test_a_provider_that_does_not_answer_is_said_and_known_keys_go_on(
         with pytest.raises(Unavailable, match="a moment ago"):
             identities.check(provider.token(groups=["owners"]))
     assert len(provider.asked) == asked
-    seconds.now += 6
+    seconds.time += 6
     provider.answers = True
     identities.check(provider.token(groups=["owners"]))
     provider.answers = False
     assert identities.check(provider.token(groups=["owners"], sub="bob")).name == "oidc:bob"
-    seconds.now += 20
+    seconds.time += 20
     provider.rotate("second")
     with pytest.raises(Unavailable, match="cannot be reached"):
         identities.check(provider.token(groups=["owners"]))

@@ -19,16 +19,7 @@ from app.services.access.token_uses import TokenUses
 from app.services.access.tokens import create_token
 from tests.catalog.builders import add_batch, new_batch
 from tests.services.builders import create_table
-
-
-class Seconds:
-    """A clock that stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.services.clocks import Seconds
 
 
 class HangingDatabase(CatalogDatabase):
@@ -54,7 +45,7 @@ class HangingDatabase(CatalogDatabase):
     def reading(self) -> Iterator[Repository]:
         self.asked += 1
         if self.hangs:
-            self.seconds.now += 30
+            self.seconds.time += 30
             raise Unavailable("the catalog does not answer")
         with super().reading() as repository:
             yield repository
@@ -62,7 +53,7 @@ class HangingDatabase(CatalogDatabase):
 
 @pytest.fixture
 def seconds() -> Seconds:
-    return Seconds()
+    return Seconds(100.0)
 
 
 @pytest.fixture
@@ -78,7 +69,7 @@ def test_who_waited_behind_a_failed_read_is_told_so_without_another(hanging: Han
     for _ in range(50):
         with pytest.raises(Unavailable, match="the catalog does not answer"):
             gate.check(None)
-    assert (hanging.asked, seconds.now) == (1, 130)
+    assert (hanging.asked, seconds.time) == (1, 130)
 
 
 def test_a_failure_is_remembered_for_a_second_only(hanging: HangingDatabase, seconds: Seconds) -> None:
@@ -88,7 +79,7 @@ def test_a_failure_is_remembered_for_a_second_only(hanging: HangingDatabase, sec
     hanging.hangs = False
     with pytest.raises(Unavailable):
         gate.check(None)
-    seconds.now += 1.01
+    seconds.time += 1.01
     assert gate.check(None) is EVERYBODY
     assert hanging.asked == 2
 
@@ -151,10 +142,10 @@ def test_an_expired_token_is_distinguished_from_an_unknown_one(database: Catalog
     create_token(database, "other")
     now = Seconds()
     expires_at = token_named(database, "till").expires_at
-    now.now = expires_at.timestamp() - 0.001
+    now.time = expires_at.timestamp() - 0.001
     gate = TokenGate(database, required=False, now=now)
     assert gate.check(bearer).name == "till"
-    now.now += 0.001
+    now.time += 0.001
     assert gate.recall(bearer) is None
     for sent, code in ((bearer, FaultCode.EXPIRED_TOKEN), ("Bearer kf_no", FaultCode.UNKNOWN_TOKEN)):
         with pytest.raises(Unauthorized) as refused:
@@ -165,7 +156,7 @@ def test_an_expired_token_is_distinguished_from_an_unknown_one(database: Catalog
 def test_when_all_tokens_have_expired_none_is_left(database: CatalogDatabase) -> None:
     create_token(database, "till", expires="1h")
     now = Seconds()
-    now.now = 2**40
+    now.time = 2**40
     with pytest.raises(Unauthorized) as refused:
         TokenGate(database, required=False, now=now).check(None)
     assert [fault.code for fault in refused.value.violations] == [FaultCode.NO_TOKEN_LEFT]

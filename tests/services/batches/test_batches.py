@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.core.errors import Conflict, ErrorCode, Invalid, KeyReused, TooLarge
+from app.core.errors import Conflict, ErrorCode, Invalid, KeyReused
 from app.core.plan.records.bounds import Bounds
 from app.core.table.history import Table
 from app.files.layout import Warehouse
 from app.services.batches.batches import Accepted, Upload, accept_batch
 from app.services.batches.group_commit import GroupCommit
 from app.services.bodies.formats import JSON
-from app.services.bodies.json_bodies import ndjson_lines, parse_json, parsed_each
+from app.services.bodies.json_bodies import parse_json
 from app.services.shared.executor import MergeSite
 from tests.catalog.builders import CATALOGS
 from tests.services.builders import batches_of, create_table, post
@@ -34,14 +33,6 @@ def staged_files(warehouse: Warehouse, table: Table) -> set[str]:
 
 def accept(database: CatalogDatabase, warehouse: Warehouse, body: bytes, media_type: str = JSON) -> object:
     return accept_batch(database, warehouse, "shop", "wide", Upload(body, media_type), Bounds(3))
-
-
-@pytest.mark.parametrize("catalog_kind", CATALOGS)
-def test_an_accepted_batch_has_its_file_and_its_number(database: CatalogDatabase, warehouse: Warehouse) -> None:
-    table = create_table(database)
-    batches = [post(database, warehouse, {"id": 1, "n": number}) for number in range(3)]
-    assert [batch.number for batch in batches] == [1, 2, 3]
-    assert staged_files(warehouse, table) == {batch.file for batch in batches}
 
 
 @pytest.mark.parametrize(
@@ -66,53 +57,6 @@ def test_a_request_with_a_fault_stores_nothing(database: CatalogDatabase, wareho
     assert refusal.value.violations
     assert staged_files(warehouse, table) == set()
     assert batches_of(database, table) == []
-
-
-def test_too_many_records_store_nothing(database: CatalogDatabase, warehouse: Warehouse) -> None:
-    table = create_table(database)
-    body = json.dumps({"records": [{"id": number} for number in range(4)]}).encode()
-    with pytest.raises(TooLarge):
-        accept(database, warehouse, body)
-    assert staged_files(warehouse, table) == set()
-
-
-def lines_of(body: bytes) -> list[object]:
-    lines = ndjson_lines(body, Bounds(10))
-    return [
-        value for texts, before in lines for value in parsed_each(texts, "line", range(before, before + len(texts)))
-    ]
-
-
-def test_every_line_that_is_no_json_is_named_by_its_number() -> None:
-    with pytest.raises(Invalid) as refusal:
-        lines_of(b'{"id": 1}\n\nnope\n{"id": 2}\n{\n')
-    reported = [(fault.pointer, fault.row, fault.message.split(" is ")[0]) for fault in refusal.value.violations]
-    assert reported == [("/records/1", 1, "line 3"), ("/records/3", 3, "line 5")]
-    assert refusal.value.total_violations == 2
-
-
-def test_unknown_members_are_named_by_pointers(database: CatalogDatabase, warehouse: Warehouse) -> None:
-    create_table(database)
-    with pytest.raises(Invalid) as refusal:
-        accept(database, warehouse, b'{"records": [], "a/b": 1}')
-    assert [fault.pointer for fault in refusal.value.violations] == ["/a~1b"]
-
-
-@pytest.mark.parametrize("catalog_kind", CATALOGS)
-def test_a_repeated_request_is_answered_with_the_first_batch(database: CatalogDatabase, warehouse: Warehouse) -> None:
-    table = create_table(database)
-    first = post(database, warehouse, {"id": 1, "n": 1}, key="k")
-    assert post(database, warehouse, {"id": 1, "n": 1}, key="k") == first
-    assert staged_files(warehouse, table) == {first.file}
-
-
-@pytest.mark.parametrize("catalog_kind", CATALOGS)
-def test_a_key_with_another_request_is_refused(database: CatalogDatabase, warehouse: Warehouse) -> None:
-    table = create_table(database)
-    first = post(database, warehouse, {"id": 1, "n": 1}, key="k")
-    with pytest.raises(KeyReused):
-        post(database, warehouse, {"id": 1, "n": 2}, key="k")
-    assert staged_files(warehouse, table) == {first.file}
 
 
 def test_a_request_is_refused_while_the_first_with_its_key_is_under_way(site: MergeSite) -> None:

@@ -21,13 +21,13 @@ from app.services.merging.merges import request_merge
 from app.services.rows.lookups import Images, find, view_at
 from app.services.rows.scans import NDJSON, read_scan, written
 from app.services.shared.executor import MergeSite
-from app.services.snapshots.snapshots import roll_back
 from app.services.tables.partitions import drop_partitions
 from app.services.tables.tables import alter_table
 from tests.catalog.builders import CATALOGS
 from tests.services.builders import (
     QUIET,
     SUM,
+    back_to,
     committed,
     compact,
     create_table,
@@ -144,13 +144,12 @@ def test_a_merge_did_what_the_rows_before_and_after_show(site: MergeSite, images
 def test_any_two_snapshots_are_compared_whatever_lies_between(site: MergeSite, images: Images, engine: str) -> None:
     table = create_table(site.database, {**ENGINES[engine], **QUIET, "snapshot.num-retained.min": "30"})
     draw = random.Random(5)
-    for turn in range(7):
+    for turn in range(5):
         merge(site, table, *drawn(draw, engine), *drawn(draw, engine))
-        if turn == 3:
+        if turn == 2:
             compact(site, table)
-        if turn == 5:
-            with site.database.transaction() as repository:
-                roll_back(repository, repository.tables.find(table.id) or table, number=4)
+        if turn == 3:
+            back_to(site, table, 3)
     last = snapshot_of(site.database, table)
     every = {number: looked_up(site.database, images, table, number) for number in range(1, last.id + 1)}
     for one, before in every.items():

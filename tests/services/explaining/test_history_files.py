@@ -7,9 +7,8 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,8 +31,7 @@ from tests.services.builders import QUIET, create_table, merge, post
 from tests.services.damaged import damage_of, files_in, flip, flipped
 from tests.services.explaining.test_history import CALM, age, begins, reported, swept
 from tests.services.kept import kept_of
-
-pytestmark = pytest.mark.parametrize("catalog_kind", CATALOGS)
+from tests.services.upkeep.test_swept import SleepyDatabase
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -53,6 +51,7 @@ def on_disk(site: MergeSite, table: Table) -> set[str]:
     return {path.name for path in files_in(site.warehouse, table.id, "history")}
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_staging_files_go_once_their_records_are_in_a_history_file_and_old_enough(site: MergeSite) -> None:
     table = create_table(site.database, CALM)
     merge(site, table, {"id": 1, "n": 1}, {"id": 2, "n": 1})
@@ -155,6 +154,7 @@ class StoppingDatabase(CatalogDatabase):
 
 
 @pytest.mark.slow(reason="stops a sweep at each of its steps")
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 @pytest.mark.parametrize("committed", [False, True])
 @pytest.mark.parametrize("which", range(1, 9))
 def test_a_sweep_that_is_stopped_between_two_steps_loses_and_doubles_nothing(
@@ -196,6 +196,7 @@ while True:
 
 
 @pytest.mark.slow(reason="starts processes")
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_processes_that_are_killed_while_they_sweep_lose_and_double_nothing(catalog_url: str, site: MergeSite) -> None:
     table = create_table(site.database, CALM)
     drawn = random.Random(7)
@@ -217,26 +218,11 @@ def test_processes_that_are_killed_while_they_sweep_lose_and_double_nothing(cata
     assert files_in(site.warehouse, table.id, "staging") == []
 
 
-class BetweenDatabase(CatalogDatabase):
-    """Does something before its first transaction that writes."""
-
-    def __init__(self, url: str, between: Callable[[], object]) -> None:
-        super().__init__(url)
-        self._between: Callable[[], object] | None = between
-
-    @contextmanager
-    def transaction(self, *, wakes: bool = True) -> Iterator[Repository]:
-        between, self._between = self._between, None
-        if between is not None:
-            between()
-        with super().transaction(wakes=wakes) as repository:
-            yield repository
-
-
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_two_sweeps_at_a_time_file_each_record_once(catalog_url: str, site: MergeSite) -> None:
     table = create_table(site.database, CALM)
     merge(site, table, {"id": 1, "n": 1})
-    other = BetweenDatabase(catalog_url, lambda: file(site, table))
+    other = SleepyDatabase(catalog_url, before=lambda: file(site, table))
     file_history(other, site.warehouse, table)
     other.close()
     assert reported(site, table, 1) == [(1, 1, 1)]
@@ -246,26 +232,21 @@ def test_two_sweeps_at_a_time_file_each_record_once(catalog_url: str, site: Merg
     assert on_disk(site, table) == {one.name for one in files(site, table)}
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_a_sweep_that_slept_names_no_file_that_another_one_has_removed(catalog_url: str, site: MergeSite) -> None:
     table = create_table(site.database, CALM)
     merge(site, table, {"id": 1, "n": 1})
 
-    def swept_meanwhile() -> None:
-        age(site)
-        sweep(replace(site, database=quiet).database, site.warehouse)
-
-    quiet = CatalogDatabase(catalog_url)
     [staged] = files_in(site.warehouse, table.id, "staging")
-    sleepy = BetweenDatabase(catalog_url, lambda: [one.unlink() for one in files_in_history(site, table)])
+    sleepy = SleepyDatabase(catalog_url, before=lambda: [one.unlink() for one in files_in_history(site, table)])
     with pytest.raises(Unavailable, match="retried"):
         file_history(sleepy, site.warehouse, table)
     assert files(site, table) == []
     assert staged.exists()
     assert reported(site, table, 1) == [(1, 1, 1)]
-    swept_meanwhile()
+    swept(site)
     assert reported(site, table, 1) == [(1, 1, 1)]
-    for one in (sleepy, quiet):
-        one.close()
+    sleepy.close()
 
 
 def files_in_history(site: MergeSite, table: Table) -> list[Path]:
@@ -300,6 +281,7 @@ def test_damaged_history_is_named_and_never_told(site: MergeSite) -> None:
     assert reported(site, table, 1) == [(1, 1, 1)]
 
 
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
 def test_history_begins_again_after_a_staging_file_that_is_damaged(site: MergeSite) -> None:
     table = create_table(site.database, CALM)
     merge(site, table, {"id": 1, "n": 1})

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,8 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.catalog.shared.models import snapshots
 from app.core.errors import Conflict, Unavailable
-from app.core.table.history import DataFile, Run, Snapshot, SnapshotKind, Table, TaskKind, TaskState, TaskTrigger
-from app.services.merging.compactions import pick_runs, replaced
+from app.core.table.history import DataFile, Run, SnapshotKind, Table, TaskKind, TaskState, TaskTrigger
+from app.services.merging.compactions import replaced
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
 from tests.services.builders import (
@@ -26,7 +25,6 @@ from tests.services.builders import (
     merge,
     request_compaction,
     run_next_compaction,
-    schema,
     snapshot_of,
     tasks_of,
     totals,
@@ -149,19 +147,6 @@ def test_a_compaction_whose_runs_are_gone_changes_nothing(site: MergeSite, image
 
 def run(name: str, size: int = 100, *, partition: str | None = None, full: bool = False) -> Run:
     return Run(name, 0, (DataFile(f"{name}.parquet", 1, size, 0, 0),), partition, full)
-
-
-def test_each_partition_is_compacted_by_its_own_runs() -> None:
-    options = schema(options={"num-sorted-run.compaction-trigger": "2"}).parsed
-    runs = [run("a1", partition="a"), run("b1", partition="b"), run("a2", partition="a")]
-    snapshot = snapshot_with(runs)
-    assert [[one.id for one in picked.runs] for picked in pick_runs(options, snapshot, full=False)] == [["a1", "a2"]]
-    everything = pick_runs(options, snapshot, full=True)
-    assert [[one.id for one in picked.runs] for picked in everything] == [["a1", "a2"], ["b1"]]
-
-
-def snapshot_with(runs: Sequence[Run]) -> Snapshot:
-    return Snapshot(1, "t", tuple(runs), None, datetime.now(UTC))
 
 
 def test_compacted_runs_take_the_place_of_those_they_were_made_of() -> None:

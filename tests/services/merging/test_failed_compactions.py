@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.core.table.history import Failures, Table, TaskKind, TaskState
+from app.core.table.history import Failures, Table
 from app.services.merging.compactions import request_failed_compactions
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
@@ -17,7 +17,6 @@ from tests.services.builders import (
     request_compaction,
     run_next_compaction,
     snapshot_of,
-    tasks_of,
     totals,
 )
 from tests.services.clocks import SetClock, clock, database
@@ -40,14 +39,6 @@ def table(site: MergeSite) -> Table:
     for _ in range(2):
         merge(site, table, ONE)
     return table
-
-
-def test_it_costs_no_rows_and_says_why(site: MergeSite, broken: MergeSite, table: Table, images: Images) -> None:
-    assert run_next_compaction(broken, "compactor")
-    [failed] = tasks_of(site.database, table, TaskKind.COMPACTION)
-    assert failed.state is TaskState.FAILED
-    assert (failed.error or "").startswith("no room (no row was changed")
-    assert totals(site.database, images, table, [1]) == [2]
 
 
 @pytest.mark.slow(reason="merges many times")

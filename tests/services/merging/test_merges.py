@@ -144,12 +144,6 @@ def test_a_merge_folds_all_staged_batches_into_one_run(
     assert executor.merges == 1
 
 
-def test_without_a_pending_merge_a_worker_has_nothing_to_do(site: MergeSite, executor: PythonExecutor) -> None:
-    create_table(site.database)
-    assert not run_next_merge(site, "worker")
-    assert executor.merges == 0
-
-
 @pytest.mark.parametrize("posted", [0, 1])
 def test_a_merge_of_nothing_succeeds_without_spark(site: MergeSite, executor: PythonExecutor, posted: int) -> None:
     table = create_table(site.database, {"ignore-delete": "true"})

@@ -157,18 +157,6 @@ def test_a_batch_whose_file_is_damaged_or_gone_is_set_aside_after_some_tries(
     assert totals(site.database, images, table, [1], latest=True) == [7]
 
 
-def test_another_table_never_notices(site: MergeSite, images: Images, table: Table) -> None:
-    other = create_table(site.database, SUM | QUIET, "other")
-    stage(site, LARGEST, LARGEST)
-    post(site.database, site.warehouse, {"id": 1, "n": 5}, name="other")
-    request_merge(site.database, table.id)
-    request_merge(site.database, other.id)
-    assert run_next_merge(site, "worker")
-    assert run_next_merge(site, "worker")
-    assert totals(site.database, images, other, [1], latest=True) == [5]
-    assert [task.state for task in tasks_of(site.database, other)] == [TaskState.SUCCEEDED]
-
-
 def test_what_is_set_aside_is_kept_counted_and_backed_up(site: MergeSite, table: Table, tmp_path: Path) -> None:
     [_, bad] = stage(site, 1, LARGEST)
     merge_all(site, table)

@@ -37,19 +37,6 @@ def republish(site: MergeSite, table: Table) -> int:
     return publish(site.database, site.warehouse)
 
 
-def test_engines_read_the_rows_of_the_last_full_compaction(site: MergeSite, table: Table) -> None:
-    merge(site, table, {"id": 1, "n": 1}, {"id": 2, "n": 5})
-    merge(site, table, {"id": 1, "n": 2}, {"id": 3, "n": None})
-    assert republish(site, table) == 4
-    wanted = [{"id": 1, "n": 3}, {"id": 2, "n": 5}, {"id": 3, "n": None}]
-    assert read_by_all(site, table) == wanted
-    merge(site, table, {"id": 1, "n": 4})
-    assert publish(site.database, site.warehouse) == 0
-    assert read_by_all(site, table) == wanted
-    republish(site, table)
-    assert read_by_all(site, table) == [{"id": 1, "n": 7}, *wanted[1:]]
-
-
 def test_rows_that_were_deleted_are_hidden_and_filters_go_by_statistics(site: MergeSite) -> None:
     """Row groups are passed over (the tests' runs have 100 rows in each), and places in the file still are places."""
     columns = (("id", "BIGINT"), ("s", "STRING"), ("n", "INT"))

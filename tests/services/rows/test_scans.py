@@ -303,16 +303,6 @@ def test_filters_agree_with_filtering_all_rows(database: CatalogDatabase, site: 
     assert paged(database, site.warehouse, typed, view, 3, "t.gte.b") == scanned(site.warehouse, view, None, "t.gte.b")
 
 
-def test_a_filter_sees_the_combined_row(database: CatalogDatabase, site: MergeSite) -> None:
-    """A newer state that does not meet the filter is not left out: the older one would come back."""
-    table = create_table(database, QUIET)
-    for n in (1, 2):
-        merge(site, table, {"id": 5, "n": n})
-    view = seen(database, site.warehouse, table)
-    assert scanned(site.warehouse, view, None, "n.eq.1") == []
-    assert scanned(site.warehouse, view, None, "n.eq.2") == [{"id": 5, "n": 2}]
-
-
 HOSTILE = [
     "",
     ".",

@@ -19,7 +19,6 @@ from app.services.batches.batches import withdraw_batch
 from app.services.rows.kept_views import Views
 from app.services.rows.lookups import Consistency, Images, row_of
 from app.services.rows.views import View
-from app.services.shared.executor import MergeSite
 from tests.services.builders import SUM, create_table, merge_staged, post, schema
 
 WIDE = ("shop", "wide")
@@ -255,16 +254,6 @@ def test_what_nobody_tells_is_seen_by_the_slow_poll(
     views.compare()
     assert views.recall(WIDE, None) is not None
     untold.close()
-
-
-def test_a_merge_during_a_lookup_neither_loses_nor_doubles_a_batch(
-    site: MergeSite, views: Views, warehouse: Warehouse, table: Table, look: Look, writer: CatalogDatabase
-) -> None:
-    for number in range(5):
-        post(writer, warehouse, {"id": 1, "n": 10**number})
-        before = look(views.current(WIDE, None))
-        merge_staged(writer, warehouse, table.id)
-        assert look(views.current(WIDE, None)) == before
 
 
 class Hurried(Views):

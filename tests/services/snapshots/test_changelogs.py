@@ -10,7 +10,6 @@ import pytest
 
 from app.core.errors import Conflict, ErrorCode, NotFound
 from app.core.table.history import SnapshotKind, Table, TaskState
-from app.core.table.schema import TableSchema
 from app.files.layout import Warehouse
 from app.services.shared.executor import MergeSite
 from app.services.snapshots.changelogs import Changes, Page, Position, follow_from, read_page
@@ -19,6 +18,7 @@ from tests.services import builders
 from tests.services.builders import SUM, compact, create_table, snapshot_of
 from tests.services.executor import InterruptedExecutor
 from tests.services.one_catalog import catalog_kind
+from tests.services.tables.test_altered_tables import alter
 
 __all__ = ["catalog_kind"]
 
@@ -28,11 +28,6 @@ FULL = LOOKUP | {"changelog-producer": "full-compaction", "full-compaction.delta
 
 def merge(site: MergeSite, table: Table, *records: Mapping[str, Any]) -> TaskState:
     return builders.merge(site, table, *records).state
-
-
-def latest(site: MergeSite, table: Table) -> Table:
-    with site.database.reading() as repository:
-        return repository.tables.get(table.database, table.name)
 
 
 def page(
@@ -159,13 +154,6 @@ def test_a_range_that_is_not_kept_is_refused_and_says_what_is(site: MergeSite) -
     for start in (2, 7):
         with pytest.raises(NotFound):
             follow_from(site.database, name, Position(start))
-
-
-def alter(site: MergeSite, table: Table, *columns: tuple[int, str], options: Mapping[str, str]) -> None:
-    fields = [{"id": number, "name": name, "type": "BIGINT"} for number, name in ((0, "id"), *columns)]
-    altered = TableSchema.from_json({"fields": fields, "primaryKeys": ["id"], "options": dict(options)})
-    with site.database.transaction() as repository:
-        repository.tables.alter(table.id, latest(site, table).schema_id, altered)
 
 
 def test_changes_are_read_under_the_schema_of_their_snapshot(site: MergeSite) -> None:

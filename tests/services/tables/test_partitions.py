@@ -14,7 +14,6 @@ from app.services.rows.lookups import Consistency, Images, get_rows
 from app.services.shared.executor import MergeSite
 from app.services.shared.pages import PageRequest
 from app.services.tables.partitions import drop_partitions, expire_partitions, list_partitions
-from app.services.upkeep.sweeps import sweep
 from tests.services import builders
 from tests.services.builders import compact, create_table, run_next_compaction, snapshot_of
 
@@ -164,10 +163,3 @@ def test_partitions_expire_by_their_last_merge(site: MergeSite) -> None:
     assert expire_partitions(site.database, table, now + timedelta(days=6, hours=23)) == []
     compact(site, table)
     assert len(expire_partitions(site.database, table, now + timedelta(days=8))) == 1
-
-
-def test_the_sweep_expires_partitions(site: MergeSite) -> None:
-    table = partitioned(site, EXPIRING)
-    merge(site, table, (FIRST, "a", 1, 1))
-    sweep(site.database, site.warehouse)
-    assert runs_by_partition(site, table) == {}
