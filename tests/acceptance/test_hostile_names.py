@@ -24,12 +24,7 @@ NAMES = [
     *("${user.home}", "${env.SPARK_CONNECT_AUTHENTICATE_TOKEN}", "${env.NO:-x}${hadoop.tmp.dir}"),
     *("${spark.sql.session.timeZone}", "${system:user.home}", "$ { } ${"),
     *(
-        "`",
-        "'",
-        '"',
-        "\\",
-        "it's `a` \"b\" \\' ; -- /* :p ? %s",
-        "*/ 1",
+        *("`", "'", '"', "\\", "it's `a` \"b\" \\' ; -- /* :p ? %s", "*/ 1"),
         "\\u0041 #*[0]",
         "line\nfeed\r\n\tx",
         "😀 ä a\u0308",

@@ -19,14 +19,7 @@ import pytest
 
 from app.core.table.published import Format
 from app.core.table.schema import TableSchema
-from bench.peers.spark_environment import (
-    NO_JAVA,
-    NO_PACKAGES,
-    SPARK_VERSION,
-    has_java,
-    lacks_packages,
-    variables,
-)
+from bench.peers.spark_environment import NO_JAVA, NO_PACKAGES, SPARK_VERSION, has_java, lacks_packages, variables
 from tests.acceptance.test_published import ASSEMBLED, KEYS, created, published, record, state_of
 from tests.acceptance.test_restart import until
 from tests.delta_readers import Rows, as_answered, plain

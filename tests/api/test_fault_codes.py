@@ -22,13 +22,8 @@ from tests.api.fault_cases import CASES, Service
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
 GROUPS = (
-    fault_cases.VALUES,
-    fault_cases.SCHEMAS,
-    fault_cases.WARNINGS,
-    fault_cases.CHANGES,
-    fault_cases.REQUESTS,
-    fault_cases.TOKENS,
-    fault_cases.BOUNDS,
+    *(fault_cases.VALUES, fault_cases.SCHEMAS, fault_cases.WARNINGS, fault_cases.CHANGES, fault_cases.REQUESTS),
+    *(fault_cases.TOKENS, fault_cases.BOUNDS),
 )
 # What pydantic can find wrong, by the kind of its own schema, in JSON and in the texts of a query.
 FOUND_BY_PYDANTIC: dict[str, set[str]] = {
@@ -55,10 +50,7 @@ TOLD_BY_ANOTHER_NAME = {"missing"}  # its message and fix are our own
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("faults")
     app = create_app(Settings(KEYFOLD_DATA=folder / "data", workers=0))
-    with (
-        TestClient(app, LOOPBACK, raise_server_exceptions=False) as client,
-        pytest.MonkeyPatch.context() as patch,
-    ):
+    with TestClient(app, LOOPBACK, raise_server_exceptions=False) as client, pytest.MonkeyPatch.context() as patch:
         patch.setattr("app.api.routes.batches.patience.PATIENCE_SECONDS", 0.1)  # what waits in vain waits briefly
         patch.setattr("app.http.unread._SILENCE_SECONDS", 0.05)
         assert client.post(DATABASES, json={"name": "shop"}).status_code == 200

@@ -47,10 +47,7 @@ SEVERAL: Mapping[str, tuple[int, str]] = {
 }
 INSTEAD = {"dropPartitions": "days", "dropTable": "renamed"}  # of the table wide
 DAYS = new_table(
-    "days",
-    fields=fields_of(id="INT NOT NULL", day="DATE NOT NULL"),
-    partitionKeys=["day"],
-    primaryKeys=["id", "day"],
+    "days", fields=fields_of(id="INT NOT NULL", day="DATE NOT NULL"), partitionKeys=["day"], primaryKeys=["id", "day"]
 )
 
 

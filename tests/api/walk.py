@@ -55,13 +55,7 @@ BODIES: dict[str, Any] = {
 }
 # What ends what other operations need, in this order.
 LAST = (
-    "withdrawSetAsideEvent",
-    "deleteBatch",
-    "deleteTag",
-    "rollbackTable",
-    "renameTable",
-    "dropTable",
-    "dropDatabase",
+    *("withdrawSetAsideEvent", "deleteBatch", "deleteTag", "rollbackTable", "renameTable", "dropTable", "dropDatabase"),
 )
 Fill = Callable[[str], str]
 

@@ -172,10 +172,7 @@ def test_small_batches_of_an_arrow_file_are_gathered(terminal: Terminal) -> None
     words = pa.array(["a", "b"]).dictionary_encode()
     other = pa.array(["c", "d"]).dictionary_encode()
     schema = pa.schema([("id", pa.int64()), ("word", words.type), ("n", pa.int64())])
-    with (
-        pa.OSFile(str(terminal.folder / "small.arrows"), "wb") as sink,
-        pa.ipc.new_stream(sink, schema) as stream,
-    ):
+    with pa.OSFile(str(terminal.folder / "small.arrows"), "wb") as sink, pa.ipc.new_stream(sink, schema) as stream:
         for first, texts in ((0, words), (2, other), (4, words)):
             columns = [pa.array([first, first + 1]), texts, pa.array([1, 1])]
             stream.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))

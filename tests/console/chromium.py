@@ -93,10 +93,7 @@ class Person:
 def person(browser: Browser, url: str, width: str = "desk", scheme: Scheme = "light", **more: Any) -> Iterator[Person]:
     """A window of some width on the service at ``url``."""
     context: BrowserContext = browser.new_context(
-        base_url=url,
-        viewport={"width": WIDTHS[width], "height": 900},
-        color_scheme=scheme,
-        **more,
+        base_url=url, viewport={"width": WIDTHS[width], "height": 900}, color_scheme=scheme, **more
     )
     opened = Person(context.new_page(), scheme)
     opened.page.on(

@@ -74,10 +74,7 @@ def test_changes_of_databases_tables_and_options_are_reported(watched: Watched) 
     watched.call("boss", "DELETE", f"{TABLES}/new")
     watched.call("boss", "DELETE", f"{DATABASES}/hr")
     done = {"token": "boss", "outcome": "done", "status": 200}
-    changes = [
-        {"action": "setOption", "key": "merge.max-staleness"},
-        {"action": "addColumn", "fieldNames": ["more"]},
-    ]
+    changes = [{"action": "setOption", "key": "merge.max-staleness"}, {"action": "addColumn", "fieldNames": ["more"]}]
     of_wide = {"database": "shop", "table": "wide"}
     assert watched.lines() == [
         {**done, "operation": "createDatabase", "database": "hr", "options": ["key"]},

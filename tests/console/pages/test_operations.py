@@ -182,9 +182,7 @@ def test_a_table_that_is_behind_says_how_often_its_merges_failed(app: FastAPI, w
 def test_a_plot_says_its_values_where_the_mouse_is() -> None:
     lines = [Line("a", "blue", [(0, 1.0), (900, 2.0), (1800, None)]), Line("b", "red", [(900, 7.0)])]
     plot = Plot("T", "m", numbered, lines, now=3600)
-    assert [(one.across, one.width, one.words) for one in plot.moments] == [
-        ("135.0", "15.0", "00:15 UTC: a 2, b 7"),
-    ]
+    assert [(one.across, one.width, one.words) for one in plot.moments] == [("135.0", "15.0", "00:15 UTC: a 2, b 7")]
     whole = Plot("T", "m", numbered, [Line("a", "blue", [(at, 1.0) for at in range(0, 3601, 30)])], now=3600)
     assert len(whole.moments) == 40
 

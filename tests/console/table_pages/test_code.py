@@ -92,14 +92,7 @@ def records_of(pasted: dict[str, str]) -> list[dict[str, object]]:
 
 def test_every_language_is_there(pasted: dict[str, str]) -> None:
     known = {
-        "curl-rows",
-        "curl-row",
-        "curl-post",
-        "python-client",
-        "python",
-        "typescript",
-        "spark",
-        "duckdb",
+        *("curl-rows", "curl-row", "curl-post", "python-client", "python", "typescript", "spark", "duckdb"),
         "ddl-flink",
     }
     assert known <= pasted.keys()

@@ -345,15 +345,7 @@ def test_what_became_of_a_record_is_reported_while_the_page_is_open(
 
 
 JUNK = [
-    "NaN",
-    "-Infinity",
-    "1e999999",
-    "9" * 5000,
-    "\0\x01\x7f",
-    "\ufffd\u202e",
-    "[" * 20_000,
-    '{"a":' * 5000,
-    "'; --",
+    *("NaN", "-Infinity", "1e999999", "9" * 5000, "\0\x01\x7f", "\ufffd\u202e", "[" * 20_000, '{"a":' * 5000, "'; --"),
     " ",
 ]
 

@@ -18,14 +18,9 @@ from tests.services.builders import merge_staged
 pytestmark = [*NEEDS_CHROMIUM]
 ROW = "/console/tables/shop/parcels/row"
 SHOWN = [
-    ROW,
-    f"{ROW}?key=1",
-    f"{ROW}?key=1&asOf=1",
-    f"{ROW}?key=1&step=3.0",
+    *(ROW, f"{ROW}?key=1", f"{ROW}?key=1&asOf=1", f"{ROW}?key=1&step=3.0"),
     f"{ROW}?key=1&try=%7B%22place%22%3A%22Nice%22%2C%22scanned%22%3A11%7D",
-    f"{ROW}?key=1&try=%7B%22scanned%22%3A%22soon%22%7D",
-    f"{ROW}?key=nosuch",
-    "/console/tables/shop/long/row?key=1",
+    *(f"{ROW}?key=1&try=%7B%22scanned%22%3A%22soon%22%7D", f"{ROW}?key=nosuch", "/console/tables/shop/long/row?key=1"),
 ]
 RECORDS = [
     {"id": "1", "scanned": 10, "place": "Lyon", "note": HOSTILE},

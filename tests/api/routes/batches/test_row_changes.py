@@ -97,8 +97,7 @@ def test_a_patch_inside_a_column_and_a_body_that_is_no_patch_are_refused(create:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"merge-engine": "partial-update"}, {"merge-engine": "first-row"}, {"ignore-delete": "true"}],
+    "options", [{"merge-engine": "partial-update"}, {"merge-engine": "first-row"}, {"ignore-delete": "true"}]
 )
 def test_a_table_that_takes_no_deletes_refuses_one(create: Create, shop: TestClient, options: dict[str, str]) -> None:
     create(options=options)

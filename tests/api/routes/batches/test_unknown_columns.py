@@ -191,11 +191,7 @@ def test_who_may_not_alter_adds_no_column(table: Table, shop: TestClient, app: F
     made = {role: f"Bearer {create_token(database, role, role, ['*'])}" for role in (Role.ADMIN, Role.WRITE)}
     of_many = {"tables": {"t": records({"id": 1, "m": 1})}}
     for url, body in ((f"{T}/batches", records({"id": 1, "more": 1})), (ALL, of_many)):
-        for role, unknown, status in (
-            (Role.WRITE, "add", 403),
-            (Role.WRITE, "ignore", 202),
-            (Role.ADMIN, "add", 202),
-        ):
+        for role, unknown, status in ((Role.WRITE, "add", 403), (Role.WRITE, "ignore", 202), (Role.ADMIN, "add", 202)):
             shop.headers["Authorization"] = made[role]
             answer = post(shop, body, unknown, url=url)
             assert answer.status_code == status, answer.text

@@ -89,8 +89,7 @@ def test_a_table_without_rows_is_an_empty_one(catalog: Catalog) -> None:
 def test_metadata_has_the_snapshots_that_are_kept_and_an_etag_that_holds(catalog: Catalog) -> None:
     catalog.publish({"id": 1})
     catalog.client.post(
-        f"{TABLES}/orders",
-        json={"changes": [{"action": "addColumn", "fieldNames": ["more"], "dataType": "INT"}]},
+        f"{TABLES}/orders", json={"changes": [{"action": "addColumn", "fieldNames": ["more"], "dataType": "INT"}]}
     )
     Publisher(catalog.parts.database, catalog.parts.warehouse).publish()
     answer = catalog.client.get(ORDERS)

@@ -139,9 +139,7 @@ def test_caches_and_clients_can_tell_the_two_apart(wide: Callable[..., TestClien
         assert answer.headers["Preference-Applied"] == "integers=text"
 
 
-def test_an_unknown_preference_is_ignored_and_a_parameter_refused(
-    wide: Callable[..., TestClient],
-) -> None:
+def test_an_unknown_preference_is_ignored_and_a_parameter_refused(wide: Callable[..., TestClient]) -> None:
     client, key = wide(merged=True), {"key": str(LARGE)}
     answer = client.get(f"{WIDE}/rows", params=key, headers={"Prefer": "integers=roman"})
     assert answer.json() == ROW

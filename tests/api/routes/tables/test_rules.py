@@ -50,9 +50,7 @@ def test_rules_tell_which_row_kinds_are_ignored(shop: TestClient) -> None:
     assert treatments == {"+I": "accepted", "-U": "ignored", "+U": "accepted", "-D": "ignored"}
 
 
-def test_a_simulation_on_live_rows_gives_reasons_for_all_columns_and_stores_nothing(
-    shop: TestClient,
-) -> None:
+def test_a_simulation_on_live_rows_gives_reasons_for_all_columns_and_stores_nothing(shop: TestClient) -> None:
     path = create(shop)
     assert (
         shop.post(f"{path}/batches", json={"records": [{"id": 1, "g": 2, "note": "a", "paid": 5}]}).status_code == 202

@@ -46,10 +46,7 @@ def test_a_table_is_found_by_its_id_also_after_a_rename(create: Create, shop: Te
 
 
 def _rename(source: str, target: str, database: str = "shop") -> dict[str, Any]:
-    return {
-        "source": {"database": "shop", "object": source},
-        "destination": {"database": database, "object": target},
-    }
+    return {"source": {"database": "shop", "object": source}, "destination": {"database": database, "object": target}}
 
 
 def test_the_table_may_be_named_by_the_member_name(shop: TestClient) -> None:
