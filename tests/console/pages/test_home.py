@@ -87,16 +87,18 @@ def test_a_merge_that_fails_is_reported_with_its_reason(app: FastAPI, create: Cr
     assert text.count("merge fails") == 1
 
 
-def test_a_token_shows_what_it_is_for(client: TestClient, signed_in: SignedIn) -> None:
-    client.post("/v1/catalog/databases", json={"name": "shop"})
-    client.post("/v1/catalog/databases", json={"name": "other"})
-    client.post(TABLES, json=new_table("seen"))
-    client.post(TABLES, json=new_table("unseen"))
-    browser = signed_in(Role.READ, ("shop.seen",))
+def test_a_token_shows_and_counts_what_it_is_for(create: Create, signed_in: SignedIn) -> None:
+    for name in ("seen", "unseen"):
+        create(name)
+    browser = signed_in(Role.READ, ("shop.seen", "other.*"))
     text = browser.text("/")
     assert "shop. seen" in text
     assert "unseen" not in text
     assert "Tables 1 " in text
+    assert "shop 1 table " in text
+    text = browser.text("/?database=shop")
+    assert ("shop. seen" in text, "unseen" in text) == (True, False)
+    assert "seen" not in browser.text("/?database=other")
 
 
 def test_an_example_is_loaded_played_once_a_record_and_dropped(browser: Browser) -> None:
@@ -153,15 +155,6 @@ def test_a_database_has_its_own_address_with_its_tables_alone(wide: object, brow
     assert browser.get(live_part(browser.shown)).status_code == 204
 
 
-def test_a_database_shows_only_what_the_token_is_for(create: Create, signed_in: SignedIn) -> None:
-    create("seen")
-    create("hidden")
-    browser = signed_in(Role.READ, ("shop.seen", "other.*"))
-    assert "hidden" not in browser.text("/?database=shop")
-    assert "shop. seen" in browser.text("/?database=shop")
-    assert "seen" not in browser.text("/?database=other")
-
-
 def test_tables_stand_below_their_database_with_how_many_it_has(create: Create, browser: Browser) -> None:
     for number in range(52):
         create(f"t{number:02}")
@@ -181,9 +174,3 @@ def test_tables_stand_below_their_database_with_how_many_it_has(create: Create, 
 def test_a_table_says_its_merge_engine_and_what_it_takes(merged: Merged, browser: Browser) -> None:
     merged(**{"merge-engine": "partial-update"}).merge({"id": 1, "note": "a"})
     assert re.search(r"shop\. wide partial-update 1 [\d.]+ (B|KiB) 0 0 ", browser.text("/"))
-
-
-def test_a_count_is_of_tables_that_the_token_is_for(create: Create, signed_in: SignedIn) -> None:
-    create("seen")
-    create("hidden")
-    assert "shop 1 table " in signed_in(Role.READ, ("shop.seen",)).text("/")

@@ -108,11 +108,6 @@ def test_a_changed_option_that_is_wrong_leads_to_it(wide: object, browser: Brows
     assert f"{REFERENCE}#option-aggregate-function" in links(page)
 
 
-def test_every_page_leads_to_the_reference(browser: Browser) -> None:
-    for path in ("/", "/console/playground", "/console/search"):
-        assert f'href="{REFERENCE}"' in browser.get(path).text
-
-
 def test_the_links_in_a_statement_leave_its_text_alone() -> None:
     statement = "COMMENT '<b>&amp;' WITH ('bucket' = '4', 'no' = 'x')"
     shown = with_option_links(statement, ["bucket", "no", "fields.<b>.distinct"])

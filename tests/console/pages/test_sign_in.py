@@ -108,6 +108,7 @@ def test_without_the_console_there_are_no_pages(tmp_path: Path, sqlite_template:
     with TestClient(app, LOOPBACK) as client:
         paths = ("/", "/console/sign-in", "/console/assets/console.css")
         assert [client.get(path).status_code for path in paths] == [404] * 3
+        assert client.head("/").status_code == 404  # as the page of the API looks for the console
         assert client.get("/v1/catalog/databases").status_code == 200
         assert client.post("/console/sign-in", content=b"x", headers=OWN).status_code == 404
 
@@ -224,11 +225,7 @@ def test_nothing_but_the_sign_in_and_its_parts_is_open(app: FastAPI, browser: Br
         if part.startswith("/console/assets/"):
             assert browser.client.get(part).status_code == 200, part
     for path in (
-        "/",
-        "/console/tables",
-        "/console/assets/",
-        "/console/assets/../visits.py",
-        "/console/assets/visits.py",
+        *("/", "/console/tables", "/console/assets/", "/console/assets/../visits.py", "/console/assets/visits.py"),
     ):
         assert browser.get(path).status_code in (303, 404), path
 

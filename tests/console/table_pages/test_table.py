@@ -6,11 +6,9 @@ import re
 from html import unescape
 
 import pytest
-from fastapi.testclient import TestClient
 
-from app.core.access import Role
-from tests.api.conftest import TABLES, Create, fields_of, new_table
-from tests.console.conftest import Browser, SignedIn, link_of, words
+from tests.api.conftest import TABLES, Create, fields_of
+from tests.console.conftest import Browser, link_of, words
 from tests.console.merged import Merged
 
 WIDE = "/console/tables/shop/wide"
@@ -98,14 +96,6 @@ def test_batches_are_listed_newest_first_in_pages(wide: object, browser: Browser
     older = browser.get(link_of(first, "Older")).text
     assert re.findall(r'<th scope="row">(\d+)<', older) == ["2", "1"]
     assert browser.get(f"{WIDE}/batches?after=x").status_code == 400
-
-
-def test_a_token_of_another_table_sees_nothing(client: TestClient, signed_in: SignedIn) -> None:
-    client.post("/v1/catalog/databases", json={"name": "shop"})
-    client.post(TABLES, json=new_table("wide"))
-    browser = signed_in(Role.ADMIN, ("shop.other",))
-    for tab in TABS:
-        assert browser.get(f"{WIDE}{tab}").status_code == 403
 
 
 def test_each_row_leads_to_its_own_page(create: Create, browser: Browser) -> None:
