@@ -35,7 +35,7 @@ class Service:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            # One, which tests can freeze, kill and measure; test_processes has several.
+            # One, which tests can freeze, kill and measure; processes.py has several.
             # Spark is a real one here: who tests its trial asks for it.
             env={
                 **os.environ,
@@ -76,6 +76,23 @@ class Service:
             self.process.terminate()
             self.process.wait(60)
             self._reader.join()
+
+
+def keyfold(*words: str | Path, umask: int = -1, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A command of the terminal that has ended, in a process of its own."""
+    command = [sys.executable, "-m", "app.cli", *map(str, words)]
+    own = {**os.environ, **environment}
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=own, umask=umask)
+
+
+def summed(**options: str) -> dict[str, Any]:
+    """The schema of a table that adds up ``n`` by ``id``; in names of options ``_`` is ``-`` and ``__`` a dot."""
+    given = {name.replace("__", ".").replace("_", "-"): text for name, text in options.items()}
+    return {
+        "fields": [{"name": "id", "type": "BIGINT NOT NULL"}, {"name": "n", "type": "BIGINT"}],
+        "primaryKeys": ["id"],
+        "options": {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum", **given},
+    }
 
 
 class Client(httpx.Client):

@@ -4,26 +4,14 @@ lost that were acknowledged before it began.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Self
 
-from tests.service import Client, TableClient, serving
+from tests.service import Client, TableClient, keyfold, serving, summed
 
-SCHEMA = {
-    "fields": [{"name": "id", "type": "INT"}, {"name": "n", "type": "BIGINT"}],
-    "primaryKeys": ["id"],
-    "options": {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum", "merge.max-staleness": "200 ms"},
-}
+SCHEMA = summed(merge__max_staleness="200 ms")
 PAUSE_SECONDS = 0.05
-
-
-def keyfold(*arguments: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "app.cli", *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 class Producer:
@@ -60,12 +48,12 @@ def test_a_backup_of_a_busy_service_is_restored_and_served(tmp_path: Path, spark
         with Producer(table) as producer:
             for _ in range(2):
                 least = producer.acknowledged
-                reported = keyfold("backup", str(kept), "--data", str(old))
+                reported = keyfold("backup", kept, "--data", old)
             most = producer.acknowledged + 1  # one may be stored and not answered yet
         after = [{"id": 1, "n": 1_000_000}]
         table.post_batch(after).raise_for_status()
-    assert reported.startswith("backup ")
-    assert "is restored" in keyfold("restore", str(kept), "--data", str(new))
+    assert reported.stdout.startswith("backup "), reported.stderr
+    assert "is restored" in keyfold("restore", kept, "--data", new).stdout
     with serving(new, spark_remote=spark_remote) as (_, client):
         table = TableClient(client, "shop", "sums")
         total = table.get_row("1").json()["n"]

@@ -6,14 +6,13 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pyarrow as pa
 import pytest
 
-from tests.service import Client, TableClient, serving
+from tests.service import Client, TableClient
 
 DATABASE = "followed"
 FIELDS = [
@@ -157,32 +156,6 @@ def test_a_snapshot_without_changes_moves_the_reader_on(client: Client) -> None:
     assert (second["event"], json.loads(second["data"])) == ("snapshot", {"_snapshot": 2, "kind": "merge"})
 
 
-def test_a_dropped_table_ends_its_followers_with_the_problem(client: Client) -> None:
-    table = table_with(client, "dropped")
-    merge(table, [{"id": 1, "n": 1}])
-    asked = {"Accept": "text/event-stream"}
-    with client.stream("GET", f"{table.path}/changelog?fromSnapshot=1", headers=asked) as answer:
-        following = events(answer)
-        next(following)
-        client.delete(table.path).raise_for_status()
-        [last] = following
-    assert last["event"] == "error"
-    assert json.loads(last["data"])["errorCode"] == "table_not_found"
-
-
-def test_followers_do_not_keep_the_service_from_stopping(tmp_path: Path) -> None:
-    with serving(tmp_path, workers="0") as (service, client):
-        client.create_database(DATABASE)
-        table = table_with(client, "stopped")
-        asked = {"Accept": "text/event-stream"}
-        with client.stream("GET", f"{table.path}/changelog", headers=asked) as answer:
-            received = answer.iter_lines()
-            assert next(received) == ": follows"
-            service.process.terminate()
-            assert [line for line in received if line] == []
-        assert service.process.wait(60) == 0
-
-
 def test_records_of_an_input_changelog_say_what_they_named(client: Client) -> None:
     """Also those that were merged before the table's records told, which named all."""
     fields = [{"name": "id", "type": "BIGINT"}, {"name": "a", "type": "INT"}, {"name": "b", "type": "INT"}]
@@ -202,6 +175,4 @@ def test_records_of_an_input_changelog_say_what_they_named(client: Client) -> No
     ]
     answer = table.client.get(f"{table.path}/changelog", headers={"Accept": "application/vnd.apache.arrow.stream"})
     with pa.ipc.open_stream(answer.raise_for_status().content) as stream:
-        assert stream.read_all().select(["id", "a", "b"]).to_pylist() == [
-            {"id": 1, "a": 5, "b": None},
-        ]
+        assert stream.read_all().select(["id", "a", "b"]).to_pylist() == [{"id": 1, "a": 5, "b": None}]

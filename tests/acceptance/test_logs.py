@@ -13,13 +13,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.acceptance.test_processes import FIELDS
+from tests.acceptance.processes import Several
+from tests.api.conftest import fields_of
 from tests.service import Client, Service, TableClient, serving
 
 PATIENCE_SECONDS = 30
 ROWS = 20_000  # of 200 bytes: more than the buffers between two sockets hold
 SCHEMA = {
-    "fields": [*FIELDS, {"id": 2, "name": "note", "type": "STRING"}],
+    "fields": fields_of(id="BIGINT NOT NULL", n="BIGINT", note="STRING"),
     "primaryKeys": ["id"],
     "partitionKeys": [],
     "options": {"merge.max-staleness": "1 d"},
@@ -119,43 +120,47 @@ def test_a_client_that_hangs_up_is_one_line_at_debug(
     assert [one for one in lines_of(service) if "exc_info" in one or one["level"] in ("WARNING", "ERROR")] == []
 
 
-def test_a_request_cut_off_by_a_stop_is_one_line(tmp_path: Path) -> None:
+def test_a_stop_is_one_line_of_who_stalls_and_ends_who_follows(tmp_path: Path) -> None:
     with serving(tmp_path, workers="0", log_format="json") as (service, client):
         table = make_table(client)
         connection = connected(table)
         connection.sendall(head("POST", f"{table.path}/batches", "stalled", *JSON_BODY) + b"{")
         assert client.get("/healthz").status_code == 200
-        service.stop()
+        with client.stream("GET", f"{table.path}/changelog", headers={"Accept": "text/event-stream"}) as answer:
+            received = answer.iter_lines()
+            assert next(received) == ": follows"
+            service.stop()
+            assert [line for line in received if line] == []
         connection.settimeout(PATIENCE_SECONDS)
         assert connection.recv(12) == b"HTTP/1.1 503"
         connection.close()
+    assert service.process.returncode == 0
     assert [line["message"] for line in lines_of(service) if line.get("request") == "stalled"] == [
         f"POST {table.path}/batches: cut off, for the service stops"
     ]
     assert [line for line in lines_of(service) if "exc_info" in line] == []
 
 
-def test_merges_have_a_line_each_and_requests_where_a_setting_says_so(tmp_path: Path, spark_remote: str) -> None:
-    settings = {"spark_remote": spark_remote, "log_format": "json", "log_requests": "true"}
-    with serving(tmp_path, **settings) as (service, client):
-        table = make_table(client)
-        table.client.get(f"{table.path}/rows/5", headers={"X-Request-Id": "looked-up"})
-        line = wait_for(service, lambda one: one.get("request") == "looked-up")
-        assert {name: line[name] for name in ("method", "path", "status", "operation", "level")} == {
-            "method": "GET",
-            "path": f"{table.path}/rows/5",
-            "status": 404,
-            "operation": "getRowByPath",
-            "level": "INFO",
-        }
-        assert 0 < line["seconds"] < PATIENCE_SECONDS
-        details = client.get(table.path).json()
-        table.post_batch([{"id": 1, "n": 1}, {"id": 2, "n": 1}]).raise_for_status()
-        merge = table.merge()
-        line = wait_for(service, lambda one: one.get("merge") == merge["id"])
-        assert (line["table"], line["outcome"], line["records"], line["rows"]) == (details["id"], "succeeded", 2, 2)
-        assert line["seconds"] > 0
-        compaction = table.finished(client.post(f"{table.path}/compact").json())
-        reported = wait_for(service, lambda one: one.get("compaction") == compaction["id"])
-        assert reported["outcome"] == "succeeded"
-        assert [one for one in lines_of(service) if one.get("merge") == merge["id"]] == [line]
+def test_merges_have_a_line_each_and_requests_where_a_setting_says_so(working: Several) -> None:
+    service, table = working.service, working.make_table("logged")
+    client = table.client
+    client.get(f"{table.path}/rows/5", headers={"X-Request-Id": "looked-up"})
+    line = wait_for(service, lambda one: one.get("request") == "looked-up")
+    assert {name: line[name] for name in ("method", "path", "status", "operation", "level")} == {
+        "method": "GET",
+        "path": f"{table.path}/rows/5",
+        "status": 404,
+        "operation": "getRowByPath",
+        "level": "INFO",
+    }
+    assert 0 < line["seconds"] < PATIENCE_SECONDS
+    details = client.get(table.path).json()
+    table.post_batch([{"id": 1, "n": 1}, {"id": 2, "n": 1}]).raise_for_status()
+    merge = table.merge()
+    line = wait_for(service, lambda one: one.get("merge") == merge["id"])
+    assert (line["table"], line["outcome"], line["records"], line["rows"]) == (details["id"], "succeeded", 2, 2)
+    assert line["seconds"] > 0
+    compaction = table.finished(client.post(f"{table.path}/compact").json())
+    reported = wait_for(service, lambda one: one.get("compaction") == compaction["id"])
+    assert reported["outcome"] == "succeeded"
+    assert [one for one in lines_of(service) if one.get("merge") == merge["id"]] == [line]

@@ -7,7 +7,7 @@ import signal
 import time
 from pathlib import Path
 
-from tests.acceptance.test_processes import PATIENCE_SECONDS, Several, several
+from tests.acceptance.processes import PATIENCE_SECONDS, Several, several
 from tests.telemetry.test_metrics import Series, named, series
 
 CONNECTIONS = 12  # so that each process has some
@@ -57,14 +57,13 @@ def wait_for_others(service: Several, before: list[int]) -> None:
         assert time.monotonic() < deadline
 
 
-def test_spark_and_the_process_that_merges_are_told_of(tmp_path: Path, spark_remote: str) -> None:
-    with several(tmp_path / "data", 2, workers="1", spark_remote=spark_remote) as service:
-        service.client().wait_ready()
-        table = service.make_table()
-        table.post_batch([{"id": 1, "n": 1}, {"id": 1, "n": 1}]).raise_for_status()
-        assert table.merge()["state"] == "succeeded"
-        for found in scrapes(service):
-            assert named(found, "keyfold_spark_state", state="ready") == 1
-            assert named(found, "keyfold_task_records_total", kind="merge", outcome="succeeded") == 2
-            assert named(found, "keyfold_task_rows_total", kind="merge", outcome="succeeded") == 1
-            assert memories(found) == {"api-1", "api-2", "worker"}
+def test_spark_and_the_process_that_merges_are_told_of(working: Several) -> None:
+    before, merged = scrapes(working)[0], frozenset({"kind": "merge", "outcome": "succeeded"}.items())
+    table = working.make_table("counted")
+    table.post_batch([{"id": 1, "n": 1}, {"id": 1, "n": 1}]).raise_for_status()
+    assert table.merge()["state"] == "succeeded"
+    for found in scrapes(working):
+        assert named(found, "keyfold_spark_state", state="ready") == 1
+        for name, more in (("keyfold_task_records_total", 2), ("keyfold_task_rows_total", 1)):
+            assert found[name, merged] - before.get((name, merged), 0) == more
+        assert memories(found) == {"api-1", "api-2", "worker"}

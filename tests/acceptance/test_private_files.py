@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -18,14 +16,10 @@ import sqlalchemy as sa
 
 from app.core.access import Role
 from tests.postgres import TEMPLATE, postgres_database
-from tests.service import Client, Service, TableClient
+from tests.service import Client, Service, TableClient, keyfold, summed
 
 PASSWORD = "hunter2-of-the-catalog"  # noqa: S105  # of nothing
-SCHEMA = {
-    "fields": [{"name": "id", "type": "BIGINT"}, {"name": "n", "type": "BIGINT"}],
-    "primaryKeys": ["id"],
-    "options": {"changelog-producer": "lookup", "num-sorted-run.compaction-trigger": "99"},
-}
+SCHEMA = summed(changelog_producer="lookup", num_sorted_run__compaction_trigger="99")
 
 
 @dataclass
@@ -59,9 +53,7 @@ def worked(tmp_path_factory: pytest.TempPathFactory, postgres: str) -> Iterator[
 
 def _made(data: Path, environment: dict[str, str]) -> str:
     """A token that the program made, with umask 0."""
-    command = [sys.executable, "-m", "app.cli", "token", "create", "boss", "--data", str(data)]
-    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, umask=0, check=True)
-    return done.stdout.strip()
+    return keyfold("token", "create", "boss", "--data", data, umask=0, **environment).stdout.strip()
 
 
 def _work(client: Client) -> None:
@@ -103,8 +95,7 @@ def _open_to_others(paths: list[Path]) -> dict[str, str]:
 
 def test_an_embedded_catalog_is_its_users_alone(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    command = [sys.executable, "-m", "app.cli", "token", "create", "boss", "--data", str(data)]
-    subprocess.run(command, umask=0, check=True, capture_output=True)
+    assert keyfold("token", "create", "boss", "--data", data, umask=0).returncode == 0
     found = [data, *data.iterdir()]
     assert data / "catalog.sqlite" in found
     assert [path for path in found if stat.S_IMODE(path.stat().st_mode) & 0o077] == []

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,56 +17,13 @@ import pytest
 
 from app.catalog.database import CatalogDatabase
 from app.services.access.tokens import create_token
+from tests.acceptance.processes import PATIENCE_SECONDS, Several, several
 from tests.acceptance.test_restart import until
 from tests.catalog.conftest import catalog_kind, catalog_url, empty_catalog_url
-from tests.service import Client, Service, TableClient
+from tests.service import Service, TableClient, keyfold
 
 __all__ = ["catalog_kind", "catalog_url", "empty_catalog_url"]
-
-SUMS = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum", "merge.max-staleness": "1 d"}
-FIELDS = [{"id": 0, "name": "id", "type": "BIGINT NOT NULL"}, {"id": 1, "name": "n", "type": "BIGINT"}]
-SCHEMA = {"fields": FIELDS, "primaryKeys": ["id"], "partitionKeys": [], "options": SUMS}
-PATIENCE_SECONDS = 30
 CLIENTS, ROUNDS = 40, 3
-
-
-class Several:
-    """A service of some processes. Clients have one connection each, which the kernel gives to some process; they are
-    closed with ``stack``.
-    """
-
-    def __init__(self, service: Service, stack: ExitStack) -> None:
-        self.service = service
-        self.stack = stack
-
-    def client(self) -> Client:
-        return self.stack.enter_context(Client(base_url=self.service.url, timeout=PATIENCE_SECONDS, trust_env=False))
-
-    def table(self, name: str = "wide") -> TableClient:
-        return TableClient(self.client(), "shop", name)
-
-    def make_table(self, name: str = "wide") -> TableClient:
-        client = self.client()
-        if client.get("/v1/catalog/databases/shop").status_code == 404:
-            client.create_database("shop")
-        client.create_table("shop", name, SCHEMA).raise_for_status()
-        return TableClient(client, "shop", name)
-
-    def children(self) -> list[int]:
-        pid = self.service.process.pid
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-@contextmanager
-def several(data: Path, count: int = 3, **environment: str) -> Iterator[Several]:
-    """A service of ``count`` processes that answer."""
-    named = {f"KEYFOLD_{name.upper()}": value for name, value in environment.items()}
-    service = Service(data, {"KEYFOLD_PROCESSES": str(count), "KEYFOLD_WORKERS": "0", **named})
-    try:
-        with ExitStack() as stack:
-            yield Several(service, stack)
-    finally:
-        service.stop()
 
 
 @pytest.fixture(scope="module")
@@ -199,9 +154,8 @@ def lives(pid: int) -> bool:
 
 
 def test_a_second_service_does_not_share_the_port_of_the_first(service: Several, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "app.cli", "serve", "--processes", "2", "--data", str(tmp_path / "other")]
-    command += ["--port", str(urlsplit(service.service.url).port)]
-    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    port = str(urlsplit(service.service.url).port)
+    ended = keyfold("serve", "--processes", "2", "--data", tmp_path / "other", "--port", port)
     assert (ended.returncode, "cannot listen" in ended.stderr) == (1, True)
 
 
@@ -226,7 +180,7 @@ def test_a_process_that_serves_loads_no_pandas(service: Several) -> None:
     assert ["/pandas/" in maps for maps in loaded] == [False] * 3
 
 
-def test_lookups_go_on_while_the_working_process_merges(tmp_path: Path, spark_remote: str) -> None:
+def test_lookups_go_on_while_the_working_process_merges(working: Several) -> None:
     ended = threading.Event()
     reported = [0]
 
@@ -239,14 +193,10 @@ def test_lookups_go_on_while_the_working_process_merges(tmp_path: Path, spark_re
                 wrong.append(f"{least}: {answer.text}")
         return wrong
 
-    with (
-        several(tmp_path / "data", 2, workers="1", spark_remote=spark_remote) as service,
-        ThreadPoolExecutor(3) as pool,
-    ):
-        service.client().wait_ready()
-        assert len(service.children()) == 3
-        table = service.make_table()
-        looking = [pool.submit(look, service.table()) for _ in range(3)]
+    assert len(working.children()) == 3
+    table = working.make_table("looked_at")
+    with ThreadPoolExecutor(3) as pool:
+        looking = [pool.submit(look, working.table("looked_at")) for _ in range(3)]
         try:
             for total in range(1, 13):
                 table.post_batch([{"id": 1, "n": 1}]).raise_for_status()
@@ -255,13 +205,11 @@ def test_lookups_go_on_while_the_working_process_merges(tmp_path: Path, spark_re
                     assert table.merge()["state"] == "succeeded"
         finally:
             ended.set()
-        assert service.table().get_row("1", consistency="merged").json()["n"] == 12
+        assert working.table("looked_at").get_row("1", consistency="merged").json()["n"] == 12
         assert [one.result() for one in looking] == [[], [], []]
 
 
-def test_tokens_made_and_revoked_beside_a_running_service_hold_in_all_processes_at_once(
-    tmp_path: Path,
-) -> None:
+def test_tokens_made_and_revoked_beside_a_running_service_hold_in_all_processes_at_once(tmp_path: Path) -> None:
     with several(tmp_path / "data", 2) as service:
         clients = [service.client() for _ in range(8)]
         database = CatalogDatabase(f"sqlite:///{tmp_path}/data/catalog.sqlite")

@@ -15,7 +15,7 @@ import httpx
 import sqlalchemy as sa
 
 from app.catalog.connections.writers import MOST_WAITING
-from tests.acceptance.test_processes import SCHEMA
+from tests.acceptance.processes import SCHEMA
 from tests.catalog.conftest import catalog_kind, catalog_url, empty_catalog_url
 from tests.service import Client, Service, TableClient
 from tests.telemetry.test_metrics import named, series

@@ -17,14 +17,10 @@ from app.catalog.database import CatalogDatabase
 from app.services.access.tokens import create_token
 from tests.acceptance.test_workers import WorkerProcess
 from tests.postgres import TEMPLATE, postgres_database
-from tests.service import Client, Service, TableClient
+from tests.service import Client, Service, TableClient, summed
 
 CALLER = "192.0.2.7"
-SCHEMA = {
-    "fields": [{"name": "id", "type": "BIGINT"}, {"name": "n", "type": "BIGINT"}],
-    "primaryKeys": ["id"],
-    "options": {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum", "merge.max-staleness": "200 ms"},
-}
+SCHEMA = summed(merge__max_staleness="200 ms")
 
 
 @dataclass

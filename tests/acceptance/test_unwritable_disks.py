@@ -22,7 +22,7 @@ from app.catalog.database import CatalogDatabase
 from app.files.layout import Warehouse
 from app.services.upkeep.sweeps import sweep
 from app.settings import Settings
-from tests.acceptance.test_processes import SCHEMA
+from tests.acceptance.processes import SCHEMA
 from tests.service import Client, TableClient, serving
 
 PATIENCE_SECONDS = 30
