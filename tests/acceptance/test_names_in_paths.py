@@ -10,14 +10,7 @@ import pytest
 from tests.service import Client, Service
 
 NAMES = [
-    "..%2f..%2f",
-    "%2e%2e",
-    "%252e%252e%252f",
-    "%00",
-    "%0d%0aX-Hostile: yes",
-    "%250d%250a",
-    "line\u2028feed",
-    "%",
+    *("..%2f..%2f", "%2e%2e", "%252e%252e%252f", "%00", "%0d%0aX-Hostile: yes", "%250d%250a", "line\u2028feed", "%"),
     "a%20b+c",
     *("\u2029", "a b+c", "ü\U0001f600", "'\"<>", "a?b#c", ";x=1", "\u202e"),
 ]
@@ -41,7 +34,8 @@ def test_a_name_is_one_segment_wherever_it_goes(opened: tuple[Service, Client], 
     made = client.create_table(name, name, schema).raise_for_status().json()
     assert made["path"].endswith(f"/warehouse/{made['id']}")
     table = f"/v1/catalog/databases/{quote(name, safe='')}/tables/{quote(name, safe='')}"
-    put = asked(client, "PUT", f"{table}/rows/{quote(name, safe='')}", json={"n": 2})
+    key = f"\n/{name}"  # which a name of a table cannot hold
+    put = asked(client, "PUT", f"{table}/rows/{quote(key, safe='')}", json={"n": 2})
     assert asked(client, "GET", put.headers["location"]).json()["records"] == 1
     posted = asked(client, "POST", f"{table}/batches", json={"records": [{"id": "b", "n": 1}]})
     assert asked(client, "GET", posted.headers["location"]).json()["id"] == posted.json()["id"]
@@ -50,7 +44,7 @@ def test_a_name_is_one_segment_wherever_it_goes(opened: tuple[Service, Client], 
     assert unquote(link[1:].split("/rows:scan")[0]) == unquote(table)
     rows = page.content + asked(client, "GET", link[1 : link.index(">")]).content
     assert len(rows.split(b"\n")) == 3
-    assert asked(client, "GET", f"{table}/rows/{quote(name, safe='')}").json() == {"id": name, "n": 2}
+    assert asked(client, "GET", f"{table}/rows/{quote(key, safe='')}").json() == {"id": key, "n": 2}
     asked(client, "DELETE", table)
     made_of_ids = {folder / "warehouse" / made["id"], folder / "warehouse" / made["id"] / "staging"}
     assert {path for path in folder.rglob("*") if path.is_dir()} - before <= made_of_ids | {folder / "keys_in_flight"}
