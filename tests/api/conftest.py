@@ -131,6 +131,15 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
         yield open_service
 
 
+@pytest.fixture(scope="module")
+def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, Callable[[str], str]]]:
+    """The service of ``tests/api/walk.py``, for a file whose tests take nothing away from it."""
+    from tests.api.walk import filled_catalog  # noqa: PLC0415  # which imports this file
+
+    with filled_catalog(tmp_path_factory.mktemp("walked")) as walked:
+        yield walked
+
+
 def parts_of(client: TestClient) -> Parts:
     """What is open in the service of a client."""
     assert isinstance(client.app, FastAPI)

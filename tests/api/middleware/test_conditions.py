@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from fastapi.testclient import TestClient
 
 from app.api.shared.paths import TABLE_PATH
 from tests.api.conftest import DATABASES, TABLES, Create
-from tests.api.walk import BODIES, READS, TABLE, Fill, filled_catalog, query
+from tests.api.walk import BODIES, READS, TABLE, Fill, query
 
 WIDE = f"{TABLES}/wide"
 LIVE = ("/healthz", "/readyz", f"{TABLE_PATH}/delta", f"{TABLE_PATH}/iceberg")  # they tell the moment
 SET_COMMENT = {"changes": [{"action": "updateComment", "comment": "other"}]}
-
-
-@pytest.fixture(scope="module")
-def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, Fill]]:
-    with filled_catalog(tmp_path_factory.mktemp("walked")) as walked:
-        yield walked
 
 
 @pytest.mark.parametrize("path", [path for path in READS if path not in LIVE])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
 
 import pytest
 import zstandard
@@ -13,16 +12,10 @@ from fastapi.testclient import TestClient
 from app.api.middleware.negotiation import chosen, takes_json
 from app.core.errors import NotAcceptable
 from tests.api.conftest import TABLES, new_table
-from tests.api.walk import BODIES, DOCUMENT, OPERATIONS, TABLE, Fill, filled_catalog, query
+from tests.api.walk import BODIES, DOCUMENT, OPERATIONS, TABLE, Fill, query
 
 NDJSON, ARROW, CSV = "application/x-ndjson", "application/vnd.apache.arrow.stream", "text/csv"
 SCAN = f"{TABLE}/rows:scan"
-
-
-@pytest.fixture(scope="module")
-def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, Fill]]:
-    with filled_catalog(tmp_path_factory.mktemp("walked")) as walked:
-        yield walked
 
 
 @pytest.mark.parametrize(

@@ -150,10 +150,7 @@ def test_a_recursion_error_is_the_requests_fault(app: FastAPI, client: TestClien
 @pytest.mark.parametrize(
     ("body", "detail"),
     [
-        (
-            b"[" * 100_000,
-            "the body is nested too deeply: about 900 levels are read, and types have at most 50",
-        ),
+        (b"[" * 100_000, "the body is nested too deeply: about 900 levels are read, and types have at most 50"),
         (b'{"name": "\xff"}', "the body is not UTF-8"),
         (b'{"name": ' + b"1" * 10_000 + b"}", "the body has a whole number of more than 4300 digits"),
         (b'{"name"', "the body is not JSON: Expecting ':' delimiter at character 7"),
@@ -183,19 +180,6 @@ def test_a_json_body_sent_as_a_form_is_a_415_that_tells_the_header(client: TestC
     response = client.post(DATABASES, content=b'{"name": "shop"}', headers=headers)
     assert response.status_code == 415
     assert "Content-Type: application/json" in response.json()["detail"]
-
-
-def test_unknown_paths_and_methods_answer_problems(client: TestClient) -> None:
-    path, method = client.get("/v1/nothing%20here"), client.put(DATABASES)
-    assert (path.status_code, path.json()["errorCode"]) == (404, "route_not_found")
-    assert path.json()["instance"] == "/v1/nothing%20here"
-    assert (method.status_code, method.json()["code"], method.json()["errorCode"]) == (405, 405, "method_not_allowed")
-    assert "GET" in method.headers["allow"]
-
-
-def test_who_is_unauthorized_or_too_early_is_reported_what_to_do_by_headers(app: FastAPI, client: TestClient) -> None:
-    assert _answer_to(app, client, errors.Unauthorized("who?")).headers["www-authenticate"] == "Bearer"
-    assert _answer_to(app, client, errors.Unavailable("later")).headers["retry-after"] == "1"
 
 
 def test_openapi_describes_problems_under_their_own_media_type_only(app: FastAPI) -> None:
