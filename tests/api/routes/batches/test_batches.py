@@ -16,6 +16,7 @@ from tests.api.conftest import TABLES, Create, Merge, Opened, faults_of, new_tab
 
 BATCHES = f"{TABLES}/wide/batches"
 NDJSON = {"Content-Type": "application/x-ndjson"}
+LINES = ["application/x-ndjson", "application/jsonl", "application/x-jsonlines; a=b"]
 
 
 def post(client: TestClient, *records: Any, **headers: str) -> Any:
@@ -53,16 +54,12 @@ def test_records_that_the_table_ignores_are_counted(create: Create, shop: TestCl
     assert (body["records"], body["ignoredRecords"]) == (1, 2)
 
 
-@pytest.mark.parametrize("media_type", ["application/json", "Application/JSON; charset=utf-8", None])
-def test_json_is_the_format_also_where_none_is_named(wide: TestClient, media_type: str | None) -> None:
-    headers = {} if media_type is None else {"Content-Type": media_type}
-    answer = wide.post(BATCHES, content=b'{"records": [{"id": 1}]}', headers=headers)
-    assert (answer.status_code, answer.json()["records"]) == (202, 1)
-
-
-@pytest.mark.parametrize("media_type", ["application/x-ndjson", "application/jsonl", "application/x-jsonlines; a=b"])
-def test_ndjson_is_one_record_a_line(wide: TestClient, media_type: str) -> None:
-    answer = wide.post(BATCHES, content=b'{"id": 1}\n\n{"id": 2}\r\n  \n', headers={"Content-Type": media_type})
+@pytest.mark.parametrize("media_type", [None, "application/json", "Application/JSON; charset=utf-8", *LINES])
+def test_json_is_the_format_also_where_none_is_named_or_is_one_record_a_line(
+    wide: TestClient, media_type: str | None
+) -> None:
+    body = b'{"id": 1}\n\n{"id": 2}\r\n  \n' if media_type in LINES else b'{"records": [{"id": 1}, {"id": 2}]}'
+    answer = wide.post(BATCHES, content=body, headers={} if media_type is None else {"Content-Type": media_type})
     assert (answer.status_code, answer.json()["records"]) == (202, 2)
 
 
@@ -71,19 +68,22 @@ def test_every_format_is_described(app: FastAPI) -> None:
     assert {FORMATS[media_type] for media_type in described} == set(FORMATS.values())
 
 
-@pytest.mark.parametrize("media_type", ["text/tsv", "application/x-www-form-urlencoded", "multipart/form-data", "x"])
-def test_another_format_is_refused(wide: TestClient, media_type: str) -> None:
-    answer = wide.post(BATCHES, content=b"id=1", headers={"Content-Type": media_type})
+@pytest.mark.parametrize(
+    "headers",
+    [
+        *(
+            {"Content-Type": one}
+            for one in ("text/tsv", "application/x-www-form-urlencoded", "multipart/form-data", "x")
+        ),
+        {"Content-Encoding": "br"},
+    ],
+)
+def test_another_format_is_refused_with_what_else_to_send(wide: TestClient, headers: dict[str, str]) -> None:
+    answer = wide.post(BATCHES, content=b"id=1", headers=headers)
     assert (answer.status_code, answer.json()["errorCode"]) == (415, "unsupported_media_type")
+    assert answer.headers["accept"] == ", ".join(FORMATS)
+    assert "zstd" in answer.headers["accept-encoding"]
     assert listed(wide) == []
-
-
-def test_a_refused_format_is_reported_what_else_to_send(wide: TestClient) -> None:
-    for headers in ({"Content-Type": "text/tsv"}, {"Content-Encoding": "br"}):
-        answer = wide.post(BATCHES, content=b"{}", headers=headers)
-        assert answer.status_code == 415
-        assert answer.headers["accept"] == ", ".join(FORMATS)
-        assert "zstd" in answer.headers["accept-encoding"]
 
 
 @pytest.mark.parametrize("charset", ["utf-8", "UTF8", '"utf-8"', "us-ascii", "utf-8; header=present"])

@@ -105,14 +105,7 @@ def test_a_table_of_whole_rows_refuses_them_with_the_fix(number: str, table: Tab
 
 @pytest.mark.parametrize(
     "value",
-    [
-        "__my_own",
-        "X19teV9vd24=",
-        ["__my_own"],
-        ["X19teV9vd24="],
-        list(b"__my_own"),
-        {"__my_own": "__my_own"},
-    ],
+    ["__my_own", "X19teV9vd24=", ["__my_own"], ["X19teV9vd24="], list(b"__my_own"), {"__my_own": "__my_own"}],
     ids=str,
 )
 def test_another_placeholder_is_known_by_its_parameter(value: Any, table: Table, shop: TestClient) -> None:
@@ -121,7 +114,6 @@ def test_another_placeholder_is_known_by_its_parameter(value: Any, table: Table,
     event = json.dumps({"op": "u", "before": None, "after": {"id": 1, "v": value, "n": 2}})
     assert post(shop, event, unavailable="__my_own").status_code == 202
     assert shop.get(f"{T}/rows?key=1").json() == {"id": 1, "v": "a", "n": 2}
-    assert shop.get(f"{T}/rows?key=1").json()["v"] == "a"
 
 
 def test_made_up_values_beside_the_key_of_a_delete_count_for_nothing(table: Table, shop: TestClient) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.shared.deps import Parts
 from app.services.shared.executor import MergeSite
-from tests.api.conftest import TABLES, Create, fields_of
-from tests.services.builders import run_next_compaction, run_next_merge
+from tests.api.conftest import TABLES, Create, Merge, fields_of
+from tests.services.builders import run_next_compaction
 from tests.services.executor import PythonExecutor
 
 TABLE = f"{TABLES}/wide"
@@ -22,15 +20,11 @@ def site_of(app: FastAPI) -> MergeSite:
     return MergeSite(parts.database, parts.warehouse, PythonExecutor(), 600)
 
 
-def merge(app: FastAPI, client: TestClient, *records: dict[str, Any]) -> None:
-    assert client.post(f"{TABLE}/batches", json={"records": records}).status_code == 202
-    client.post(f"{TABLE}/merges")
-    assert run_next_merge(site_of(app), "worker")
-
-
-def test_a_compaction_is_an_operation_watched_as_merges_are(app: FastAPI, wide: object, shop: TestClient) -> None:
+def test_a_compaction_is_an_operation_watched_as_merges_are(
+    app: FastAPI, wide: object, shop: TestClient, merge: Merge
+) -> None:
     for _ in range(2):
-        merge(app, shop, {"id": 1, "note": "x"})
+        merge({"id": 1, "note": "x"})
     answer = shop.post(f"{TABLE}/compact")
     assert answer.status_code == 202
     asked = answer.json()
@@ -56,10 +50,10 @@ def test_a_compaction_that_waits_can_be_cancelled(wide: object, shop: TestClient
     assert shop.post(f"{TABLE}/merges/{asked['id']}:cancel").json()["state"] == "cancelled"
 
 
-def test_partitions_are_listed_and_dropped(app: FastAPI, create: Create, shop: TestClient) -> None:
+def test_partitions_are_listed_and_dropped(create: Create, shop: TestClient, merge: Merge) -> None:
     create(fields=FIELDS, primaryKeys=["day", "id"], partitionKeys=["day"])
     days = ("2024-05-01", "2024-05-02")
-    merge(app, shop, *({"day": day, "id": number, "note": "x"} for day in days for number in (1, 2)))
+    merge(*({"day": day, "id": number, "note": "x"} for day in days for number in (1, 2)))
     listed = shop.get(f"{TABLE}/partitions").json()
     assert [(one["spec"], one["recordCount"], one["runs"]) for one in listed["partitions"]] == [
         ({"day": day}, 2, 1) for day in days

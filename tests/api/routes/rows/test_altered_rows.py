@@ -6,32 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from app.main import Parts
-from app.services.shared.executor import MergeSite
-from tests.api.conftest import TABLES, Create, fields_of
-from tests.services.builders import run_next_merge
-from tests.services.executor import PythonExecutor
+from tests.api.conftest import TABLES, Create, Merge, fields_of
 
 WIDE = f"{TABLES}/wide"
 FIELDS = fields_of(id="BIGINT NOT NULL", seq="INT", n="INT", m="INT")
-Post = Callable[..., None]
+Post = Callable[..., object]
 
 
 @pytest.fixture
-def post(app: FastAPI, shop: TestClient) -> Post:
+def post(merge: Merge) -> Post:
     """Posts one record of the row 1 and merges it."""
-
-    def post_record(kind: str = "+I", **values: Any) -> None:
-        body = {"records": [{"_kind": kind, "id": 1, **values}]}
-        assert shop.post(f"{WIDE}/batches", json=body).status_code == 202
-        shop.post(f"{WIDE}/merges")
-        parts: Parts = app.state.parts
-        assert run_next_merge(MergeSite(parts.database, parts.warehouse, PythonExecutor(), 600), "worker")
-
-    return post_record
+    return lambda kind="+I", **values: merge({"_kind": kind, "id": 1, **values})
 
 
 def alter(client: TestClient, **change: Any) -> None:

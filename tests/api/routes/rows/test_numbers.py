@@ -7,11 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from tests.api.conftest import TABLES, Create, fields_of, new_table
-from tests.api.routes.merging.test_merges import run
+from tests.api.conftest import TABLES, Create, Merge, fields_of, new_table
 
 WIDE = f"{TABLES}/wide"
 COLUMNS = {"id": "DOUBLE", "f": "FLOAT", "d": "DOUBLE", "n": "BIGINT", "p": "DECIMAL(5, 2)", "fs": "ARRAY<FLOAT>"}
@@ -31,7 +29,7 @@ KEYS = [("NaN", "NaN"), ("-Infinity", "-Infinity"), ("1e3", "1000"), ("1000.0", 
 
 
 @pytest.fixture
-def wide(app: FastAPI, create: Create, shop: TestClient) -> TestClient:
+def wide(create: Create, shop: TestClient) -> TestClient:
     """A client of a catalog with the table ``wide``, in which the records of ``SENT`` are staged."""
     create(fields=FIELDS, options={"changelog-producer": "lookup", "changelog-producer.row-deduplicate": "true"})
     answer = shop.post(f"{WIDE}/batches", content=SENT, headers={"content-type": "application/json"})
@@ -54,13 +52,12 @@ def found_in_arrow(client: TestClient) -> list[Any]:
     return [str(row["p"]) for row in rows]
 
 
-def test_rows_are_found_and_answered_whatever_the_numbers_are(app: FastAPI, wide: TestClient) -> None:
+def test_rows_are_found_and_answered_whatever_the_numbers_are(wide: TestClient, merge: Merge) -> None:
     expected = [*ROWS, ROWS[2]]
     assert [found(wide, text, "latest") for text, _ in KEYS] == expected
     in_arrow = [row["p"] for row in expected] * 2
     assert found_in_arrow(wide) == in_arrow
-    wide.post(f"{WIDE}/merges").raise_for_status()
-    run(app)
+    merge()
     assert [found(wide, text, "merged") for text, _ in KEYS] == expected
     keys = [{"id": key} for _, key in KEYS]
     answered = wide.post(f"{WIDE}/rows:batchGet", json={"keys": keys}).json()["rows"]

@@ -17,9 +17,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.shared.deps import Parts
-from tests.api.conftest import TABLES, Create
+from tests.api.conftest import TABLES, Create, Merge, parts_of
 from tests.api.walk import headers_of
-from tests.services.builders import merge_staged
 
 ROWS = f"{TABLES}/wide/rows"
 ODD_KEYS = [
@@ -32,13 +31,12 @@ NOT_IN_A_PATH = {"", "..", ".", "../../etc/passwd"}
 
 
 @pytest.fixture
-def table(create: Create, shop: TestClient, app: FastAPI) -> Callable[..., Table]:
+def table(create: Create, shop: TestClient, merge: Merge) -> Callable[..., Table]:
     """Makes a table of columns (name, type) with the key columns ``key``."""
 
     def make(*columns: tuple[str, str], key: Sequence[str] = ("id",), **options: str) -> Table:
         fields = [{"id": number, "name": name, "type": kind} for number, (name, kind) in enumerate(columns)]
-        made = create(fields=fields, primaryKeys=list(key), options=options)
-        return Table(shop, app, made["id"])
+        return Table(shop, merge, create(fields=fields, primaryKeys=list(key), options=options)["id"])
 
     return make
 
@@ -46,19 +44,12 @@ def table(create: Create, shop: TestClient, app: FastAPI) -> Callable[..., Table
 class Table:
     """The table ``wide``: posts, merges, reads."""
 
-    def __init__(self, client: TestClient, app: FastAPI, table_id: str) -> None:
-        self.client = client
-        self.app = app
-        self.id = table_id
+    def __init__(self, client: TestClient, merge: Merge, table_id: str) -> None:
+        self.client, self.merge, self.id = client, merge, table_id
 
     def stage(self, *records: Mapping[str, Any]) -> None:
         answer = self.client.post(f"{TABLES}/wide/batches", json={"records": records})
         assert answer.status_code == 202, answer.text
-
-    def merge(self, *records: Mapping[str, Any]) -> None:
-        self.stage(*records)
-        parts: Parts = self.app.state.parts
-        merge_staged(parts.database, parts.warehouse, self.id)
 
     def get(self, *key: Any, headers: Mapping[str, str] | None = None, **params: str) -> Any:
         return self.client.get(ROWS, params=[*(("key", one) for one in key), *params.items()], headers=headers)
@@ -159,7 +150,10 @@ def test_a_row_never_written_is_distinguished_from_a_deleted_one(table: MakeTabl
     rows = table(("id", "INT"), ("a", "INT"))
     assert "never written" in rows.get(1).json()["detail"]  # before the first merge
     rows.merge({"id": 1, "a": 2})
-    rows.merge({"id": 1, "_kind": "-D"})
+    rows.stage({"id": 1, "_kind": "-D"})
+    assert rows.get(1, consistency="merged").status_code == 200
+    assert "was deleted" in rows.get(1).json()["detail"]
+    rows.merge()
     deleted, never = rows.get(1), rows.get(2)
     assert [answer.status_code for answer in (deleted, never)] == [404, 404]
     assert [answer.json()["errorCode"] for answer in (deleted, never)] == ["row_not_found"] * 2
@@ -221,14 +215,6 @@ def test_latest_sees_what_is_staged_and_merged_does_not(table: MakeTable) -> Non
     assert rows.get(1, consistency="eventual").status_code == 400
 
 
-def test_latest_sees_a_staged_delete(table: MakeTable) -> None:
-    rows = table(("id", "INT"), ("n", "INT"))
-    rows.merge({"id": 1, "n": 1})
-    rows.stage({"id": 1, "_kind": "-D"})
-    assert rows.get(1, consistency="merged").status_code == 200
-    assert "was deleted" in rows.get(1).json()["detail"]
-
-
 def test_headers_say_the_snapshot_and_the_last_batch_that_are_in_the_answer(table: MakeTable) -> None:
     rows = table(("id", "INT"), ("n", "INT"))
 
@@ -259,7 +245,7 @@ def test_after_waits_for_exactly_that_batch(table: MakeTable, app: FastAPI) -> N
     with ThreadPoolExecutor(1) as waiting:
         answer = waiting.submit(rows.get, 1, after=posted, consistency="merged")
         time.sleep(0.1)
-        merge_staged(parts.database, parts.warehouse, rows.id)
+        rows.merge()
         assert answer.result().json()["n"] == 2
     withdrawn = rows.client.post(f"{TABLES}/wide/batches", json={"records": [{"id": 1, "n": 3}]}).json()["id"]
     rows.client.delete(f"{TABLES}/wide/batches/{withdrawn}")
@@ -341,7 +327,7 @@ def test_keys_that_are_none_are_named_by_their_places(table: MakeTable) -> None:
 def test_a_file_that_has_vanished_is_named_with_what_to_restore(table: MakeTable) -> None:
     rows = table(("id", "INT"), ("n", "INT"))
     rows.stage({"id": 1, "n": 1})
-    parts: Parts = rows.app.state.parts
+    parts = parts_of(rows.client)
     parts.warehouse.filesystem.delete_dir(parts.warehouse.path(rows.id))
     answer = rows.get(1, consistency="latest")
     reported = answer.json()

@@ -8,29 +8,21 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pytest
-from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from tests.api.conftest import TABLES, Create
-from tests.api.routes.merging.test_merges import run
+from tests.api.conftest import TABLES, Create, Merge
 
 CHANGELOG = f"{TABLES}/wide/changelog"
 ARROW = "application/vnd.apache.arrow.stream"
 
 
 @pytest.fixture
-def wide(app: FastAPI, create: Create, shop: TestClient) -> TestClient:
+def wide(create: Create, shop: TestClient, merge: Merge) -> TestClient:
     """A client of a catalog with the table ``wide``, in which two merges wrote, changed and deleted rows."""
     create(options={"changelog-producer": "lookup"})
-    merge(app, shop, {"id": 1, "note": "a"})
-    merge(app, shop, {"id": 1, "note": "b"}, {"id": 2})
+    merge({"id": 1, "note": "a"})
+    merge({"id": 1, "note": "b"}, {"id": 2})
     return shop
-
-
-def merge(app: FastAPI, client: TestClient, *records: dict[str, Any]) -> None:
-    client.post(f"{TABLES}/wide/batches", json={"records": records}).raise_for_status()
-    client.post(f"{TABLES}/wide/merges").raise_for_status()
-    run(app)
 
 
 FIRST = {"_kind": "+I", "_snapshot": 1, "id": 1, "note": "a"}
@@ -58,11 +50,11 @@ def test_changes_are_lines_of_json_of_both_snapshots(wide: TestClient) -> None:
     assert lines(wide.get(CHANGELOG, params={"fromSnapshot": 2})) == lines(answer)[1:]
 
 
-def test_pages_lead_to_each_other_by_link_and_by_token(app: FastAPI, wide: TestClient) -> None:
+def test_pages_lead_to_each_other_by_link_and_by_token(wide: TestClient, merge: Merge) -> None:
     whole = lines(wide.get(CHANGELOG))
     answer = wide.get(CHANGELOG, params={"maxResults": 1})
     found = lines(answer)
-    merge(app, wide, {"id": 3})  # what comes meanwhile is not in the range that the first page began
+    merge({"id": 3})  # what comes meanwhile is not in the range that the first page began
     while "link" in answer.headers:
         target, relation = answer.headers["link"].split("; ")
         assert relation == 'rel="next"'
@@ -115,8 +107,8 @@ def test_a_table_whose_merges_say_nothing_of_rows_refuses(accept: str, create: C
     assert "set changelog-producer to lookup or full-compaction" in answer.json()["detail"]
 
 
-def test_events_up_to_a_snapshot_end_there(app: FastAPI, wide: TestClient) -> None:
-    merge(app, wide, {"id": 9})
+def test_events_up_to_a_snapshot_end_there(wide: TestClient, merge: Merge) -> None:
+    merge({"id": 9})
     params = {"fromSnapshot": 1, "toSnapshot": 2}
     answer = wide.get(CHANGELOG, params=params, headers={"Accept": "text/event-stream"})
     assert answer.headers["content-type"].startswith("text/event-stream")

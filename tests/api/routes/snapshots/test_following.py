@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI, Request
-from fastapi.testclient import TestClient
 
 from app.api.middleware.auth import check_again
 from app.api.routes.snapshots.changelog import lines_of
@@ -21,16 +20,15 @@ from app.core.errors import Forbidden
 from app.services.access.tokens import create_token
 from app.services.snapshots.changelogs import Position
 from app.services.snapshots.heads import Heads
-from tests.api.conftest import Create
-from tests.api.routes.snapshots.test_changelog import merge
+from tests.api.conftest import Create, Merge
 
 
 @pytest.fixture
-def parts(app: FastAPI, create: Create, shop: TestClient) -> Parts:
+def parts(app: FastAPI, create: Create, merge: Merge) -> Parts:
     """What is open while a table has three snapshots, of which the first two have expired."""
     create(options={"changelog-producer": "lookup"})
     for note in "abc":
-        merge(app, shop, {"id": 1, "note": note})
+        merge({"id": 1, "note": note})
     opened: Parts = app.state.parts
     with opened.database.transaction() as repository:
         repository.snapshots.expire(repository.tables.get("shop", "wide").id, [3])
@@ -42,11 +40,7 @@ async def may_read() -> None:
 
 
 def followed(
-    parts: Parts,
-    start: Position,
-    count: int,
-    check_reader: Callable[[], Awaitable[None]] = may_read,
-    **given: Any,
+    parts: Parts, start: Position, count: int, check_reader: Callable[[], Awaitable[None]] = may_read, **given: Any
 ) -> list[str]:
     """The first ``count`` pieces that a follower is sent."""
     with parts.database.reading() as repository:
