@@ -5,9 +5,6 @@ comes back. Merges are made by a worker in this process, without Spark, on the s
 from __future__ import annotations
 
 import io
-import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,7 +24,7 @@ from app.services.merging.merges import request_merge
 from app.services.shared.executor import MergeSite
 from app.settings import Settings
 from tests.object_store import CREDENTIALS, Fault, FaultyLine, new_bucket, objects_in, put, uri_of
-from tests.service import Client, Service, TableClient, serving
+from tests.service import Client, Service, TableClient, keyfold, serving
 from tests.services.builders import run_next_merge
 from tests.services.executor import PythonExecutor
 
@@ -73,17 +70,37 @@ def housed(data: Path, root: str, **environment: str) -> Iterator[House]:
         yield House(data, root, service, client, TableClient(client, "shop", "sums"))
 
 
-@pytest.fixture
-def root(store: str, line: FaultyLine) -> str:
-    return uri_of(new_bucket(store), line.endpoint)
-
-
-@pytest.fixture
-def house(root: str, tmp_path: Path) -> Iterator[House]:
-    with housed(tmp_path / "data", root) as opened:
-        opened.client.create_database("shop")
-        opened.client.create_table("shop", "sums", SCHEMA).raise_for_status()
+@pytest.fixture(scope="module")
+def line(s3_endpoint: str) -> Iterator[FaultyLine]:
+    """A line to the store, for all of this file; processes inherit what a client needs to be let in."""
+    opened = FaultyLine(s3_endpoint)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in CREDENTIALS.items():
+            patch.setenv(name, value)
         yield opened
+    opened.close()
+
+
+@pytest.fixture
+def root(s3_endpoint: str, line: FaultyLine) -> str:
+    return uri_of(new_bucket(s3_endpoint), line.endpoint)
+
+
+@pytest.fixture(scope="module")
+def served(s3_endpoint: str, line: FaultyLine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    with housed(tmp_path_factory.mktemp("house") / "data", uri_of(new_bucket(s3_endpoint), line.endpoint)) as opened:
+        opened.client.create_database("shop")
+        yield opened
+
+
+@pytest.fixture
+def house(served: House, line: FaultyLine) -> Iterator[House]:
+    """The same service, with a table of its own."""
+    served.client.create_table("shop", "sums", SCHEMA).raise_for_status()
+    yield served
+    line.heal()
+    served.client.wait_ready()
+    served.client.delete(served.table.path).raise_for_status()
 
 
 def sooner_or_later(seen: Callable[[], bool]) -> None:
@@ -239,35 +256,25 @@ def test_what_was_acknowledged_is_there_once_after_kills_and_faults(
             assert [house.total(key, consistency="merged") for key in range(PRODUCERS)] == producers.acknowledged
 
 
-def keyfold(data: Path, root: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "app.cli", *arguments, "--data", str(data)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"KEYFOLD_WAREHOUSE": root},
-    )
-
-
 def test_a_bucket_is_backed_up_put_back_into_another_bucket_and_verified(
     house: House, store: str, line: FaultyLine, tmp_path: Path
 ) -> None:
     house.table.post_batch([{"id": 1, "n": 1}]).raise_for_status()
     house.merge()
     house.table.post_batch([{"id": 1, "n": 2}]).raise_for_status()
-    done = keyfold(house.data, house.root, "backup", str(tmp_path / "kept"))
+    done = keyfold("backup", tmp_path / "kept", "--data", house.data, KEYFOLD_WAREHOUSE=house.root)
     assert done.returncode == 0, done.stderr
     new, other = tmp_path / "new", uri_of(new_bucket(store), line.endpoint)
-    done = keyfold(new, other, "restore", str(tmp_path / "kept"))
+    done = keyfold("restore", tmp_path / "kept", "--data", new, KEYFOLD_WAREHOUSE=other)
     assert done.returncode == 0, done.stderr
     path = next(one for one in objects_in(Warehouse(other)) if "/runs/" in one)
     put(Warehouse(other), path, b"something else")
-    done = keyfold(new, other, "verify")
+    done = keyfold("verify", "--data", new, KEYFOLD_WAREHOUSE=other)
     assert done.returncode == 1
     assert path in done.stdout
     assert "1 damaged or missing" in done.stdout
     line.fail(Fault.SLOW_DOWN)
-    done = keyfold(new, other, "backup", str(tmp_path / "kept more"))
+    done = keyfold("backup", tmp_path / "kept more", "--data", new, KEYFOLD_WAREHOUSE=other)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
     assert "the object store has too much to do" in done.stderr
 
@@ -283,7 +290,9 @@ def test_the_embedded_spark_merges_in_a_bucket(root: str, tmp_path: Path) -> Non
 
 
 def test_credentials_in_the_uri_are_refused_without_being_repeated(tmp_path: Path) -> None:
-    done = keyfold(tmp_path / "data", "s3://AKIA:hidden@bucket/house", "serve", "--port", "0")
+    done = keyfold(
+        "serve", "--port", "0", "--data", tmp_path / "data", KEYFOLD_WAREHOUSE="s3://AKIA:hidden@bucket/house"
+    )
     assert done.returncode == 1
     assert "KEYFOLD_WAREHOUSE" in done.stderr
     assert "hidden" not in done.stderr + done.stdout
