@@ -22,7 +22,6 @@ from app.cli.client.endings import Exit
 from app.cli.program import program_for
 from tests.answering import answering, reported
 from tests.cli.terminal import COMMAND, DATABASE, SUMS, Terminal
-from tests.service import Service
 
 pytestmark = pytest.mark.slow(reason="each command is a process")
 
@@ -178,28 +177,6 @@ def test_a_url_that_is_none_is_a_fault_of_the_command(terminal: Terminal, url: s
     done = terminal.run("status", KEYFOLD_URL=url)
     assert done.returncode == Exit.USAGE
     assert "KEYFOLD_URL" in done.stderr
-
-
-@pytest.mark.slow(reason="serves with tokens")
-def test_a_token_comes_by_the_environment_or_a_file_and_is_never_shown(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    service = Service(data, {"KEYFOLD_WORKERS": "0"})
-    terminal = Terminal(tmp_path, service.url)
-    try:
-        secret = terminal.run("token", "create", "till", "--role", "read", "--data", str(data)).stdout.strip()
-        (tmp_path / "token").write_text(f"{secret}\n")
-        assert terminal.run("database", "list").returncode == Exit.NOT_PERMITTED
-        assert terminal.run("database", "list", KEYFOLD_TOKEN=secret).returncode == 0
-        assert terminal.run("database", "list", "--token-file", "token").returncode == 0
-        assert terminal.run("database", "list", KEYFOLD_TOKEN_FILE="token").returncode == 0  # noqa: S106  # its name
-        assert terminal.run("database", "list", "--token-file", "none").returncode == Exit.USAGE
-        refused = terminal.run("database", "create", "x", KEYFOLD_TOKEN=secret)
-        assert refused.returncode == Exit.NOT_PERMITTED
-        assert "this needs the role admin" in refused.stderr
-        assert secret not in refused.stdout + refused.stderr + "".join(service.lines)
-        assert terminal.run("database", "list", KEYFOLD_TOKEN="kf_é").returncode == Exit.USAGE  # noqa: S106  # it is none
-    finally:
-        service.stop()
 
 
 def commands_of(group: Any) -> Iterator[Any]:

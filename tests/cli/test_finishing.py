@@ -55,10 +55,7 @@ def test_a_table_is_altered_all_or_nothing(terminal: Terminal) -> None:
     assert "more" not in terminal.run("table", "show", table).stdout
 
 
-@pytest.mark.parametrize(
-    "words",
-    [(), ("--add", "note"), ("--rename", "a"), ("--rename", "a=b=c"), ("--set", "x")],
-)
+@pytest.mark.parametrize("words", [(), ("--add", "note"), ("--rename", "a"), ("--rename", "a=b=c"), ("--set", "x")])
 def test_changes_that_cannot_be_understood_are_not_sent(words: tuple[str, ...]) -> None:
     nowhere = Terminal(Path.cwd(), "http://127.0.0.1:1")
     asked = nowhere.run("table", "alter", "shop.t", *words)
@@ -242,7 +239,7 @@ def test_a_filter_with_a_sign_says_how_it_is_written(terminal: Terminal) -> None
     assert "write n.gte.5" in terminal.run("scan", table, "--filter", "n >= 5").stderr
 
 
-def test_tokens_of_a_service_elsewhere(tmp_path: Path) -> None:
+def test_tokens_of_a_service_elsewhere_come_by_the_environment_or_a_file_and_are_never_shown(tmp_path: Path) -> None:
     with serving(tmp_path / "service", workers="0") as (service, _):
         terminal = Terminal(tmp_path, service.url)
         there = ("--url", service.url)
@@ -262,3 +259,15 @@ def test_tokens_of_a_service_elsewhere(tmp_path: Path) -> None:
         assert [(one["name"], one["expiresAt"] - one["createdAt"]) for one in reported] == [("ada", 86_400_000)]
         assert terminal.run("token", "revoke", "bob", *there, KEYFOLD_TOKEN=made).returncode == Exit.NOT_FOUND
         assert terminal.run("token", "revoke", "ada", *there, KEYFOLD_TOKEN=made).stderr == "token ada is revoked\n"
+        secret = terminal.run("token", "create", "till", "--role", "read", *here).stdout.strip()
+        (tmp_path / "token").write_text(f"{secret}\n")
+        assert terminal.run("database", "list").returncode == Exit.NOT_PERMITTED
+        assert terminal.run("database", "list", KEYFOLD_TOKEN=secret).returncode == 0
+        assert terminal.run("database", "list", "--token-file", "token").returncode == 0
+        assert terminal.run("database", "list", KEYFOLD_TOKEN_FILE="token").returncode == 0  # noqa: S106  # its name
+        assert terminal.run("database", "list", "--token-file", "none").returncode == Exit.USAGE
+        refused = terminal.run("database", "create", "x", KEYFOLD_TOKEN=secret)
+        assert refused.returncode == Exit.NOT_PERMITTED
+        assert "this needs the role admin" in refused.stderr
+        assert secret not in refused.stdout + refused.stderr + "".join(service.lines)
+        assert terminal.run("database", "list", KEYFOLD_TOKEN="kf_é").returncode == Exit.USAGE  # noqa: S106  # it is none

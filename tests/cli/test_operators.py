@@ -99,8 +99,3 @@ def test_a_command_in_the_wrong_folder_says_so_and_makes_nothing(tmp_path: Path,
 
 def _here() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent.parent)}
-
-
-def test_the_version_is_reported() -> None:
-    done = subprocess.run([*COMMAND, "--version"], capture_output=True, text=True, check=True)
-    assert re.fullmatch(r"keyfold \d+\.\d+\.\d+\n", done.stdout)
