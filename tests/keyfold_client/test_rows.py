@@ -193,7 +193,7 @@ def test_readers_that_are_given_up_keep_no_one_waiting(client: Client, table: Ma
     before = gc.get_threshold()
     gc.set_threshold(1)
     try:
-        for _ in range(150):  # more than the connections that httpx has at once
+        for _ in range(105):  # more than the 100 connections that httpx has at once
             reader = one.scan().reader()
             assert reader.read_next_batch().num_rows
             circle = [reader]
