@@ -18,13 +18,13 @@ from app.core.access import Role
 from app.core.table.history import TaskTrigger
 from app.http.parts import Parts
 from app.services.access.tokens import create_token
-from tests.api.conftest import LOOPBACK, TABLES, Create, app, built_app, client, create, shop, wide
+from tests.api.conftest import LOOPBACK, TABLES, Create, app, built_app, client, create, merge, shop, wide
 from tests.catalog.builders import claim_next
 from tests.console.chromium import chromium
 from tests.console.merged import FIELDS, MANUAL, Merged, MergedTable
 from tests.service import Client, serving
 
-__all__ = ["app", "built_app", "client", "create", "shop", "wide"]
+__all__ = ["app", "built_app", "client", "create", "merge", "shop", "wide"]
 _CSRF = re.compile(r'name="csrf" value="(\w+)"')
 
 

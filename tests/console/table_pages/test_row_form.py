@@ -9,19 +9,16 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from fastapi import FastAPI
 
 from app.console.parts.field_words import FIELD_WORDS
 from app.console.table_pages.row_form import EXAMPLES
 from app.core.access import Role
 from app.core.types.kinds import Family
-from app.http.parts import Parts
 from lab.fuzz.tables import EVERY_TYPE
-from tests.api.conftest import TABLES, Create, fields_of
+from tests.api.conftest import TABLES, Create, Merge, fields_of
 from tests.console.conftest import Browser, SignedIn, words
 from tests.console.merged import Merged
 from tests.console.table_pages.test_row import FIELDS, GROUPS
-from tests.services.builders import merge_staged
 
 HOSTILE = "<b onx=1>\"'&{{7*7}}\n</textarea>"
 ROW = "/console/tables/shop/wide/row"
@@ -317,12 +314,11 @@ def test_who_may_only_read_gets_no_form(create: Create, client: Any, signed_in: 
     assert "/row/new" not in reader.get("/console/tables/shop/wide/rows").text
 
 
-def test_staged_is_shown_beside_merged(app: FastAPI, create: Create, browser: Browser) -> None:
-    table = create("wide", fields=PLAIN)
+def test_staged_is_shown_beside_merged(merge: Merge, create: Create, browser: Browser) -> None:
+    create("wide", fields=PLAIN)
     post(browser, {"id": 1, "n": 5})
     assert "no row is merged yet" in browser.text(f"{ROW}?key=1")
-    parts: Parts = app.state.parts
-    merge_staged(parts.database, parts.warehouse, table["id"])
+    merge()
     change(browser, 1, **{"value.n": "6"})
     text = browser.text(f"{ROW}?key=1")
     assert "With what is staged Merged" in text
@@ -330,16 +326,15 @@ def test_staged_is_shown_beside_merged(app: FastAPI, create: Create, browser: Br
 
 
 def test_what_became_of_a_record_is_reported_while_the_page_is_open(
-    app: FastAPI, create: Create, browser: Browser
+    merge: Merge, create: Create, browser: Browser
 ) -> None:
-    table = create("wide", fields=PLAIN)
+    create("wide", fields=PLAIN)
     browser.get(f"{ROW}/new")
     page = browser.get(browser.send(f"{ROW}/new", **{"value.id": "1"}).headers["location"]).text
     found = re.search(r'id="sent"[^>]* hx-get="([^"]+)"', page)
     assert found
     assert browser.get(unescape(found[1])).status_code == 204
-    parts: Parts = app.state.parts
-    merge_staged(parts.database, parts.warehouse, table["id"])
+    merge()
     reported = browser.get(unescape(found[1]))
     assert "Batch 1 is merged into snapshot 1" in words(reported.text)
 

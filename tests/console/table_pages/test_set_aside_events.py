@@ -7,13 +7,11 @@ import re
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
 
 from app.core.access import Role
-from app.http.parts import Parts
-from tests.api.conftest import TABLES, Create, fields_of
+from tests.api.conftest import TABLES, Create, Merge, fields_of
 from tests.console.conftest import Browser, SignedIn, words
-from tests.services.builders import QUIET, merge_staged
+from tests.services.builders import QUIET
 
 PAGE = "/console/tables/shop/wide/set-aside-events"
 FIELDS = fields_of(id="INT NOT NULL", v="TINYINT", lsn="BIGINT")
@@ -53,10 +51,9 @@ def test_each_event_is_shown_with_what_is_wrong_and_what_to_do(table: str, brows
     assert "Events set aside 2" in words(browser.get("/console/tables/shop/wide").text)
 
 
-def test_an_event_is_tried_again_once_the_table_takes_it(app: FastAPI, table: str, browser: Browser) -> None:
+def test_an_event_is_tried_again_once_the_table_takes_it(merge: Merge, table: str, browser: Browser) -> None:
     post(browser, 1, 1000, 100_000)
-    parts: Parts = app.state.parts
-    merge_staged(parts.database, parts.warehouse, table)
+    merge()
     change = {"action": "updateColumnType", "fieldNames": ["v"], "newDataType": "SMALLINT"}
     assert browser.client.post(f"{TABLES}/wide", json={"changes": [change]}).status_code == 200
     browser.get(PAGE)

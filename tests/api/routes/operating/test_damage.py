@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from app.api.shared.deps import Parts
 from app.services.rows.kept_views import Views
 from app.storage.images import Images
 from tests.api.conftest import TABLES, Create, fields_of
+from tests.service import keyfold
 from tests.services.builders import merge_staged
 from tests.services.damaged import files_in, flip, flipped, gone
 
@@ -155,32 +154,27 @@ def test_damage_amid_a_long_answer_ends_it_and_is_kept(create: Create, client: T
     assert reported["file"].endswith(f"{second.parent.name}/{second.name}")
 
 
-def verified(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "app.cli", "verify", "--data", str(data), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-
-
 @pytest.mark.slow(reason="starts processes")
 def test_keyfold_verify_reads_everything_and_says_by_its_status_whether_it_is_well(table: Shop, tmp_path: Path) -> None:
     table.post({"id": 1, "note": "later"})
-    well = verified(tmp_path)
+    well = keyfold("verify", "--data", tmp_path)
     assert (well.returncode, well.stderr) == (0, "")
     assert well.stdout.startswith("4 files of ")
     assert well.stdout.endswith(" bytes read, 0 damaged or missing\n")
     flip(table.file("runs"))
     table.file("staging").unlink()
-    bad = verified(tmp_path)
+    bad = keyfold("verify", "--data", tmp_path)
     assert (bad.returncode, bad.stderr) == (1, "")
     lines = bad.stdout.splitlines()
     assert sorted(" ".join(line.split()[1:3]) for line in lines[:2]) == ["is damaged:", "is missing;"]
     assert lines[2].endswith(", 2 damaged or missing")
     assert len(table.damage()) == 2
-    reported = json.loads(verified(tmp_path, "--json").stdout)
+    reported = json.loads(keyfold("verify", "--json", "--data", tmp_path).stdout)
     assert reported["files"] == 4
     assert {one["kind"]: one["reason"] for one in reported["damaged"]} == {"run": "wrong_content", "staging": "missing"}
     assert {**reported["damaged"][0]}.keys() - {"tableId"} == table.damage()[0].keys() - {"foundAt"}
     flip(table.file("runs"))
-    assert verified(tmp_path).returncode == 1
+    assert keyfold("verify", "--data", tmp_path).returncode == 1
     assert [one["kind"] for one in table.damage()] == ["staging"]
 
 
@@ -188,10 +182,10 @@ def test_keyfold_verify_reads_everything_and_says_by_its_status_whether_it_is_we
 def test_keyfold_verify_reports_the_faults_of_the_catalog(table: Shop, tmp_path: Path) -> None:
     with table.parts.database.transaction() as repository:
         repository.transaction.execute(sa.text("UPDATE data_files SET max_token = max_token - 1"))
-    bad = verified(tmp_path)
+    bad = keyfold("verify", "--data", tmp_path)
     assert (bad.returncode, bad.stderr) == (1, "")
     fault, end = bad.stdout.splitlines()
     assert fault.startswith("the catalog is damaged: run ")
     assert end.endswith("; 1 faults in the catalog: restore it (docs/damage.md, A damaged catalog)")
-    reported = json.loads(verified(tmp_path, "--json").stdout)
+    reported = json.loads(keyfold("verify", "--json", "--data", tmp_path).stdout)
     assert (reported["damaged"], reported["catalog"]) == ([], [fault])

@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.services.publishing.publications import Publisher
-from tests.api.conftest import TABLES, Opened, new_table, parts_of
+from tests.api.conftest import TABLES, new_table, parts_of
 from tests.delta_readers import duckdb_extension
 from tests.services.builders import merge_staged
 
@@ -42,8 +42,8 @@ class Published:
 
 
 @pytest.fixture
-def table(opened: Opened) -> Published:
-    return Published(opened())
+def table(shop: TestClient) -> Published:
+    return Published(shop)
 
 
 def test_nothing_is_published_before_the_first_merge(table: Published) -> None:

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from app.core.access import Role
 from app.services.access.tokens import create_token
 from app.services.publishing.publications import Publisher
-from tests.api.conftest import DATABASES, TABLES, Opened, new_table, parts_of
+from tests.api.conftest import DATABASES, TABLES, new_table, parts_of
 from tests.services.builders import merge_staged
 
 ICEBERG = "/iceberg/v1"
@@ -52,8 +52,8 @@ class Catalog:
 
 
 @pytest.fixture
-def catalog(opened: Opened) -> Catalog:
-    return Catalog(opened())
+def catalog(shop: TestClient) -> Catalog:
+    return Catalog(shop)
 
 
 def test_databases_are_namespaces_and_published_tables_are_its_tables(catalog: Catalog) -> None:
