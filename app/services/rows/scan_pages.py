@@ -182,7 +182,7 @@ def loaded(warehouse: Warehouse, view: View, place: ScanPlace) -> View:
 def pinned_view(repository: Repository, table: Table, text: str) -> tuple[View, Place]:
     """Return the view and the place with which the page token continues a scan.
 
-    Raise ``Invalid``, and ``NotFound`` if the snapshot has expired or a staged batch was withdrawn.
+    Raise ``Invalid``, and ``NotFound`` if the snapshot has expired or a staged batch was withdrawn or set aside.
     """
     token = read_token(text)
     if token.table_id != table.id:
@@ -207,7 +207,8 @@ def _staged(repository: Repository, table: Table, token: PageToken) -> tuple[Bat
     if not token.staged <= token.last - token.first + 1 <= _MOST_BATCHES:
         raise _no_token(token.text)
     listed = repository.batches.page(table.id, after_number=token.first - 1, limit=token.last - token.first + 1)
-    kept = tuple(batch for batch in listed if batch.state is not BatchState.DELETED)
+    # Since then no batch has joined these: one that is staged again gets another number.
+    kept = tuple(batch for batch in listed if batch.state in (BatchState.STAGED, BatchState.MERGED))
     if len(kept) != token.staged:
         raise gone(token.snapshot_id)
     return kept

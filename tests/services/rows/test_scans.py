@@ -16,9 +16,10 @@ from pyarrow import csv
 from app.catalog.database import CatalogDatabase
 from app.core.errors import Invalid, NotFound
 from app.core.plan.records.row_filters import parse_filters
-from app.core.table.history import Table
+from app.core.table.history import BatchState, Blame, Table
 from app.files.arrow import FOUND_COLUMN
 from app.files.layout import Warehouse
+from app.services.batches.batches import withdraw_batch
 from app.services.rows.lookups import Consistency, get_rows
 from app.services.rows.many_lookups import read_keys, rows_as_arrow
 from app.services.rows.scan_pages import RowCount, ScanRoom, check_filters, count_rows, loaded, pinned_view, read_page
@@ -351,6 +352,25 @@ def test_a_page_of_an_expired_snapshot_says_so(database: CatalogDatabase, site: 
         repository.snapshots.expire(table.id, [2])
     assert page.next_token is not None
     with pytest.raises(NotFound), database.reading() as repository:
+        pinned_view(repository, table, page.next_token)
+
+
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
+def test_pages_go_on_with_the_staged_batches_of_the_first_beside_one_that_is_set_aside(
+    database: CatalogDatabase, site: MergeSite
+) -> None:
+    table = create_table(database, QUIET)
+    staged, away, last = (post(database, site.warehouse, {"id": n, "n": n}) for n in range(3))
+    with database.transaction() as repository:
+        while not repository.set_aside.narrow(table.id, [away], Blame(BatchState.POISONED, "too large", away.id)):
+            pass
+    view = seen(database, site.warehouse, table)
+    page = read_page(site.warehouse, read_scan(view, None, ()), (), 1)
+    assert page.next_token is not None
+    with database.reading() as repository:
+        assert pinned_view(repository, table, page.next_token)[0].staged == (staged, last) == view.staged
+    withdraw_batch(database, site.warehouse, ("shop", table.name), last.id)
+    with pytest.raises(NotFound, match="begin it again"), database.reading() as repository:
         pinned_view(repository, table, page.next_token)
 
 
