@@ -225,7 +225,7 @@ def bearer(authorization: str | None) -> str | None:
     """Return the token of the header; None if there is none."""
     scheme, _, token = (authorization or "").partition(" ")
     # Debezium's HTTP sink, with authentication.type=jwt, sends "Bearer: …".
-    return token.strip() if scheme.lower().removesuffix(":") == "bearer" else None
+    return (token.strip() or None) if scheme.lower().removesuffix(":") == "bearer" else None
 
 
 def _digest(authorization: str | None) -> str | None:
