@@ -27,8 +27,8 @@ class Server:
         return [self.process, *filter(_lives, self.process.children(recursive=True))]
 
     def cpu_seconds(self) -> float:
-        """What they have taken so far, in the kernel too; the kernel counts in hundredths."""
-        return sum(map(cpu_seconds, self.family))
+        """What they and those that have ended have taken so far, in the kernel too; the kernel counts in hundredths."""
+        return cpu_of_family(self.family)
 
 
 def _lives(process: psutil.Process) -> bool:
