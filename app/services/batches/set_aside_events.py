@@ -20,7 +20,7 @@ from app.core.table.history import Table
 from app.core.table.schema_bounds import DEFAULT_BOUNDS, SchemaBounds
 from app.services.batches.receiver import Sent
 from app.services.batches.staged_uploads import StagedUpload
-from app.services.bodies.change_events import STORED_FORMATS, Events, chosen_event_pieces
+from app.services.bodies.change_events import STORED_FORMATS, Events, RecordCount, chosen_event_pieces
 from app.services.shared.pages import Page, PageRequest, fitting, page_of
 from app.storage.ingest.pieces import Piece
 
@@ -95,12 +95,13 @@ class RetriedEvents:
         return sum(len(event.text) for event in self.events)
 
     def pieces(self, decoder: RecordDecoder, bounds: Bounds) -> Iterable[Piece]:
-        """Yield the records to stage."""
-        numbered = [*enumerate(self.events)]
+        """Yield the records to stage: those of all formats have their own positions in the batch."""
+        numbered, so_far = [*enumerate(self.events)], RecordCount()
         for (name, unavailable), some in groupby(numbered, lambda one: (one[1].format, one[1].unavailable)):
             chosen = [(number, event.text.encode()) for number, event in some]
             events = Events(STORED_FORMATS[name], self.name[1], unavailable)
-            yield from chosen_event_pieces(events, chosen, [number for number, _ in chosen], "event", decoder, bounds)
+            rows = [number for number, _ in chosen]
+            yield from chosen_event_pieces(events, chosen, rows, "event", decoder, bounds, so_far)
 
     def settles(self, staged: Sequence[StagedUpload], _: Sent) -> Callable[[Repository], None]:
         """Return a function that deletes the stored events and updates the faults of the others, in a transaction. It

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, count
 from typing import Any, Final
@@ -75,15 +75,22 @@ class Events:
 
 
 @dataclass
+class RecordCount:
+    """The number of records that the events of a request have become so far."""
+
+    records: int = 0
+
+
+@dataclass
 class _Reading:
-    """A body of events that is decoded piece by piece; ``records`` counts those so far, and ``origin`` is their source
+    """A body of events that is decoded piece by piece; ``so_far`` counts their records, and ``origin`` is their source
     table.
     """
 
     events: Events
     decoder: RecordDecoder
     bounds: Bounds
-    records: int = 0
+    so_far: RecordCount = field(default_factory=RecordCount)
     origin: Origin | None = None
 
     def decode(self, events: Callable[[], Sequence[object]], numbers: Iterable[int]) -> DecodedRecords:
@@ -109,7 +116,8 @@ class _Reading:
 
     def _decoded(self, events: Sequence[object], numbers: Iterable[int], decode: Decode) -> DecodedRecords:
         changes = self._changes(events, numbers)
-        before, after = self.records, self.records + len(changes.records)
+        before = self.so_far.records
+        after = before + len(changes.records)
         self.bounds.check_records(after)
         try:
             decoded = decode(changes.records, before)
@@ -118,7 +126,7 @@ class _Reading:
             raise Invalid(
                 error.message, code=error.code, violations=faults, total_violations=error.total_violations
             ) from error
-        self.records = after
+        self.so_far.records = after
         decoded.notes.update(changes.notes)
         return decoded
 
@@ -225,9 +233,13 @@ def chosen_event_pieces(
     noun: str,
     decoder: RecordDecoder,
     bounds: Bounds,
+    so_far: RecordCount | None = None,
 ) -> Iterator[Piece]:
-    """Yield the records of some events of a body, those of the numbers ``rows``. Raise as ``ndjson_event_pieces``."""
-    return _grouped(_Reading(events, decoder, bounds), texts, rows, noun)
+    """Yield the records of some events of a body, those of the numbers ``rows``. Raise as ``ndjson_event_pieces``.
+
+    ``so_far`` counts the records of other events of the same request, which come before these.
+    """
+    return _grouped(_Reading(events, decoder, bounds, so_far or RecordCount()), texts, rows, noun)
 
 
 def _grouped(reading: _Reading, texts: Sequence[Numbered], rows: Sequence[int], noun: str) -> Iterator[Piece]:

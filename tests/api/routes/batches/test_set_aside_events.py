@@ -113,6 +113,26 @@ def test_what_is_retried_after_an_alter_comes_in_its_order(table: Table, shop: T
     assert shop.post(f"{ASIDE}:retry").json()["errorCode"] == "set_aside_event_not_found"
 
 
+def test_events_of_several_formats_have_their_own_places_in_the_batch(
+    table: Table, shop: TestClient, widen: Widen, merge: Merge
+) -> None:
+    table()
+    for value, flat in ((1000, False), (2000, True), (3000, False)):
+        row = {"id": 1, "v": value, "lsn": 10, "__op": "c", "__source_lsn": 10}
+        post(
+            shop,
+            [row if flat else event(1, value, 10)],
+            format="debezium-flat-json" if flat else "debezium-json",
+        )
+    assert len(kept(shop)) == 3
+    widen("SMALLINT")
+    assert shop.post(f"{ASIDE}:retry").json()["records"] == 3
+    merge(name="t")
+    explained = shop.get(f"{T}/rows/1:explain").json()
+    assert [step["record"]["position"] for step in explained["steps"] if step["record"]] == [0, 1, 2]
+    assert (explained["exact"], explained["row"]["v"]) == (True, 3000)
+
+
 def test_what_still_has_faults_stays_with_those_of_now(table: Table, shop: TestClient, widen: Widen) -> None:
     table()
     post(shop, [event(1, 1000, 10), event(2, 70_000, 11)])
