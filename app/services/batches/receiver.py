@@ -4,7 +4,7 @@ refused, left out, added or set aside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
@@ -72,7 +72,7 @@ class Receiver:
                 staged = self._staged(table, sent, read, unknown, faulty)
             except Invalid as error:
                 failure = error
-            new = changes_for(table, unknown, failure)
+            new = changes_for(table, unknown, _faults(failure, faulty))
             if staged is not None and not new:
                 log_ignored(table, unknown)
                 return replace(staged, changes=changes, faulty=faulty.events if faulty is not None else ())
@@ -103,6 +103,15 @@ class Receiver:
         plan = compile_plan(table.schema)
         decoder = RecordDecoder(plan, check_of_first_records(plan, self.known), unknown, faulty)
         return staged_upload(self.database, self.warehouse, table, sent, read(decoder), unknown)
+
+
+def _faults(failure: Invalid | None, faulty: FaultyEvents | None) -> Iterator[Violation]:
+    """Yield the faults of a refused body, or of the events that are set aside."""
+    if failure is not None:
+        yield from failure.violations
+    elif faulty is not None:
+        for event in faulty.events:
+            yield from event.faults
 
 
 def _columns_of(sent: Sent) -> FoundColumns | None:

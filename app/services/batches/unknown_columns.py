@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -27,8 +27,8 @@ _TOO_MANY: Final = f"the records name more than {MOST_NAMES} columns that the ta
 logger = logging.getLogger(__name__)
 
 
-def changes_for(table: Table, unknown: FoundColumns | None, failure: Invalid | None) -> list[Mapping[str, Any]]:
-    """Return the schema changes (Paimon's JSON) that add the columns, and widen the types of columns with faults;
+def changes_for(table: Table, unknown: FoundColumns | None, faults: Iterable[Violation]) -> list[Mapping[str, Any]]:
+    """Return the schema changes (Paimon's JSON) that add the columns, and widen the types of columns with ``faults``;
     empty if no change is needed. Raise ``Invalid`` for too many columns.
     """
     if unknown is None or unknown.declared is None:
@@ -42,7 +42,6 @@ def changes_for(table: Table, unknown: FoundColumns | None, failure: Invalid | N
         if data_type is not None:
             changes.append({"action": "addColumn", "fieldNames": [name], "dataType": data_type})
             changes += _default(table, unknown.declared.get(name), name)
-    faults = failure.violations if failure is not None else ()
     narrow = {fault.column for fault in faults if fault.column is not None and fault.code in _TOO_NARROW}
     for name in sorted(narrow & unknown.declared.keys() & table.schema.by_name.keys()):
         data_type = unknown.declared[name].type

@@ -281,6 +281,16 @@ def test_columns_are_added_and_only_what_they_cannot_hold_is_set_aside(table: Ta
     assert shop.get(f"{T}/rows/2").json()["more"] == "x"
 
 
+def test_a_column_becomes_wider_for_an_event_that_follows_an_unusable_one(table: Table, shop: TestClient) -> None:
+    table()
+    row = {"type": "struct", "field": "after", "fields": [{"field": "v", "type": "int32"}]}
+    wide = {"schema": {"type": "struct", "fields": [row]}, "payload": event(2, 1000, 11)}
+    answer = post(shop, [event(1, 1, 10, op="t"), wide], unknownColumns="add").json()
+    assert (answer["records"], answer["setAsideEvents"]) == (1, 1)
+    assert [one["newDataType"] for one in answer["changes"]] == ["INT"]
+    assert values(shop, 2) == [1000]
+
+
 def test_a_first_record_that_lacks_a_column_waits_for_its_row(table: Table, shop: TestClient) -> None:
     partial = {"merge-engine": "partial-update", "record.absent-columns": "unchanged"}
     table(columns=COLUMNS | {"v": "INT NOT NULL"}, **ORDERED | partial)
