@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -67,6 +68,13 @@ def run_of(table_id: str, row: AnyRow, files: tuple[DataFile, ...]) -> Run:
     run = Run(row.id, row.schema_id, files, row.partition, row.full, row.changed_at, row.live_rows, row.totals)
     checksums.check(row.checksum, checksums.of_run(table_id, run), f"run {row.id} of table {table_id}")
     return run
+
+
+def named_runs(table_id: str) -> sa.Select[Any]:
+    """Return the query for the rows of the runs that any snapshot of the table names, by their ids."""
+    named = sa.select(snapshot_runs.c.run_id).where(snapshot_runs.c.table_id == table_id)
+    condition = (runs.c.table_id == table_id) & runs.c.id.in_(named)
+    return sa.select(*RUN_COLUMNS, runs.c.checksum).where(condition).order_by(runs.c.id)
 
 
 def _snapshot(row: AnyRow, of_snapshot: Sequence[Run]) -> Snapshot:
@@ -206,8 +214,7 @@ class Snapshots:
     def every_run(self, table_id: str) -> list[Run]:
         """Return the runs that any snapshot of the table names, each once."""
         of_run = self.every_data_file(table_id)
-        query = sa.select(*RUN_COLUMNS, runs.c.checksum).where(runs.c.table_id == table_id).order_by(runs.c.id)
-        return [run_of(table_id, row, tuple(of_run[row.id])) for row in self.transaction.execute(query)]
+        return [run_of(table_id, row, tuple(of_run[row.id])) for row in self.transaction.execute(named_runs(table_id))]
 
     def every_data_file(self, table_id: str) -> dict[str, list[DataFile]]:
         """Return the files of the runs that any snapshot of the table names, in token order, by run."""

@@ -169,10 +169,12 @@ class Forgettings:
         )
 
     def replace_runs(self, table_id: str, replaced: Mapping[str, Run | None], numbers: Collection[int]) -> None:
-        """Replace runs in the snapshots of these ``numbers``. Runs that no snapshot names any more are deleted. The
-        caller holds the table's lock.
+        """Replace runs in the snapshots of these ``numbers``. Of the old and the new runs, those that no snapshot
+        names are deleted: a published version may still keep all snapshots of an old one. The caller holds the
+        table's lock.
         """
-        self.snapshots.add_runs(table_id, [run for run in replaced.values() if run is not None])
+        new_runs = [run for run in replaced.values() if run is not None]
+        self.snapshots.add_runs(table_id, new_runs)
         condition = (snapshot_runs.c.table_id == table_id) & snapshot_runs.c.snapshot_id.in_(numbers)
         for old, new in replaced.items():
             named = condition & (snapshot_runs.c.run_id == old)
@@ -182,7 +184,8 @@ class Forgettings:
                 self.transaction.execute(snapshot_runs.update().where(named).values(run_id=new.id))
         self.note_rewritten(table_id, numbers)
         named_still = sa.select(snapshot_runs.c.run_id).where(snapshot_runs.c.table_id == table_id)
-        gone = (runs.c.table_id == table_id) & runs.c.id.in_(list(replaced)) & runs.c.id.not_in(named_still)
+        both = [*replaced, *(run.id for run in new_runs)]
+        gone = (runs.c.table_id == table_id) & runs.c.id.in_(both) & runs.c.id.not_in(named_still)
         self.transaction.execute(runs.delete().where(gone))
 
     def note_rewritten(self, table_id: str, numbers: Collection[int]) -> None:

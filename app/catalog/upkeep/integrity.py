@@ -12,8 +12,7 @@ import sqlalchemy as sa
 from app.catalog.shared import checksums
 from app.catalog.shared.models import batches, runs, snapshot_runs, snapshots, table_schemas
 from app.catalog.shared.transaction import Transaction
-from app.catalog.snapshots.new_snapshots import RUN_COLUMNS
-from app.catalog.snapshots.snapshots import Snapshots, run_of
+from app.catalog.snapshots.snapshots import Snapshots, named_runs, run_of
 from app.catalog.tables.stored_schemas import schema_in
 from app.catalog.tables.tables import Tables
 from app.core.errors import DamagedCatalog
@@ -55,8 +54,7 @@ class Integrity:
 
     def _runs(self, table_id: str, faults: list[DamagedCatalog]) -> None:
         files = self.snapshots.every_data_file(table_id)
-        query = sa.select(*RUN_COLUMNS, runs.c.checksum).where(runs.c.table_id == table_id).order_by(runs.c.id)
-        for row in self.transaction.execute(query):
+        for row in self.transaction.execute(named_runs(table_id)):
             with _kept(faults):
                 run_of(table_id, row, tuple(files.get(row.id, ())))
 

@@ -32,7 +32,7 @@ from app.services.tables.drops import drop_table
 from app.services.tables.partitions import drop_partitions
 from app.services.upkeep.forgettings import ask_to_forget
 from app.services.upkeep.forgotten_keys import Forgetter
-from app.services.upkeep.sweeps import mark_run
+from app.services.upkeep.sweeps import mark_run, sweep
 from app.storage.history.history import write_history
 from tests import delta_readers, iceberg_readers
 from tests.services.builders import back_to, compact, create_table, snapshot_of
@@ -174,6 +174,18 @@ def test_the_changelogs_of_a_published_version_lose_the_key_once_it_is_gone(
     assert gone(site, one, images).state is ForgettingState.GONE
     assert mails() == [BOB, CYD]
     assert traces(tmp_path, ADA, STREET) == []
+
+
+def test_other_keys_are_forgotten_while_only_a_published_version_keeps_a_run(site: MergeSite) -> None:
+    newest = {"snapshot.num-retained.min": "1", "snapshot.time-retained": "1 ms"}
+    table = people(site, {**DEDUPLICATE, **newest, Format.DELTA.publish: "true"})
+    merged(site, table, person(ADA, 1), person(BOB, 1))
+    assert publish(site.database, site.warehouse) == 1
+    merged(site, table, person(CYD, 1))
+    compact(site, table)
+    sweep(site.database, site.warehouse)
+    assert forgotten(site, table, ADA).held != []
+    assert forgotten(site, table, BOB).state is ForgettingState.FORGOTTEN
 
 
 def test_a_process_that_has_staged_records_in_memory_forgets_them(site: MergeSite, images: Images) -> None:
