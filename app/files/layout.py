@@ -6,6 +6,7 @@ import ctypes
 import os
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -120,6 +121,11 @@ def run_folder(table_id: str, run_id: str) -> tuple[str, ...]:
     folder, _, partition = run_id.partition(".")
     inner = (f"{PARTITION_COLUMN}={partition}",) if partition else ()
     return (table_id, "runs", folder, *inner)
+
+
+def run_in(folders: Sequence[str]) -> str:
+    """Return the id of the run whose files are in ``folders``, those of ``run_folder`` below ``runs``."""
+    return ".".join(folder.removeprefix(f"{PARTITION_COLUMN}=") for folder in folders)
 
 
 def changelog_folder(table_id: str, folder: str) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from app.core.table.history import Run
 from app.core.table.published import Published, PublishedVersion
 from app.core.table.schema import TableSchema
 from app.core.types.kinds import Kind
-from app.files.layout import Warehouse, changelog_file, data_file, iceberg_file
+from app.files.layout import Warehouse, changelog_file, data_file, iceberg_file, run_in
 from app.files.named_files import file_of_changelog, file_of_run
 from app.storage.iceberg.avro_schemas import MANIFEST
 from app.storage.published.facts import Bound, FileFacts, facts_of, facts_of_changes
@@ -110,19 +110,24 @@ def write_change_manifests(
     earlier = _read_deletes(warehouse, before) if before is not None and same_base else {}
     deletes = []
     for place, hidden in sorted(_newly_hidden(warehouse, published).items()):
-        segments = place.split("/")
-        path = warehouse.uri(*segments)
+        _, _, *folders, name = segments = place.split("/")
+        path, folder = warehouse.uri(*segments), iceberg_file(version.table_id, "runs", run_in(folders))
         entry = earlier.get(path)
         # On the same base the hidden rows of a file only grow: an equal number means equal rows.
-        if entry is None or entry["data_file"]["record_count"] != len(hidden):
-            *_, folder, name = segments
-            deletes_file = iceberg_file(version.table_id, "runs", folder, f"{name}.{version.version}.hidden")
-            entry = _deletes(warehouse, deletes_file, {path: hidden})
+        if entry is None or entry["data_file"]["record_count"] != len(hidden) or not _is_in(warehouse, folder, entry):
+            entry = _deletes(warehouse, (*folder, f"{name}.{version.version}.hidden"), {path: hidden})
         deletes.append(entry)
     places = {content: change_manifest(version, content) for content in Content}
     return _write_all(
         warehouse, places, (version.schema_id, published.schema), {Content.DATA: data, Content.DELETES: deletes}
     )
+
+
+def _is_in(warehouse: Warehouse, folder: tuple[str, ...], entry: Mapping[str, Any]) -> bool:
+    """Return whether the file of a delete entry is in the folder of its run. Until November 2026 those of partitions
+    were written elsewhere, and were removed too early.
+    """
+    return str(entry["data_file"]["file_path"]).startswith(f"{warehouse.uri(*folder)}/")
 
 
 def _newly_hidden(warehouse: Warehouse, published: Published) -> Hidden:

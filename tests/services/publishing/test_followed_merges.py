@@ -295,3 +295,12 @@ def test_of_a_file_only_the_places_are_kept_that_a_version_names(site: MergeSite
     keep_versions(site.database, site.warehouse, table.id, Format.ICEBERG, later(site.database, hours=2))
     assert numbers() == [4]
     assert [row["n"] for row in read(site, table)] == [2, 2, 2, 2, 1, 1]
+
+
+def test_the_places_of_a_partitions_file_are_kept_while_a_version_names_them(site: MergeSite) -> None:
+    columns = (("day", "STRING"), ("id", "BIGINT"), ("n", "BIGINT"))
+    table = create_table(site.database, FOLLOWED, columns=columns, key=("day", "id"), partitions=("day",))
+    for n in (1, 2, 3):
+        publish_merge(site, table, *({"day": "mon", "id": number, "n": n} for number in range(2)))
+    keep_versions(site.database, site.warehouse, table.id, Format.ICEBERG, later(site.database, hours=2))
+    assert [(row["id"], row["n"]) for row in read(site, table)] == [(0, 6), (1, 6)]
