@@ -158,7 +158,7 @@ def test_stop_leaves_no_process_and_no_scratch_files(tmp_path: Path) -> None:
     assert not server.ready
     server.stop()
     server.stop()
-    assert not _processes(group)
+    _until(lambda: not _processes(group))
     assert not server.alive
     assert not list((tmp_path / "scratch").iterdir())
 
@@ -186,7 +186,7 @@ def test_stop_kills_a_server_whose_shell_does_not_answer(tmp_path: Path) -> None
     assert group is not None
     os.killpg(group, signal.SIGSTOP)
     server.stop()
-    assert not _processes(group)
+    _until(lambda: not _processes(group))
 
 
 def test_a_session_that_is_being_made_fails_when_its_server_ends(tmp_path: Path) -> None:
