@@ -136,8 +136,8 @@ class Forgettings:
 
     def pending(self, table_id: str) -> list[Forgetting]:
         """Return the table's forgettings that have not begun, the oldest first."""
-        condition = sa.select(forgettings).where(forgettings.c.table_id == table_id, _PENDING)
-        return [_forgetting(row) for row in self.transaction.execute(condition.order_by(forgettings.c.requested_at))]
+        query = sa.select(forgettings).where(forgettings.c.table_id == table_id, _PENDING)
+        return [_forgetting(row) for row in self.transaction.execute(query.order_by(forgettings.c.requested_at))]
 
     def tables_pending(self) -> list[str]:
         """Return the ids of the tables with pending forgettings."""

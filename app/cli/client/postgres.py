@@ -47,7 +47,7 @@ _MICROSECONDS: Final = 6
 @dataclass(frozen=True)
 class SourceTable:
     """A table of PostgreSQL; ``whole``: events of updates and deletes have whole rows (REPLICA IDENTITY FULL).
-    ``unsent`` are the columns that events leave out, with their types in PostgreSQL.
+    ``unsent`` are the columns whose values no event has, with their types in PostgreSQL.
     """
 
     schema: str
@@ -87,8 +87,10 @@ class SourceTable:
         identity = "FULL: events have whole rows" if self.whole else "not FULL: values that did not change are left out"
         notes = [f"of {self.schema}.{self.name} in PostgreSQL; REPLICA IDENTITY is {identity}"]
         if self.unsent:
-            names = ", ".join(f"{name} ({of})" for name, of in self.unsent.items())
-            notes.append(f"always null, as Debezium does not send such types (include.unknown.datatypes): {names}")
+            names = ", ".join(f"{name} ({source_type})" for name, source_type in self.unsent.items())
+            notes.append(
+                f"always null, as Debezium sends no values of their types (include.unknown.datatypes): {names}"
+            )
         return notes
 
 
@@ -113,8 +115,8 @@ def source_table(address: str, name: str) -> SourceTable:
                 raise usage(f"there is no table {name!r} in the database; name it as SCHEMA.TABLE")
             oid, schema, table, whole = described
             found = connection.execute(_COLUMNS, [oid]).fetchall()
-            columns = {name: column_type(of, is_enum=is_enum) for name, _, is_enum, of in found}
-            unsent = {name: of for name, _, is_enum, of in found if not (is_enum or is_sent(of))}
+            columns = {name: column_type(declared, is_enum=is_enum) for name, _, is_enum, declared in found}
+            unsent = {name: declared for name, _, is_enum, declared in found if not (is_enum or is_sent(declared))}
             key = [row[0] for row in connection.execute(_KEY, [oid])]
     except psycopg.Error as error:
         raise usage(f"the database cannot be read: {str(error).strip()}") from error
@@ -130,19 +132,20 @@ def column_type(source_type: str, *, is_enum: bool = False) -> str:
     match = _TYPE.fullmatch(source_type)
     if match is None:
         return Kind.STRING
-    name = f"{match['name'].strip()}{match['zone'] or ''}"
     sizes = [int(size) for size in (match["sizes"] or "").split(",") if size]
-    element = Kind.STRING if is_enum else _TYPES.get(name, _always(Kind.STRING))(sizes)
+    element = Kind.STRING if is_enum else _TYPES.get(_name(match), _always(Kind.STRING))(sizes)
     return f"ARRAY<{element}>" if match["array"] else element
 
 
-def is_sent(of: str) -> bool:
-    """Return whether Debezium's connector sends columns of a PostgreSQL type that is no enum."""
-    match = _TYPE.fullmatch(of)
-    if match is None:
-        return False
-    name = f"{match['name'].strip()}{match['zone'] or ''}"
-    return name in _TYPES and not (match["array"] and name in _UNSENT_IN_ARRAYS)
+def is_sent(source_type: str) -> bool:
+    """Return whether Debezium's connector sends the values of a PostgreSQL type that is no enum."""
+    match = _TYPE.fullmatch(source_type)
+    return match is not None and _name(match) in _TYPES and not (match["array"] and _name(match) in _UNSENT_IN_ARRAYS)
+
+
+def _name(match: re.Match[str]) -> str:
+    """Return the type's name without sizes and brackets, with its words about a time zone."""
+    return f"{match['name'].strip()}{match['zone'] or ''}"
 
 
 def _always(kind: str) -> Callable[[Sequence[int]], str]:
