@@ -18,7 +18,6 @@ from app.core.plan.merging.late_lanes import lanes_of
 from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.history import TaskKind
 from app.services.explaining.history import file_histories
-from app.services.explaining.lateness import LateCounting
 from app.services.merging.compaction_rounds import ROUND_TABLES, is_small_table, run_small_compactions
 from app.services.merging.compactions import request_failed_compactions, run_compaction
 from app.services.merging.giving_way import GivingWay
@@ -32,6 +31,7 @@ from app.services.publishing.publications import Publisher, request_due_publicat
 from app.services.shared.executor import MergeSite
 from app.services.upkeep.forgettings import end_forgettings
 from app.services.upkeep.forgotten_keys import Forgetter
+from app.services.upkeep.late_counting import LateCounting
 from app.services.upkeep.scrubs import look_again, scrub
 from app.services.upkeep.sweeps import KEYS_KNOWN, mark_run, sweep
 
@@ -102,10 +102,10 @@ class Worker:
         self._untried = ""  # the reason that was logged
         self._publisher = Publisher(site.database, site.warehouse)
         self._forgetter = Forgetter(site, partial(mark_run, site.warehouse))
-        self._late = LateCounting(site.database, site.warehouse)
+        self._late = LateCounting(site)
         loops = {"merge": self.run, "compact": self._compact, "publish": self._publish, "sweep": self._sweep}
         loops["forget"] = self._forget
-        loops["late"] = lambda: self._late.run(self._stopped.is_set)
+        loops["late"] = lambda: self._late.run(self._stopped)
         if upkeep.scrub_bytes_per_second:
             loops["scrub"] = self._scrub
         self._threads = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Final
 
 from app.core.table.history import Batch, ChangelogFile, Run
@@ -55,6 +56,25 @@ class Plan:
     def overflow(self, runs: Sequence[Run], newer: int) -> list[Task]:
         """Return the tasks that look for totals outside their type in the keys of the last ``newer`` of ``runs``."""
         return self._of_runs(Work.OVERFLOW, runs, newer)
+
+    def late_records(self, batches: Sequence[Batch], older: Sequence[Run], most_rows: int) -> list[Task]:
+        """Return the tasks that count the late records of ``batches``, which were folded above the ``older`` runs.
+
+        Beyond ``most_rows`` older rows they only cover the first of all ranges of tokens.
+        """
+        records, rows = sum(batch.records for batch in batches), sum(run.rows for run in older)
+        count = self._count(records + rows, 0)
+        covered = count if rows <= most_rows else max(1, count * most_rows // rows)
+        return [
+            self._task(
+                Work.LATE,
+                place,
+                (first, last),
+                batches=tuple(batches),
+                runs=tuple(part for run in older if (part := _within(run, first, last)).files),
+            )
+            for place, (first, last) in enumerate(islice(_ranges(count), covered))
+        ]
 
     def _of_runs(self, work: Work, runs: Sequence[Run], newer: int, **members: Any) -> list[Task]:
         """Return a task for each range of tokens in which the ``newer`` runs have files."""

@@ -20,6 +20,7 @@ from app.kernel.blame import blamed_records
 from app.kernel.changes import changes_of, input_changes
 from app.kernel.fold import compacted, fold_of, folded
 from app.kernel.keys import grouped
+from app.kernel.lateness.late_records import late_records
 from app.kernel.records import record_pieces
 from app.kernel.rewrite import rewritten
 from app.kernel.runs import combined_window, tokens_in_runs, windows_of
@@ -132,6 +133,10 @@ def _rewrite(warehouse: Warehouse, task: Task, _: Output) -> Result:
     return Result(rewritten=rewritten(warehouse, task))
 
 
+def _late(warehouse: Warehouse, task: Task, _: Output) -> Result:
+    return Result(late=late_records(warehouse, task))
+
+
 def _overflow_in(task: Task, rows: pa.Table, carry: str, column: str, endless: object) -> Overflow:
     [state] = rows.drop_columns([TOKEN_COLUMN]).slice(0, 1).to_pylist()
     schema = task.schema
@@ -145,6 +150,7 @@ _WORK: Mapping[Work, Callable[[Warehouse, Task, Output], Result]] = {
     Work.CHANGES: _changes,
     Work.OVERFLOW: _overflow,
     Work.REWRITE: _rewrite,
+    Work.LATE: _late,
 }
 
 

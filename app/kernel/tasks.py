@@ -17,6 +17,7 @@ from app.core.table.schema import TableSchema
 from app.core.table.total_ranges import TotalRanges
 from app.core.table.upkeep.damage import DamageReason, NamedFile
 from app.core.table.upkeep.forgetting import Sought
+from app.core.table.upkeep.late_records import LateOfSender
 
 LEAST_TOKEN: Final = -(2**63)
 MOST_TOKEN: Final = 2**63 - 1
@@ -37,6 +38,7 @@ class Work(StrEnum):
     CHANGES = "changes"  # writes the changes of rows that newer runs bring
     OVERFLOW = "overflow"  # looks for a total outside its column's type
     REWRITE = "rewrite"  # writes files again without some keys
+    LATE = "late"  # counts late records
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,11 @@ class Task:
     def schema_at(self, number: int) -> TableSchema:
         """Return the schema with this number, parsed once a process."""
         return schema_of(self.schemas[str(number)])
+
+    @property
+    def share(self) -> float:
+        """The share of all tokens that lie in its range."""
+        return (self.last_token - self.first_token + 1) / 2**64
 
     @property
     def size_bytes(self) -> int:
@@ -168,7 +175,8 @@ class Failure:
 class Result:
     """The result of a task: written files, or a failure. ``rows`` are the records or state rows that it read.
 
-    ``rewritten`` has a place for each of the task's ``rewrites``, None if the file has none of the keys.
+    ``rewritten`` has a place for each of the task's ``rewrites``, None if the file has none of the keys. ``late`` are
+    the counts of late records.
     """
 
     files: tuple[WrittenFile, ...] = ()
@@ -176,6 +184,7 @@ class Result:
     rows: int = 0
     rewritten: tuple[RewrittenFile | None, ...] = ()
     overflow: Overflow | None = None
+    late: tuple[LateOfSender, ...] = ()
     failure: Failure | None = None
 
 

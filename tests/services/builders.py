@@ -140,7 +140,12 @@ def merge_staged(database: CatalogDatabase, warehouse: Warehouse, table_id: str)
     """A merge of everything staged, asked for and run."""
     with database.reading() as repository:
         table = repository.tables.existing(table_id)
-    return merge(MergeSite(database, warehouse, PythonExecutor(), 600), table)
+    return merge(in_process(database, warehouse), table)
+
+
+def in_process(database: CatalogDatabase, warehouse: Warehouse) -> MergeSite:
+    """A site whose tasks run in this process."""
+    return MergeSite(database, warehouse, PythonExecutor(), 600)
 
 
 def merge(site: MergeSite, table: Table, *records: Mapping[str, Any]) -> CatalogTask:

@@ -1,1 +1,1 @@
-"""Stored in addition to runs: merged batches, late records, changelogs, and the removal of forgotten keys."""
+"""Stored in addition to runs: merged batches, changelogs, and the removal of forgotten keys."""

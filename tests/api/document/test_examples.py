@@ -17,12 +17,12 @@ import app.api.document
 from app.api.shared.deps import Parts
 from app.main import create_app
 from app.services.access.tokens import create_token
-from app.services.explaining.lateness import count_late_records
+from app.services.upkeep.late_counting import count_late_records
 from app.settings import Settings
 from tests.api.conftest import LOOPBACK
 from tests.api.openapi import served
 from tests.api.story import ASKED, NAMES, STORY, Step
-from tests.services.builders import merge_staged
+from tests.services.builders import in_process, merge_staged
 
 RECORDED = Path(app.api.document.__file__).with_name("examples.json")
 REFUSED = {"retryBatch"}  # 409: nobody damages a batch for an example
@@ -116,7 +116,7 @@ def _told(folder: Path) -> dict[str, Any]:
 def assert_merged(parts: Parts, table_id: str) -> str:
     merged = merge_staged(parts.database, parts.warehouse, table_id)
     assert merged.snapshot_id is not None
-    count_late_records(parts.database, parts.warehouse, table_id, merged.id)  # as a worker does behind its merges
+    count_late_records(in_process(parts.database, parts.warehouse), [merged])  # as a worker does behind its merges
     return merged.id
 
 

@@ -144,7 +144,8 @@ def test_a_worker_that_is_stopped_does_not_wait_until_spark_has_started(
     assert caplog.text == ""
 
 
-def test_a_worker_counts_what_came_late_behind_its_merges(site: MergeSite) -> None:
+def test_a_worker_counts_what_came_late_behind_its_merges(site: MergeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.services.upkeep.late_counting.GATHER_SECONDS", 0.05)
     table = create_table(site.database, {"sequence.field": "n", **QUIET})
     with working(site):
         for number in (5, 3):

@@ -74,9 +74,7 @@ class Lateness(Answer):
     merges: int
     counted: int = Field(description="those with counts: a merge is counted soon after it")
     records: int
-    exact: bool = Field(
-        description="whether all keys were compared with older runs; else a share: then it is estimated"
-    )
+    exact: bool = Field(description="whether all keys were counted; else the counts are estimated from a share of them")
     lanes: list[Lane]
 
 

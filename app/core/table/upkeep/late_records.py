@@ -47,6 +47,23 @@ class LateRecords:
             tuple(map(sum, zip(self.steps, other.steps, strict=True))) if alike else other.steps or self.steps,
         )
 
+    def times(self, weight: float) -> LateRecords:
+        """Return the counts of ``weight`` times as many records."""
+
+        def scaled(count: int) -> int:
+            return round(count * weight)
+
+        return LateRecords(
+            scaled(self.records),
+            scaled(self.in_merge),
+            scaled(self.against_older),
+            None if self.changed_nothing is None else scaled(self.changed_nothing),
+            scaled(self.too_late),
+            scaled(self.unmeasured),
+            self.largest,
+            tuple(map(scaled, self.steps)),
+        )
+
     @property
     def late(self) -> int:
         """All that were late."""
@@ -60,3 +77,12 @@ class LateRecords:
     def from_json(cls, body: Mapping[str, Any]) -> LateRecords:
         """Return the counts that ``to_json`` wrote."""
         return cls(**{**body, "steps": tuple(body["steps"])})
+
+
+@dataclass(frozen=True)
+class LateOfSender:
+    """The late records of one sender in one lane, by the number of the lane in ``lanes_of``."""
+
+    lane: int
+    sender: str
+    counts: LateRecords

@@ -9,8 +9,9 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.api.shared.deps import Parts
-from app.services.explaining.lateness import count_late_records
+from app.services.upkeep.late_counting import count_late_records
 from tests.api.conftest import TABLES, Create, Merge, fields_of
+from tests.services.builders import in_process
 
 TABLE = f"{TABLES}/wide"
 FIELDS = fields_of(id="INT NOT NULL", day="DATE", note="STRING")
@@ -19,10 +20,10 @@ FIELDS = fields_of(id="INT NOT NULL", day="DATE", note="STRING")
 @pytest.fixture
 def counted(app: FastAPI, create: Create, shop: TestClient, merge: Merge) -> TestClient:
     """A client of a catalog whose table ``wide`` was sent a record that was three days late."""
-    table_id = create(fields=FIELDS, options={"sequence.field": "day"})["id"]
+    create(fields=FIELDS, options={"sequence.field": "day"})
     parts: Parts = app.state.parts
     merged = merge({"id": 1, "day": "2026-03-04", "note": "a"}, {"id": 1, "day": "2026-03-01", "note": "b"})
-    assert count_late_records(parts.database, parts.warehouse, table_id, merged.id)
+    assert count_late_records(in_process(parts.database, parts.warehouse), [merged])
     return shop
 
 

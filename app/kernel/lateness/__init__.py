@@ -1,0 +1,1 @@
+"""Late records: how many a merge folded, and where values stand in an order."""
