@@ -65,7 +65,7 @@ from app.services.shared.polled import Refreshed
 from app.services.shared.rates import Rate, Rates
 from app.services.snapshots.heads import Heads
 from app.settings import Settings
-from app.spark import READY_SECONDS, SPARK, SparkExecutor, SparkWatch
+from app.spark import CHECK_SECONDS, SPARK, SparkExecutor, SparkWatch
 from app.storage.images import Images
 from app.storage.staging.keys_in_flight import KeysInFlight
 from app.telemetry.entries import SPARK_SERVES, SparkState
@@ -242,7 +242,7 @@ class Running:
         if self.overdue is not None:
             self.overdue.close(0)  # it may wait for a catalog that does not answer
         if self.spark is not None:
-            self.spark.close(READY_SECONDS[True])
+            self.spark.close(CHECK_SECONDS)
         for worker in self.workers:
             worker.stop()
         if self.executor is not None:
