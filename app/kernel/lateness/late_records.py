@@ -4,32 +4,26 @@ columns of older runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from app.core.plan.merging.late_lanes import Lane, lanes_of
 from app.core.plan.merging.merge_plan import compile_plan
-from app.core.rules.order import OrderField
 from app.core.rules.participation import Adds, Condition, InGroup, Names, NotNull, Participation
 from app.core.rules.register import OrderPlace, Pick
-from app.core.table.history import Run
 from app.core.table.named_columns import bit_of, word_of
 from app.core.table.records import ARRIVAL_COLUMN, KIND_COLUMN, POSITION_BITS
 from app.core.table.schema import Column
 from app.core.table.upkeep.late_records import STEPS, LateOfSender, LateRecords
-from app.files.arrow import arrow_type
 from app.files.layout import Warehouse
-from app.files.named_files import file_of_run, opened_parquet
-from app.files.reading import TokenRange, batches_of, may_hold, only_touched, tokens_in
-from app.files.tokens import Tokens
 from app.kernel.keys import grouped
+from app.kernel.lateness.older_orders import OlderOrders, Place
 from app.kernel.lateness.sequence_ranks import Amounts, Numbers, amounts_of, joined_ranks, ranks_of
 from app.kernel.records import Records, record_pieces
 from app.kernel.tasks import Task
@@ -83,7 +77,7 @@ class _Ordered:
 class _Records:
     """The records of some keys, those of a key in arrival order: the number of each one's key, and of its sender.
 
-    ``states`` are columns of the rows that older runs have of ``state_keys``, by name and member.
+    ``states`` are the ``OlderOrders`` of ``state_keys``.
     """
 
     columns: pa.Table
@@ -92,7 +86,7 @@ class _Records:
     senders: Sequence[str]
     sender: Numbers
     state_keys: Numbers
-    states: Mapping[tuple[str, str | None], pa.Array]
+    states: Mapping[Place, pa.Array]
 
     @classmethod
     def of(cls, warehouse: Warehouse, task: Task, lanes: Sequence[Lane], piece: Records) -> _Records:
@@ -104,8 +98,8 @@ class _Records:
             piece.rows.column(ARRIVAL_COLUMN).to_numpy() >> POSITION_BITS, return_inverse=True
         )
         sender = np.array([by_number[number] for number in numbers.tolist()], dtype=np.int64)[of_record]
-        places = {place[1:]: place[0] for lane in lanes for place in _places(lane)}
-        tokens, states = _states(warehouse, task, groups.key_tokens, places)
+        logged = compile_plan(task.schema).replay is not None
+        tokens, states = OlderOrders(warehouse, task, lanes, logged).of_keys(groups.key_tokens)
         state_keys = np.searchsorted(groups.key_tokens, tokens)
         return cls(piece.rows, groups.numbers, len(groups.starts), senders, sender, state_keys, states)
 
@@ -131,18 +125,19 @@ class _Records:
             met &= _MET[type(condition)](self, condition)
         return met
 
-    def ordered(self, places: Sequence[OrderPlace], *, downwards: bool = False) -> _Ordered:
-        """Return the records by an order, whose places older runs have there."""
+    def ordered(self, places: Sequence[Sequence[OrderPlace]], *, downwards: bool = False) -> _Ordered:
+        """Return the records by an order, whose places older runs have at each of ``places``."""
         count = len(self.keys)
-        fields = [field for field, _, _ in places]
-        both = [pa.concat_arrays([self.column(f.column), self.states[name, inner]]) for f, name, inner in places]
+        fields = [field for field, _, _ in places[0]]
+        stored = [[self.states[name, inner] for _, name, inner in each] for each in zip(*places, strict=True)]
+        both = [pa.concat_arrays([self.column(f.column), *each]) for f, each in zip(fields, stored, strict=True)]
         seen = np.zeros(len(both[0]) - count, dtype=bool)
         for values in both:
             seen |= np.asarray(values.is_valid())[count:]
         ranks = joined_ranks([ranks_of(values, field) for values, field in zip(both, fields, strict=True)])
         ranks = ranks.max(initial=0) + 1 - ranks if downwards else ranks
         older = np.zeros(self.count, dtype=np.int64)
-        np.maximum.at(older, self.state_keys[seen], ranks[count:][seen])
+        np.maximum.at(older, np.tile(self.state_keys, len(places))[seen], ranks[count:][seen])
         values = np.full(int(ranks.max(initial=0)) + 1, np.nan)
         values[ranks] = amounts_of(both[0], fields[0])
         return _Ordered(ranks[:count], older, values)
@@ -175,7 +170,7 @@ class _Records:
             changing |= self.taking(rule.part)
         for register in lane.kept or ():
             first = register.pick is Pick.FIRST
-            order = self.ordered(register.order_places, downwards=first)
+            order = self.ordered([register.order_places], downwards=first)
             places = np.flatnonzero(self.taking(register.part))
             highest = np.maximum(*order.before(self.keys, places))
             ranks = order.ranks[places]
@@ -226,57 +221,6 @@ _MET: Mapping[type[Condition], Callable[[_Records, Any], Flags]] = {
         | (records.retracts if condition.or_retract else False)
     ),
 }
-
-
-def _places(lane: Lane) -> Iterator[OrderPlace]:
-    """Yield the columns of older rows that decide whether a record is late, or changes something."""
-    yield from lane.places
-    for register in lane.kept or ():
-        yield from register.order_places
-
-
-def _states(
-    warehouse: Warehouse, task: Task, touched: Tokens, places: Mapping[tuple[str, str | None], OrderField]
-) -> tuple[Tokens, Mapping[tuple[str, str | None], pa.Array]]:
-    """Return the tokens of older rows of the keys, and their values at the ``places`` of orders."""
-    parts: dict[tuple[str, str | None], list[pa.Array]] = {
-        place: [pa.array([], arrow_type(field.column.type))] for place, field in places.items()
-    }
-    kept = [np.empty(0, dtype=np.int64)]
-    tokens = TokenRange(int(touched[0]), int(touched[-1]))
-    for run in task.runs:
-        names = {column.id: column.name for column in task.schema_at(run.schema_id).columns}
-        stored = {
-            place: names.get(field.column.id, place[0]) if place[1] is None else place[0]
-            for place, field in places.items()
-        }
-        present = _state_columns(warehouse, task.table_id, run)
-        wanted = sorted({name for name in stored.values() if name in present})
-        read = batches_of(warehouse, task.table_id, run, tokens, wanted, partial(may_hold, touched))
-        for batch in (only_touched(one, touched) for one in read):
-            kept.append(tokens_in(batch))
-            for place, field in places.items():
-                parts[place].append(_stored(batch, stored[place], place[1], arrow_type(field.column.type)))
-    return np.concatenate(kept), {place: pa.concat_arrays(arrays) for place, arrays in parts.items()}
-
-
-def _state_columns(warehouse: Warehouse, table_id: str, run: Run) -> set[str]:
-    """Return the names of the columns in a run's files."""
-    with opened_parquet(warehouse, file_of_run(table_id, run.id, run.files[0])) as parquet:
-        return set(parquet.schema_arrow.names)
-
-
-def _stored(batch: pa.RecordBatch, name: str, member: str | None, to_type: pa.DataType) -> pa.Array:
-    """Return a column of older rows, or a member of it; null if the run has none."""
-    place = batch.schema.get_field_index(name)
-    if place < 0:
-        return pa.nulls(len(batch), to_type)
-    values = batch.column(place)
-    if member is not None:
-        if values.type.get_field_index(member) < 0:
-            return pa.nulls(len(batch), to_type)
-        values = pc.struct_field(values, member)
-    return values.cast(to_type)
 
 
 def _whole(values: pa.ChunkedArray) -> pa.Array:

@@ -28,17 +28,18 @@ class Lane:
     """An order, and the records that take ``part`` in it. A record is late that sorts before one of its key that came
     before it.
 
-    ``sequence`` are the fields that name the lane, ``columns`` what it orders. ``closed`` is the register that a late
-    record cannot change, if the lane has one. ``kept`` are registers of another order, which it may still reach.
-    ``counted`` are the rules that take its value all the same. Both are None in tables whose rows can be removed: there
-    only a replay says what a late record does.
+    ``sequence`` are the fields that name the lane, ``columns`` what it orders. ``leading`` are the registers that keep
+    the highest place of a key: one that a late record cannot change, or those of the single fields; none where groups
+    order the fields. ``kept`` are registers of another order, which it may still reach. ``counted`` are the rules that
+    take its value all the same. Both are None in tables whose rows can be removed: there only a replay says what a late
+    record does.
     """
 
     sequence: tuple[str, ...]
     columns: tuple[str, ...]
     order: Order
     part: Participation
-    closed: Register | None
+    leading: tuple[Register, ...]
     kept: tuple[Register, ...] | None
     counted: tuple[Rule, ...] | None
     horizon: Horizon | None = None
@@ -56,11 +57,13 @@ class Lane:
         return self.horizon.total_seconds() if isinstance(self.horizon, timedelta) else float(self.horizon)
 
     @property
-    def places(self) -> Sequence[OrderPlace]:
-        """Where runs have the highest place in the order that a key's records have had."""
-        if self.closed is not None:
-            return self.closed.order_places
-        return [(field, field.column.name, None) for field in self.order.fields]
+    def places(self) -> Sequence[Sequence[OrderPlace]]:
+        """Where runs have places of a key's records in the order; the highest of them is the highest that the key has
+        had. Fields that are kept one by one may be those of several records, so each register says where it was set.
+        """
+        if not self.leading:
+            return [[(field, field.column.name, None) for field in self.order.fields]]
+        return [register.order_places for register in self.leading]
 
 
 def lanes_of(plan: MergePlan) -> Sequence[Lane]:
@@ -88,8 +91,15 @@ def _lane(plan: MergePlan, sequence: tuple[str, ...], closed: Register | None, r
         tuple(column.name for rule in rules for column in rule.columns if column.name not in sequence),
         order,
         closed.part if closed else EVERY_RECORD,
-        closed,
+        (closed,) if closed else _of_fields(order, rules),
         tuple(rule for rule in others if isinstance(rule, Register)) if known else None,
         tuple(rule for rule in others if not isinstance(rule, Register)) if known else None,
         horizon if measured else None,
     )
+
+
+def _of_fields(order: Order, rules: Sequence[Rule]) -> tuple[Register, ...]:
+    """Return the registers of the fields of ``order``; none if another rule has one of them."""
+    names = [field.column.name for field in order.fields]
+    registers = {column.name: rule for rule in rules if isinstance(rule, Register) for column in rule.columns}
+    return tuple(registers[name] for name in names) if registers.keys() >= set(names) else ()
