@@ -276,6 +276,7 @@ def _null_in(old: MergePlan, new: MergePlan) -> list[tuple[Register, Register | 
         if register.hidden
         and register.columns
         and register.counts_null
+        and not register.keeps_kind  # the whole row: its state is found by name
         and not known & {c.id for c in register.columns}
     ]
     kept = [register for register in registers if known & {c.id for c in register.columns}]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.core.plan.merging.evolution import carried_over, combined_row, remembering, same_fold, same_state
-from app.core.plan.merging.fold import finish, fold
+from app.core.plan.merging.fold import finish, fold, visible_row
 from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.records import KINDS_BY_TEXT, Record
 from app.core.table.schema import TableSchema
@@ -102,6 +102,20 @@ def test_the_log_of_a_replayed_row_outlives_new_names_and_columns() -> None:
     assert after is not None
     row = finish(plans[1], combined_row(plans[1], [(plans[0], before), (plans[1], after)]) or {})
     assert row == {"k": 1, "g": 2, "total": 8, "a": "new"}
+
+
+@pytest.mark.parametrize("others", [(), ((1, "a", "INT"), (2, "b", "STRING"))])
+@pytest.mark.parametrize("kind", ["+I", "-D"])
+def test_a_row_is_shown_as_before_when_none_of_its_columns_is_left(
+    kind: str, others: tuple[tuple[int, str, str], ...]
+) -> None:
+    old = compile_plan(schema({}, ((0, "k", "INT"), *others)))
+    new = compile_plan(schema({}, ((0, "k", "INT"), (3, "c", "INT"))))
+    before = fold(old, [Record(KINDS_BY_TEXT[kind], {"k": 1, "a": 5, "b": "x"}, 1)])
+    assert before is not None
+    row = combined_row(new, [(old, before)])
+    assert row is not None
+    assert visible_row(new, row) == ({"k": 1, "c": None} if kind == "+I" else None)
 
 
 BY_A = {"sequence.field": "a"}
