@@ -19,7 +19,7 @@ from app.storage.ingest.decoding import decode_columns
 from app.storage.ingest.named import Words, words_of_columns
 from app.storage.ingest.pieces import Piece
 from app.storage.ingest.refusals import column_fault, known_columns, name_faults, refuse_columns
-from app.storage.ingest.unfolding import decoded_type, weight_of
+from app.storage.ingest.unfolding import decoded_type, weight_of, without_views
 from app.storage.ingest.vectors import NOWHERE, Places, Vector
 
 
@@ -139,11 +139,12 @@ class SentArrays:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.Array:
-    """Return the column in one piece, its dictionary or view resolved; it is known that it unfolds into no flood.
+    """Return the column in one piece, its dictionary or views resolved; it is known that it unfolds into no flood.
     Readers of nested values resolve the dictionaries inside.
     """
-    if types.is_string_view(column.type) or types.is_binary_view(column.type):
-        column = column.cast(pa.string() if types.is_string_view(column.type) else pa.binary())
+    plain = without_views(column.type)
+    if plain != column.type:
+        column = column.cast(plain)
     chunks = column.chunks
     if types.is_dictionary(column.type):
         chunks = [chunk.dictionary_decode() for chunk in chunks]

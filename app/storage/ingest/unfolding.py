@@ -30,6 +30,23 @@ def decoded_type(source: pa.DataType) -> pa.DataType:
     return source
 
 
+def without_views(source: pa.DataType) -> pa.DataType:
+    """Return the type with the usual layout in place of views, nested ones included: pyarrow takes no rows of views."""
+    if _is_view(source):
+        return pa.string() if types.is_string_view(source) else pa.binary()
+    if types.is_map(source):
+        key, item = (field.with_type(without_views(field.type)) for field in (source.key_field, source.item_field))
+        return pa.map_(key, item, source.keys_sorted)
+    if types.is_struct(source):
+        return pa.struct([field.with_type(without_views(field.type)) for field in source])
+    if types.is_list(source) or types.is_large_list(source) or types.is_fixed_size_list(source):
+        element = source.value_field.with_type(without_views(source.value_type))
+        if types.is_fixed_size_list(source):
+            return pa.list_(element, source.list_size)
+        return pa.large_list(element) if types.is_large_list(source) else pa.list_(element)
+    return source
+
+
 def _is_view(source: pa.DataType) -> bool:
     return bool(types.is_string_view(source) or types.is_binary_view(source))
 
