@@ -37,6 +37,10 @@ def _compared(compare: Callable[[Any, Any], Any]) -> Callable[[pa.Array, Conditi
 
 def _in(values: pa.Array, condition: Condition) -> pa.Array:
     wanted = pa.array(condition.value, arrow_type(condition.column.type))
+    if condition.column.type.family is Family.FLOATING:
+        # pyarrow finds equal bits, but eq is the number's: 0.0 is -0.0, and NaN is no number.
+        zero = pa.scalar(0, wanted.type)
+        values, wanted = pc.add(values, zero), pc.add(wanted.filter(pc.invert(pc.is_nan(wanted))), zero)
     return pc.and_(pc.is_valid(values), pc.is_in(values, value_set=wanted))
 
 

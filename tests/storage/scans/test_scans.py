@@ -15,15 +15,18 @@ from hypothesis import strategies as st
 
 from app.core.plan.merging.fold import lift
 from app.core.plan.merging.merge_plan import MergePlan, compile_plan
+from app.core.plan.records.row_filters import parse_filters
 from app.core.table.history import Run
 from app.core.table.options.entries import Integers
 from app.core.table.records import TOKEN_COLUMN, Record, RowKind
 from app.core.table.schema import Column
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Kind
+from app.files.arrow import arrow_type
 from app.files.layout import Warehouse, run_folder
 from app.files.reading import RunRows, TokenRange, batches_of, fitting_rows, windows
 from app.storage.scans.comparing import Difference, Sides, differences
+from app.storage.scans.conditions import matching
 from app.storage.scans.merging import Source
 from app.storage.scans.staged import StagedKeys
 from app.storage.scans.writers import PIECE_BYTES, WRITERS, text_bytes
@@ -201,3 +204,16 @@ def test_the_memory_does_not_grow_with_the_rows(warehouse: Warehouse) -> None:
     assert seen == 60_000
     assert most < 100 * 2**20
     assert python < 100 * 2**20
+
+
+@pytest.mark.parametrize("of", ["FLOAT", "DOUBLE"])
+def test_in_finds_the_numbers_that_eq_finds(of: str) -> None:
+    table = schema(("id", "BIGINT"), ("x", of))
+    held = pa.array([0.0, -0.0, float("nan"), 1.5, None], arrow_type(table.by_name["x"].type))
+    batch = pa.record_batch({"x": held})
+    for text in ("0", "-0.0", "NaN", "1.5", "2"):
+        one, listed = (
+            matching(batch, parse_filters(table, [f"x.{condition}"])).fill_null(fill_value=False)
+            for condition in (f"eq.{text}", f"in.({text},2)")
+        )
+        assert listed == one, text
