@@ -22,7 +22,8 @@ from tests.keyfold_client.conftest import MakeTable
 EVERY_TYPE = """
   id BIGINT, at TIMESTAMP_LTZ(6), PRIMARY KEY (id, at) NOT ENFORCED,
   b BOOLEAN, f FLOAT, d DOUBLE, de DECIMAL(38, 10), s STRING, raw BYTES, day DATE, hour TIME(3), ts TIMESTAMP(6),
-  a ARRAY<DECIMAL(5, 2)>, m MAP<INT, DATE>, r ROW<x BIGINT, y DECIMAL(4, 1)>, ms MULTISET<STRING>
+  a ARRAY<DECIMAL(5, 2)>, m MAP<INT, DATE>, k MAP<DATE, DECIMAL(3, 1)>,
+  r ROW<x BIGINT, y DECIMAL(4, 1)>, ms MULTISET<STRING>
 """
 ROW: dict[str, Any] = {
     "id": 2**62 + 1,
@@ -38,6 +39,7 @@ ROW: dict[str, Any] = {
     "ts": datetime(2026, 1, 2, 3, 4, 5, 1),
     "a": [Decimal("1.50"), None],
     "m": {1: date(1, 1, 1)},
+    "k": {date(2026, 2, 28): Decimal("1.5")},
     "r": {"x": 2**62 + 3, "y": Decimal("-0.5")},
     "ms": {"a": 2},
 }
@@ -216,16 +218,39 @@ def test_earlier_rows_are_there_as_of_their_snapshot(table: MakeTable) -> None:
     assert [row["word"] for row in one.scan(as_of=first)] == ["a"]
 
 
-def test_a_column_that_was_added_since_is_decoded(client: Client, table: MakeTable) -> None:
-    one = table()
+@pytest.mark.parametrize(
+    ("change", "value"),
+    [
+        ({"action": "addColumn", "fieldNames": ["paid"], "dataType": "DECIMAL(6, 2)"}, {"paid": Decimal("1.20")}),
+        ({"action": "addColumn", "fieldNames": ["r", "y"], "dataType": "DATE"}, {"r": {"x": 1, "y": date(2026, 1, 2)}}),
+        ({"action": "updateColumnType", "fieldNames": ["n"], "newDataType": "DECIMAL(12, 2)"}, {"n": Decimal("1.20")}),
+    ],
+)
+def test_what_was_altered_since_is_decoded(
+    client: Client, table: MakeTable, change: dict[str, Any], value: dict[str, Any]
+) -> None:
+    one = table("id BIGINT PRIMARY KEY NOT ENFORCED, n INT, r ROW<x BIGINT>")
     one.upsert([{"id": 1}])
     assert one.get(1) is not None
-    change = {"action": "addColumn", "fieldNames": ["paid"], "dataType": "DECIMAL(6, 2)", "keepIndex": False}
     client.transport.ask("POST", f"/v1/catalog/databases/shop/tables/{one.name}", json={"changes": [change]})
-    one.upsert([{"id": 1, "paid": Decimal("1.20")}])
+    one.upsert([{"id": 1, **value}])
     found = one.get(1)
     assert found is not None
-    assert found["paid"] == Decimal("1.20")
+    assert found.items() >= value.items()
+
+
+def test_what_a_column_of_the_name_held_before_stays_as_it_is(client: Client, table: MakeTable) -> None:
+    one = table("id BIGINT PRIMARY KEY NOT ENFORCED, c ARRAY<INT>")
+    one.upsert([{"id": 1, "c": [5]}])
+    first = one.merge()["snapshotId"]
+    changes = [
+        {"action": "dropColumn", "fieldNames": ["c"]},
+        {"action": "addColumn", "fieldNames": ["c"], "dataType": "MAP<INT, INT>"},
+    ]
+    client.transport.ask("POST", f"/v1/catalog/databases/shop/tables/{one.name}", json={"changes": changes})
+    one.upsert([{"id": 1, "c": {1: 2}}])
+    assert one.get(1) == {"id": 1, "c": {1: 2}}
+    assert one.get(1, as_of=first) == {"id": 1, "c": [5]}
 
 
 def test_what_the_table_says_of_itself(client: Client, table: MakeTable) -> None:

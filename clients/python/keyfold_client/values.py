@@ -23,7 +23,7 @@ def to_json(value: Any) -> str:
     """Return records as JSON. Raise ``Misuse`` for a value that no column takes."""
     try:
         return json.dumps(value, default=_plain, allow_nan=False, ensure_ascii=False)
-    except ValueError:  # the service reads such numbers as texts
+    except (TypeError, ValueError):  # the service reads such keys of a MAP, and such numbers, as texts
         return json.dumps(_with_texts(value), default=_plain, ensure_ascii=False)
 
 
@@ -48,14 +48,14 @@ def _number(value: Any) -> Any:
 
 def _with_texts(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _with_texts(one) for name, one in value.items()}
+        return {to_text(name): _with_texts(one) for name, one in value.items()}
     if isinstance(value, (list, tuple)):
         return [_with_texts(one) for one in value]
     return _number(value)
 
 
 def to_text(value: Any) -> str:
-    """Return the value of a key column as a query parameter says it."""
+    """Return the value of a key column as a query parameter says it, or of a key of a MAP."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -69,16 +69,19 @@ class Schema:
 
     decoders: Mapping[str, Decoder]
     primary_key: Sequence[str]
+    types: Mapping[str, Any]
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Schema:
         """Return the schema in the answer for a table."""
         fields = answer["schema"]["fields"]
-        return cls({one["name"]: decoder_of(one["type"]) for one in fields}, tuple(answer["schema"]["primaryKeys"]))
+        types = {one["name"]: one["type"] for one in fields}
+        decoders = {name: decoder_of(of) for name, of in types.items()}
+        return cls(decoders, tuple(answer["schema"]["primaryKeys"]), types)
 
     def knows(self, rows: Sequence[Mapping[str, Any] | None]) -> bool:
-        """Return whether it has all columns of the rows."""
-        return all(row is None or row.keys() <= self.decoders.keys() for row in rows)
+        """Return whether it has all columns of the rows and the fields in them, of such types as far as JSON shows."""
+        return all(row is None or _has_fields(self.types, row) for row in rows)
 
     def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return a row of JSON with Python's values."""
@@ -94,12 +97,40 @@ class Schema:
         return named
 
 
+def _has_fields(types: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    return all(name in types and _may_be(types[name], value) for name, value in values.items())
+
+
+def _may_be(of: Any, value: Any) -> bool:
+    """Return whether the JSON value may be of the type; one that another column of the name had may not."""
+    if value is None:
+        return True
+    kind = _kind_of(of)
+    if not isinstance(of, Mapping):
+        # BIGINT may be a text. A narrower number that is one has become a DECIMAL.
+        return not isinstance(value, (list, dict)) and not (kind in _NARROW and isinstance(value, str))
+    if kind == "ARRAY":
+        return isinstance(value, list) and all(_may_be(of["element"], one) for one in value)
+    if not isinstance(value, dict):
+        return False
+    if kind == "ROW":
+        return _has_fields({field["name"]: field["type"] for field in of["fields"]}, value)
+    return kind != "MAP" or all(_may_be(of["value"], one) for one in value.values())
+
+
+def _kind_of(of: Any) -> str:
+    """Return the first word of a type: its name, or an object with those of its parts."""
+    return str(of["type"] if isinstance(of, Mapping) else of).partition("(")[0].split()[0]
+
+
 def decoder_of(of: Any) -> Decoder:
     """Return what makes a Python value of the JSON of a type: its name, or an object with those of its parts."""
-    if isinstance(of, Mapping):
-        return _NESTED[str(of["type"]).split()[0]](of)
-    name = str(of).partition("(")[0].split()[0]
-    return _DECODERS.get(name, _same)
+    kind = _kind_of(of)
+    if not isinstance(of, Mapping):
+        return _DECODERS.get(kind, _same)
+    decode, shape = _NESTED[kind](of), list if kind == "ARRAY" else dict
+    # What an earlier column of the name held stays as it is.
+    return lambda value: decode(value) if isinstance(value, shape) else value
 
 
 def _same(value: Any) -> Any:
@@ -133,7 +164,8 @@ _DECODERS: Final[Mapping[str, Decoder]] = {
     "BINARY": _of_text(base64.b64decode),
     "VARBINARY": _of_text(base64.b64decode),
 }
-_WHOLE: Final = frozenset({"TINYINT", "SMALLINT", "INT", "INTEGER", "BIGINT"})
+_NARROW: Final = frozenset({"TINYINT", "SMALLINT", "INT", "INTEGER"})
+_WHOLE: Final = _NARROW | {"BIGINT"}
 
 
 def _optional(of: Any) -> Decoder:
@@ -158,17 +190,17 @@ def _multiset(of: Mapping[str, Any]) -> Decoder:
 
 def _key_decoder(of: Any) -> Decoder:
     """Return what makes values of the keys of a map, which are texts in JSON."""
-    name = "" if isinstance(of, Mapping) else str(of).partition("(")[0].split()[0]
-    if name in _WHOLE:
-        return int
-    if name == "BOOLEAN":
+    kind = _kind_of(of)
+    if kind in _WHOLE:
+        return _of_text(int)
+    if kind == "BOOLEAN":
         return lambda text: text == "true"
     return decoder_of(of)
 
 
 def _row(of: Mapping[str, Any]) -> Decoder:
     decoders = {field["name"]: _optional(field["type"]) for field in of["fields"]}
-    return lambda values: {name: decoders[name](value) for name, value in values.items()}
+    return lambda values: {name: decoders.get(name, _same)(value) for name, value in values.items()}
 
 
 _NESTED: Final[Mapping[str, Callable[[Mapping[str, Any]], Decoder]]] = {
