@@ -19,7 +19,7 @@ from app.storage.ingest.decoding import decode_columns
 from app.storage.ingest.named import Words, words_of_columns
 from app.storage.ingest.pieces import Piece
 from app.storage.ingest.refusals import column_fault, known_columns, name_faults, refuse_columns
-from app.storage.ingest.unfolding import decoded_type, weight_of, without_views
+from app.storage.ingest.unfolding import decoded_type, is_view, weight_of, without_views
 from app.storage.ingest.vectors import NOWHERE, Places, Vector
 
 
@@ -147,7 +147,13 @@ def _plain(column: pa.ChunkedArray) -> pa.Array:
         column = column.cast(plain)
     chunks = column.chunks
     if types.is_dictionary(column.type):
-        chunks = [chunk.dictionary_decode() for chunk in chunks]
+        chunks = [_decoded(chunk) for chunk in chunks]
     if not chunks:
         return pa.array([], decoded_type(column.type))
     return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+
+
+def _decoded(chunk: pa.DictionaryArray) -> pa.Array:
+    """Return the values. Those of views are taken one by one: the others, which may be far more, stay folded."""
+    values = chunk.dictionary.type
+    return pa.array(chunk.to_pylist(), without_views(values)) if is_view(values) else chunk.dictionary_decode()

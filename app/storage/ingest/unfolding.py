@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ def decoded_type(source: pa.DataType) -> pa.DataType:
     """
     if types.is_dictionary(source):
         value = source.value_type
-        return source if types.is_nested(value) or types.is_dictionary(value) or _is_view(value) else value
+        return source if types.is_nested(value) or types.is_dictionary(value) else without_views(value)
     if types.is_map(source):
         return pa.map_(decoded_type(source.key_type), decoded_type(source.item_type))
     if types.is_struct(source):
@@ -32,7 +33,7 @@ def decoded_type(source: pa.DataType) -> pa.DataType:
 
 def without_views(source: pa.DataType) -> pa.DataType:
     """Return the type with the usual layout in place of views, nested ones included: pyarrow takes no rows of views."""
-    if _is_view(source):
+    if is_view(source):
         return pa.string() if types.is_string_view(source) else pa.binary()
     if types.is_map(source):
         key, item = (field.with_type(without_views(field.type)) for field in (source.key_field, source.item_field))
@@ -47,7 +48,8 @@ def without_views(source: pa.DataType) -> pa.DataType:
     return source
 
 
-def _is_view(source: pa.DataType) -> bool:
+def is_view(source: pa.DataType) -> bool:
+    """Return whether it is text or bytes in the layout of views."""
     return bool(types.is_string_view(source) or types.is_binary_view(source))
 
 
@@ -57,8 +59,8 @@ def weight_of(array: pa.Array) -> int:
     """
     if types.is_dictionary(array.type):
         return _of_dictionary(array)
-    if _is_view(array.type):
-        return _viewed_bytes(array) + len(array)
+    if is_view(array.type):
+        return int(_viewed_lengths(array).sum()) + len(array)
     inner = [*_inside(array)]
     if inner:
         return 4 * len(array) + sum(map(weight_of, inner))
@@ -67,9 +69,12 @@ def weight_of(array: pa.Array) -> int:
 
 def _of_dictionary(array: pa.DictionaryArray) -> int:
     values = array.dictionary
-    if not _is_bytes(values.type):
+    if is_view(values.type):
+        lengths = pa.array(_viewed_lengths(values))
+    elif _is_bytes(values.type):
+        lengths = pc.binary_length(values).cast(pa.int64())
+    else:
         return len(array) * _LARGEST_NUMBER
-    lengths = pc.binary_length(values).cast(pa.int64())
     return (pc.sum(lengths.take(array.indices)).as_py() or 0) + 4 * len(array)
 
 
@@ -87,13 +92,13 @@ def _is_bytes(source: pa.DataType) -> bool:
     return any(check(source) for check in checks)
 
 
-def _viewed_bytes(array: pa.Array) -> int:
-    """Return the total length of the views, in bytes; each view is 16 bytes and begins with its length."""
+def _viewed_lengths(array: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return the length of each view in bytes, 0 of a null; each view is 16 bytes and begins with its length."""
     views = array.buffers()[1]
     if views is None:
-        return 0
+        return np.zeros(len(array), np.int64)
     lengths = np.frombuffer(views, np.int32)[::4][array.offset : array.offset + len(array)]
-    return int(lengths[array.is_valid().to_numpy(zero_copy_only=False)].sum(dtype=np.int64))
+    return np.where(array.is_valid().to_numpy(zero_copy_only=False), lengths, 0).astype(np.int64)
 
 
 def _inside(array: pa.Array) -> Iterator[pa.Array]:

@@ -121,6 +121,7 @@ BOMBS: dict[str, tuple[str, bytes]] = {
     "a Parquet dictionary": (PARQUET, parquet_body(pa.table({"id": range(900), "note": [LONG] * 900}))),
     "zeros in Parquet": (PARQUET, parquet_body(pa.table({"id": [1], "note": ["0" * 20 * MIB]}))),
     "a dictionary of long binary": (ARROW, arrow_body(of_dictionary(pa.large_binary()))),
+    "a dictionary of views": (ARROW, arrow_body(of_dictionary(pa.binary_view()))),
     "a dictionary of fixed binary": (ARROW, arrow_body(of_dictionary(pa.binary(100_000)))),
     "a dictionary inside a list": (
         PARQUET,
