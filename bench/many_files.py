@@ -51,7 +51,7 @@ def measure_many_files(sizes: Sizes) -> Iterator[Sequence[str]]:
 
 
 def _slope(name: str, figures: dict[int, dict[str, float]]) -> float:
-    return exponent(list(figures), [max(1e-3, one[name]) for one in figures.values()]) or 0.0
+    return exponent(list(figures), [max(1e-3, figure[name]) for figure in figures.values()]) or 0.0
 
 
 def _figures(count: int, rounds: int) -> dict[str, float]:

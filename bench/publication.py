@@ -128,7 +128,7 @@ def _table(site: BenchSite, name: str, form: Format, count: int) -> Table:
     """A table whose run has ``count`` files: one that Spark has written, by many names."""
     options = {**NO_COMPACTION, "sequence.field": "at"}
     made = site.create(name, _schema(options))
-    kinds = [RowKind.INSERT if one % 10 else RowKind.DELETE for one in range(ROWS)]
+    kinds = [RowKind.INSERT if number % 10 else RowKind.DELETE for number in range(ROWS)]
     site.stage(made, _records(ROWS), kinds=kinds)
     site.merge(made)
     snapshot = site.snapshot(made)

@@ -50,6 +50,6 @@ def _banned(page: str, line: int, prose: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    found = [one for path in code_files() for one in code_faults(str(path.relative_to(ROOT)), path.read_text())]
+    found = [fault for path in code_files() for fault in code_faults(str(path.relative_to(ROOT)), path.read_text())]
     sys.stdout.write("".join(f"{line}\n" for line in found))
     sys.exit(bool(found))

@@ -61,7 +61,8 @@ def as_answered(schema: TableSchema, rows: Rows) -> list[bytes]:
     for row in rows:
         assert list(row) == [column.name for column in schema.columns]
     return sorted(
-        row_json(schema, {one.name: _value(row[one.name], one.type) for one in schema.columns}) for row in rows
+        row_json(schema, {column.name: _value(row[column.name], column.type) for column in schema.columns})
+        for row in rows
     )
 
 

@@ -117,7 +117,7 @@ def words_of(pages: Iterable[str]) -> dict[str, int]:
 
 if __name__ == "__main__":
     pages = sys.argv[1:] or checked_pages()
-    wrong = faults([one for page in pages for one in sentences(page, (ROOT / page).read_text())])
+    wrong = faults([sentence for page in pages for sentence in sentences(page, (ROOT / page).read_text())])
     wrong += excess(words_of(user_pages()))
     sys.stdout.write("".join(f"{line}\n" for line in wrong))
     sys.exit(bool(wrong))

@@ -122,7 +122,7 @@ def spelled(parameter: Any) -> str:
 
 def of_command(path: str, command: Any) -> str:
     """The section of one command."""
-    rows = [(code(spelled(one)), line(one.help)) for one in command.params if one.name != "help"]
+    rows = [(code(spelled(param)), line(param.help)) for param in command.params if param.name != "help"]
     return "\n\n".join([f"## `{path}`", line(command.help), *([table(("argument", "is"), rows)] if rows else [])])
 
 
@@ -159,8 +159,13 @@ def of_operation(path: str, method: str, operation: Mapping[str, Any]) -> str:
     else:
         parts.append(f"Role `{need.role.name.lower()}`; the token is for: {need.about.value}.")
     taken = [
-        (code(one["name"]), one["in"], schema_name(one["schema"]), line(one.get("description", "")))
-        for one in operation.get("parameters", ())
+        (
+            code(parameter["name"]),
+            parameter["in"],
+            schema_name(parameter["schema"]),
+            line(parameter.get("description", "")),
+        )
+        for parameter in operation.get("parameters", ())
     ]
     if taken:
         parts.append(table(("parameter", "in", "type", "is"), taken))

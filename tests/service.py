@@ -147,7 +147,7 @@ class TableClient:
             body = {"keys": list(keys[start : start + 1000])}
             answer = self.client.post(f"{self.path}/rows:batchGet", json=body, params=params)
             answer.raise_for_status()
-            rows += [one["row"] for one in answer.json()["rows"]]
+            rows += [row["row"] for row in answer.json()["rows"]]
         return rows
 
     def merge(self, longest_pause: float = 0.5) -> dict[str, Any]:

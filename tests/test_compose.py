@@ -134,7 +134,7 @@ def test_prometheus_scrapes_the_services_and_grafana_shows_the_dashboard() -> No
     assert job["job_name"] == "keyfold", "as the alerts name it"
     [token] = SERVICES["prometheus"]["secrets"]
     assert job["authorization"]["credentials_file"] == token["target"]
-    mounted = dict(one.split(":")[:2] for name in ("prometheus", "grafana") for one in SERVICES[name]["volumes"])
+    mounted = dict(volume.split(":")[:2] for name in ("prometheus", "grafana") for volume in SERVICES[name]["volumes"])
     files = {path: inside for path, inside in mounted.items() if path.startswith(".")}
     assert [path for path in files if not (DEPLOY / path).is_file()] == []
     assert {files["../docs/alerts.yml"]} == {*scraped["rule_files"]}
@@ -147,7 +147,7 @@ def test_prometheus_scrapes_the_services_and_grafana_shows_the_dashboard() -> No
 def test_every_part_has_a_memory_limit_and_the_page_says_their_sum() -> None:
     assert [name for name, one in SERVICES.items() if "mem_limit" not in one] == []
     sizes = {"m": 1, "g": 1024}
-    always = [one for one in SERVICES.values() if "profiles" not in one]
+    always = [service for service in SERVICES.values() if "profiles" not in service]
     each = [int(one["mem_limit"][:-1]) * sizes[one["mem_limit"][-1]] for one in always]
     total = sum(size * one.get("deploy", {}).get("replicas", 1) for size, one in zip(each, always, strict=True))
     said = re.search(r"limit: ([\d.]+)\s+GiB in all", DEPLOYMENT)
@@ -175,9 +175,9 @@ def test_secrets_are_made_once_for_their_owner_alone_and_are_all_that_the_file_a
     assert spark["spark.connect.authenticate.token"] == made["SPARK_TOKEN"]
     assert spark["spark.authenticate"] == "true"
     secrets = {*made.values(), spark["spark.authenticate.secret"]}
-    assert {len(one) for one in secrets} == {64}
+    assert {len(secret) for secret in secrets} == {64}
     assert len(secrets) == 4
-    assert not any(one in run.stdout + run.stderr for one in secrets)
+    assert not any(secret in run.stdout + run.stderr for secret in secrets)
     assert {os.stat(tmp_path / name).st_mode & 0o777 for name in (".env", "spark-defaults.conf")} == {0o600}
     again = subprocess.run([str(tmp_path / "secrets.sh")], capture_output=True, text=True, check=False)
     assert again.returncode == 1

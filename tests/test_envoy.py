@@ -25,7 +25,7 @@ def test_an_idle_connection_is_closed_before_keyfold_does() -> None:
 
 def test_long_answers_are_not_cut_off() -> None:
     [host] = MANAGER["route_config"]["virtual_hosts"]
-    assert [one["route"]["timeout"] for one in host["routes"]] == ["0s"]
+    assert [route["route"]["timeout"] for route in host["routes"]] == ["0s"]
     assert "stream_idle_timeout" not in MANAGER, "its default is 300 seconds, more than between two heartbeats"
     assert Following.heartbeat_seconds < 300
 

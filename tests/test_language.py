@@ -13,7 +13,7 @@ def of(markdown: str) -> list[Sentence]:
 
 
 def test_the_pages_have_short_sentences_and_no_banned_word() -> None:
-    found = [one for page in checked_pages() for one in sentences(page, (ROOT / page).read_text())]
+    found = [sentence for page in checked_pages() for sentence in sentences(page, (ROOT / page).read_text())]
     assert faults(found) == []
 
 

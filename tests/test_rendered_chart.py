@@ -95,7 +95,7 @@ def test_a_token_of_spark_goes_to_localhost_only(objects: Objects) -> None:
     pod = pods(objects)["worker"]["spec"]
     remote = settings_of(pod["containers"][0]).spark_remote
     assert remote is not None
-    servers = [one for one in pod["initContainers"] if one["name"] == "spark-connect"]
+    servers = [container for container in pod["initContainers"] if container["name"] == "spark-connect"]
     if not servers:
         assert remote.get_secret_value() == SECRETS["spark-remote"]
         return
@@ -119,7 +119,7 @@ def test_ports_and_probes_lead_to_the_service(objects: Objects) -> None:
         assert serve[probe]["httpGet"]["port"] == port["name"]
         assert serve[probe]["httpGet"]["path"] in OPEN_PATHS
     [(name, service)] = of_kind(objects, "Service").items()
-    assert [one["targetPort"] for one in service["spec"]["ports"]] == [port["name"]]
+    assert [port["targetPort"] for port in service["spec"]["ports"]] == [port["name"]]
     for ingress in of_kind(objects, "Ingress").values():
         [rule] = ingress["spec"]["rules"]
         [path] = rule["http"]["paths"]
@@ -145,7 +145,7 @@ def test_selectors_meet_the_labels_of_one_deployment(objects: Objects) -> None:
 def test_volumes_exist_and_are_mounted(objects: Objects) -> None:
     for pod in pods(objects).values():
         spec = pod["spec"]
-        volumes = {one["name"]: one for one in spec["volumes"]}
+        volumes = {volume["name"]: volume for volume in spec["volumes"]}
         mounted = {
             mount["name"] for one in [*spec["initContainers"], *spec["containers"]] for mount in one["volumeMounts"]
         }

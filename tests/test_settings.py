@@ -38,7 +38,7 @@ def test_trusted_proxies_are_a_list_and_make_tokens_needed() -> None:
 
 def test_a_variable_that_is_no_setting_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     warn_of_unknown({"KEYFOLD_PROCESES": "2", "KEYFOLD_POLL_SECONDS": "1", "KEYFOLD_PORT": "1", "KEYFOLD_DATA": "x"})
-    assert [one.args for one in caplog.records] == [("KEYFOLD_POLL_SECONDS",), ("KEYFOLD_PROCESES",)]
+    assert [record.args for record in caplog.records] == [("KEYFOLD_POLL_SECONDS",), ("KEYFOLD_PROCESES",)]
 
 
 def test_at_most_forty_settings_are_not_of_an_identity_provider() -> None:
@@ -53,7 +53,7 @@ READ_ALL = {"role": "read", "on": ["*"]}
 def test_an_identity_provider_is_named_whole_and_closes_the_service() -> None:
     chosen = Settings(**PROVIDER, oidc_grants=[READ_ALL, {**READ_ALL, "claim": "groups", "value": "staff"}])
     assert chosen.asks_for_tokens is True
-    assert [(one.rule.claim, one.rule.value) for one in chosen.oidc_grants] == [(None, ""), ("groups", "staff")]
+    assert [(grant.rule.claim, grant.rule.value) for grant in chosen.oidc_grants] == [(None, ""), ("groups", "staff")]
     for missing in ("oidc_issuer", "oidc_audience"):
         with pytest.raises(ValidationError, match="or none of them"):
             Settings(**{one: value for one, value in PROVIDER.items() if one != missing}, oidc_grants=[READ_ALL])

@@ -17,7 +17,7 @@ from tests.environments import made_by_make
 ROOT = Path(__file__).parents[1]
 LOCK = ROOT / "requirements-serve.lock"
 LINES = [Requirement(line.split(" #")[0]) for line in LOCK.read_text().splitlines() if re.match(r"[a-z]", line)]
-LOCKED = {one.name: str(one.specifier)[2:] for one in LINES if one.marker is None or one.marker.evaluate()}
+LOCKED = {line.name: str(line.specifier)[2:] for line in LINES if line.marker is None or line.marker.evaluate()}
 pytestmark = pytest.mark.slow(reason="installs pip-audit and cyclonedx-bom where they are not")
 
 
@@ -32,7 +32,7 @@ def test_the_list_has_every_locked_package_in_its_version(tools: Path, tmp_path:
     make_list = [tools / "cyclonedx-py", "environment", "--no-validate", sys.executable, "--output-file", listed]
     subprocess.run(make_list, check=True)
     components: list[dict[str, Any]] = json.loads(listed.read_text())["components"]
-    versions = {re.sub(r"[-_.]+", "-", one["name"]).lower(): one["version"] for one in components}
+    versions = {re.sub(r"[-_.]+", "-", component["name"]).lower(): component["version"] for component in components}
     assert len(LOCKED) > 50
     assert {name: versions.get(name) for name in LOCKED} == LOCKED
 
@@ -43,6 +43,8 @@ def test_no_locked_package_has_a_known_vulnerability(tools: Path) -> None:
     if not done.stdout.strip():
         pytest.skip(f"the database of vulnerabilities does not answer: {done.stderr.strip().splitlines()[-1]}")
     packages = json.loads(done.stdout)["dependencies"]
-    if all("skip_reason" in one for one in packages):
+    if all("skip_reason" in package for package in packages):
         pytest.skip(f"the database of vulnerabilities knows none of the packages: {packages[0]['skip_reason']}")
-    assert {one["name"]: [fault["id"] for fault in one["vulns"]] for one in packages if one.get("vulns")} == {}
+    assert {
+        package["name"]: [fault["id"] for fault in package["vulns"]] for package in packages if package.get("vulns")
+    } == {}

@@ -87,11 +87,11 @@ def test_an_expression_names_series_and_labels_that_exist(where: str) -> None:
 
 def test_legends_and_summaries_name_labels_that_the_query_keeps() -> None:
     reported = {rule["alert"]: rule["annotations"]["summary"] for rule in RULES}
-    legends = {one: one for one in expressions() if one not in reported}
+    legends = {expression: expression for expression in expressions() if expression not in reported}
     for where, text in (reported | legends).items():
         named = set(re.findall(r"\$labels\.(\w+)|\{\{(\w+)\}\}", text))
         parsed = promql_parser.parse(expressions()[where])
-        all_labels = {label for one in selectors(parsed) for label in _all_labels(one.name)}
+        all_labels = {label for selector in selectors(parsed) for label in _all_labels(selector.name)}
         assert {first or second for first, second in named} <= all_labels, where
 
 
@@ -100,7 +100,11 @@ def _all_labels(series: str) -> set[str]:
 
 
 def test_every_metric_is_on_the_dashboard() -> None:
-    shown = {selector.name for one in expressions().values() for selector in selectors(promql_parser.parse(one))}
+    shown = {
+        selector.name
+        for expression in expressions().values()
+        for selector in selectors(promql_parser.parse(expression))
+    }
     left_out = {"process_virtual_memory_bytes", "process_start_time_seconds"}
     missing = {entry.name for entry in ENTRIES if not any(f"{entry.name}{s}" in shown for s in _SUFFIXES[entry.kind])}
     assert missing == left_out

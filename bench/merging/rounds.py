@@ -46,7 +46,7 @@ def measure_rounds(ground: Ground) -> Iterator[str]:
     site, count = ground.site, min(ROUND_MERGES, ground.sizes.rows(ROUND_MERGES))
     tables = [site.create_table(f"round_{number}") for number in range(count)]
     records = batch_records(1, TABLE_ROWS, RECORDS)
-    tasks = [ground.merge_task(one, [site.stage(one, records)]) for one in tables]
+    tasks = [ground.merge_task(table, [site.stage(table, records)]) for table in tables]
     steps = {
         HERE: _round(ground, tables, _Local()),
         SPARK: _round(ground, tables, site.executor),
@@ -83,7 +83,7 @@ def _round(ground: Ground, tables: Sequence[Table], executor: MergeExecutor) -> 
         for one in tables:
             ground.site.stage(one, records)
         with merges.database.transaction() as repository:
-            repository.tasks.request_all({one.id: TaskTrigger.REQUEST for one in tables})
+            repository.tasks.request_all({table.id: TaskTrigger.REQUEST for table in tables})
         return ground.meter.cost(run) / len(tables)
 
     return once

@@ -33,7 +33,7 @@ def copy_records(warehouse: Warehouse, task: Task) -> Result:
         rows = piece.rows.select(names).add_column(0, TOKEN_COLUMN, pa.array(piece.tokens))
         output.add(rows.take(pa.array(np.argsort(piece.tokens, kind="stable"))))
     files, _ = output.close()
-    sync_files(warehouse, [data_file(task.table_id, task.output, one.file.name) for one in files])
+    sync_files(warehouse, [data_file(task.table_id, task.output, file.file.name) for file in files])
     return Result(files)
 
 

@@ -43,7 +43,7 @@ class Ground:
         def once() -> Cost:
             outputs = [uuid.uuid4().hex for _ in range(times)]
             jobs = [
-                Job(warehouse.address, "benchmark", tuple(replace(one, output=output) for one in tasks))
+                Job(warehouse.address, "benchmark", tuple(replace(task, output=output) for task in tasks))
                 for output in outputs
             ]
             results: list[Result] = []
@@ -55,7 +55,7 @@ class Ground:
             cost = self.meter.cost(act)
             raise_failures(self.site.merges, tasks, results)
             for output in outputs:
-                for table_id in {one.table_id for one in tasks}:
+                for table_id in {task.table_id for task in tasks}:
                     shutil.rmtree(warehouse.path(*run_folder(table_id, output)), ignore_errors=True)
             return cost / times
 

@@ -72,7 +72,7 @@ def _fill_redis(connection: socket.socket, lines: Iterator[str]) -> None:
         words = [b"MSET"]
         for line in some:
             words += [str(key.decode(line).id).encode(), line]
-        connection.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(one), one) for one in words))
+        connection.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words))
         answer = connection.recv(64)
         assert answer == b"+OK\r\n", answer
 

@@ -86,7 +86,9 @@ def _cpu(cluster: Cluster) -> Mapping[int, float]:
     so far; by process id.
     """
     executors = [psutil.Process(pid) for worker in cluster.workers for pid in cluster.executors(worker)]
-    taken = {one.pid: cpu_seconds(one) + cpu_of_family(one.children(recursive=True)) for one in executors}
+    taken = {
+        executor.pid: cpu_seconds(executor) + cpu_of_family(executor.children(recursive=True)) for executor in executors
+    }
     return {**taken, cluster.server.pid: cpu_seconds(psutil.Process(cluster.server.pid))}
 
 
@@ -130,7 +132,7 @@ def _lines(splits: Sequence[Split]) -> Iterator[str]:
         "CPU s of each executor",
         "driver",
     )
-    yield from table((*head, "seconds"), [_line(one) for one in splits])
+    yield from table((*head, "seconds"), [_line(split) for split in splits])
 
 
 def _line(split: Split) -> Sequence[str]:

@@ -121,7 +121,7 @@ def _clients(url: str, load: Load) -> Iterator[None]:
         load.ask([], client, "GET", f"{_some_table()}/rows:scan?limit=10000")
 
     paces = [(scan, SCANS_A_SECOND), *[(write, BATCHES_A_SECOND)] * WRITERS, *[(look_up, LOOKUPS_A_SECOND)] * READERS]
-    threads = [threading.Thread(target=again, args=one) for one in paces]
+    threads = [threading.Thread(target=again, args=pace) for pace in paces]
     for thread in threads:
         thread.start()
     try:
@@ -153,7 +153,7 @@ def _sample(server: Server, folder: Path, load: Load, client: httpx.Client) -> S
         "warehouse (MiB)": sum(map(_size, _files(data / "warehouse"))) / _MIB,
         "files of the warehouse": sum(1 for _ in _files(data / "warehouse")),
         "images (MiB)": sum(map(_size, _files(data / "images"))) / _MIB,
-        "staged records": sum(one["staged"]["records"] for one in stats),
+        "staged records": sum(stat["staged"]["records"] for stat in stats),
         "lookup, median (ms)": _milliseconds(lookups, 0.5),
         "lookup, p99 (ms)": _milliseconds(lookups, 0.99),
         "POST, median (ms)": _milliseconds(writes, 0.5),

@@ -98,7 +98,7 @@ def _written(folder: Path, rows: int, sizes: Sizes) -> Iterator[Figures]:
         wait_ok(client, "/readyz", PATIENCE_SECONDS)
         batches = range(1, WARM_UPS + sizes.rounds + 1)
         merges = [_merge(server, client, rows, number, sizes.records) for number in batches][WARM_UPS:]
-        yield {name: median(one[name] for one in merges) for name in merges[0]}
+        yield {name: median(merge[name] for merge in merges) for name in merges[0]}
         stored = client.get(f"{TABLE}/stats").raise_for_status().json()["sizeBytes"]
         yield {"compaction, MiB read": stored / _MIB, **_compaction(server, client)}
         yield _peaks(server)
@@ -171,7 +171,7 @@ def _peaks(server: Server) -> Figures:
     others = [process for process in server.family if process.pid not in known]
     kinds = {"Spark's JVM": jvms, "a Python worker": workers, "a process of the service that merges": others}
     return {
-        f"memory of {kind}, most MiB": max((status_mib(one, "VmHWM") for one in processes), default=0.0)
+        f"memory of {kind}, most MiB": max((status_mib(process, "VmHWM") for process in processes), default=0.0)
         for kind, processes in kinds.items()
     }
 
@@ -224,7 +224,7 @@ def _lookups_alone(folder: Path, rows: int, way: str, image_bytes: int) -> Figur
         for name, contender in contenders.items():
             contender.turn()
             figures |= _shown(f"{name}, {way}", contender.turn())
-        held = [status_mib(one, "RssAnon") for one in server.family]
+        held = [status_mib(family, "RssAnon") for family in server.family]
         figures[f"memory of a process that answers, {way}, MiB"] = max(held)
     return figures
 
@@ -271,7 +271,7 @@ def exponent(rows: Sequence[int], values: Sequence[float]) -> float | None:
     """
     if len(rows) < 2 or min(values) <= 0:
         return None
-    return float(np.polyfit([math.log(one) for one in rows], [math.log(one) for one in values], 1)[0])
+    return float(np.polyfit([math.log(row) for row in rows], [math.log(value) for value in values], 1)[0])
 
 
 def _heading(sizes: Sizes) -> Iterator[str]:

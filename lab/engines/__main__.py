@@ -107,8 +107,8 @@ class Comparison:
             ("sail", {"folder": folder, "format": "delta"}),
         ]
         for engine, place in places:
-            fields = [one for one in schema["fields"] if not re.search(_UNREAD.get(engine, "^$"), one["type"])]
-            names = [one["name"] for one in fields]
+            fields = [field for field in schema["fields"] if not re.search(_UNREAD.get(engine, "^$"), field["type"])]
+            names = [field["name"] for field in fields]
             rows = self._reader.rows(engine, columns=names, **place)
             shown = _sorted({name: row[name] for name in names} for row in map(json.loads, wanted))
             self._check(f"{where}, {engine} {place}", _answered({**schema, "fields": fields}, rows), shown)

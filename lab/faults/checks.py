@@ -207,8 +207,8 @@ def list_batches(operator: Operator, path: str) -> list[Listed]:
     while True:
         page = _answered(operator, "GET", f"{path}/batches?maxResults=1000&order=oldest{token}").json()
         listed += [
-            Listed(one["id"], one["idempotencyKey"], one["number"], one["state"], one["snapshotId"])
-            for one in page["batches"]
+            Listed(batch["id"], batch["idempotencyKey"], batch["number"], batch["state"], batch["snapshotId"])
+            for batch in page["batches"]
         ]
         if not page["nextPageToken"]:
             return listed

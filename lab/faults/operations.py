@@ -82,7 +82,7 @@ def note_rollbacks(operator: Operator, generation: Generation) -> None:
     """Write down the rollback that was asked for, if it was made; to be called once the service is back."""
     for name, to in list(generation.going_back.items()):
         known = {made for _, made in generation.ledgers[name].rollbacks}
-        ids = [one["id"] for one in snapshots(operator, generation, name) if one["kind"] == "rollback"]
+        ids = [snapshot["id"] for snapshot in snapshots(operator, generation, name) if snapshot["kind"] == "rollback"]
         new = sorted(set(ids) - known)
         if len(new) > 1:
             operator.seen.tell(f"one rollback of {name} became {new}")

@@ -50,11 +50,11 @@ class Tally:
         self.lost += len(comparison.lost)
         self.doubled += len(comparison.doubled)
         self.wrong += len(comparison.wrong)
-        self.faults += [f"after {name}: {one}" for one in comparison.faults()]
+        self.faults += [f"after {name}: {fault}" for fault in comparison.faults()]
 
     def lines(self, seen: Seen) -> Iterator[str]:
         """For people."""
-        every = [one for recoveries in self.recovered.values() for one in recoveries]
+        every = [recovery for recoveries in self.recovered.values() for recovery in recoveries]
         yield f"{sum(self.struck.values())} faults, {self.batches} batches acknowledged"
         yield f"{self.rows} rows compared, {seen.rows_read} read while faults struck"
         yield f"{self.lost} lost, {self.doubled} doubled, {self.wrong} wrong, {len(self.faults)} faults in all"
@@ -63,9 +63,9 @@ class Tally:
         yield ", ".join(f"{name}: {count}" for name, count in sorted(seen.answers.items()))
         yield f"{'seconds until it goes on: median, max':36} {'write':>12} {'lookup':>12} {'merge':>12}"
         for name, recoveries in [*self.recovered.items(), ("all", every)]:
-            parts = ([getattr(one, part) for one in recoveries] for part in ("write", "lookup", "merge"))
+            parts = ([getattr(recovery, part) for recovery in recoveries] for part in ("write", "lookup", "merge"))
             yield f"{name:32} {len(recoveries):3} " + " ".join(
-                f"{statistics.median(one):5.1f} {max(one):6.1f}" for one in parts if one
+                f"{statistics.median(part):5.1f} {max(part):6.1f}" for part in parts if part
             )
         yield from (f"skipped: {name}: {why}" for name, why in self.skipped.items())
         yield from self.faults[:40]
@@ -164,7 +164,7 @@ class Campaign:
         with self._held_still():
             comparison = self.auditor.audit(self.generation, damages=fault.damages)
         self.tally.add(f"{self._number} {name}", comparison)
-        self.tally.faults += [f"during {self._number} {name}: {one}" for one in self.seen.faults[before:]]
+        self.tally.faults += [f"during {self._number} {name}: {fault}" for fault in self.seen.faults[before:]]
         self._say(
             f"{self._number:4} {name}, under {under}: {details or self.tally.skipped[name]}; {comparison.rows} rows",
             recovery if details else None,

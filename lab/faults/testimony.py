@@ -46,7 +46,7 @@ def _merges(system: System) -> Iterator[str]:
     except (httpx.HTTPError, ValueError, KeyError) as error:
         yield f"merges: {error!r}"
     else:
-        yield from (f"merge {one['state']}: {one}" for one in merges)
+        yield from (f"merge {merge['state']}: {merge}" for merge in merges)
 
 
 def _of(kept: Kept) -> Iterator[str]:

@@ -70,7 +70,7 @@ def answer(images: Images, schema: TableSchema, batch: Batch) -> None:
     texts = {name: b"".join(written(images.warehouse, read_scan(view, None, []), name)) for name in WRITERS}
     rows = [json.loads(line) for line in texts[ROWS].splitlines()][:_LOOKED_UP]
     request = read_keys(view, [{name: row[name] for name in schema.primary_key} for row in rows])
-    assert [one["row"] for one in json.loads(rows_as_json(images, request))["rows"]] == rows
+    assert [row["row"] for row in json.loads(rows_as_json(images, request))["rows"]] == rows
 
 
 def _upload(media_types: Sequence[str], body: bytes) -> tuple[TableSchema, Change]:

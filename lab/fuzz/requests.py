@@ -54,7 +54,7 @@ def _scope(body: bytes) -> tuple[dict[str, Any], bytes]:
     first, *others = head.split(b"\n")
     method, _, target = first.partition(b" ")
     path, _, query = (target or b"/").partition(b"?")
-    named = [one.partition(b":")[::2] for one in others]
+    named = [other.partition(b":")[::2] for other in others]
     headers = [(name.strip().lower(), _unhurried(name, value.strip())) for name, value in named]
     scope = {
         "type": "http",

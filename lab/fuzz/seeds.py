@@ -64,7 +64,9 @@ def _table(schema: TableSchema, record: dict[str, Any]) -> pa.Table:
     """The record as columns; Arrow's times of day are another type than those of a table."""
     columns = [column for column in schema.columns if column.type.family is not Family.TIME]
     decoded = _decoded(schema, record).columns
-    return pa.table([decoded[column.name] for column in columns], pa.schema([arrow_field(one) for one in columns]))
+    return pa.table(
+        [decoded[column.name] for column in columns], pa.schema([arrow_field(column) for column in columns])
+    )
 
 
 def _stream(columns: pa.Table) -> bytes:
@@ -80,7 +82,7 @@ def _files(folder: Path) -> Iterator[Seed]:
     yield "staged_files", "row", Path(warehouse.path(*staging_file("t", "b.parquet"))).read_bytes()
     values: dict[str, Any] = {column.name: None for column in NAMED.columns}
     records = [Record(RowKind.INSERT, {**values, "id": f"k{n}"}, (1, n), None) for n in range(3)]
-    write_run(folder / "run", plan, [lift(plan, one) for one in records], token=lambda key: int(key[0][1:]))
+    write_run(folder / "run", plan, [lift(plan, record) for record in records], token=lambda key: int(key[0][1:]))
     [file] = (folder / "run").glob("*.parquet")
     yield "run_files", "rows", file.read_bytes()
     with pq.ParquetFile(file) as source:

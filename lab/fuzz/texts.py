@@ -93,7 +93,7 @@ def _statements(body: bytes) -> None:
     read_tables(text)
 
 
-_ROW = pa.record_batch([pa.nulls(1, arrow_type(one.type)) for one in EVERY_TYPE.columns], [*EVERY_TYPE.by_name])
+_ROW = pa.record_batch([pa.nulls(1, arrow_type(column.type)) for column in EVERY_TYPE.columns], [*EVERY_TYPE.by_name])
 
 
 def _filters(body: bytes) -> None:

@@ -40,10 +40,10 @@ class Collector:
             for scope in resource.scope_spans:
                 self.spans += [
                     Span(
-                        *(one.name, one.trace_id.hex(), one.span_id.hex(), one.parent_span_id.hex()),
-                        *(attributes_of(one), service, one.status.code == 2),
+                        *(span.name, span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex()),
+                        *(attributes_of(span), service, span.status.code == 2),
                     )
-                    for one in scope.spans
+                    for span in scope.spans
                 ]
 
     def wait_for(self, wanted: Callable[[Span], bool]) -> Span:
@@ -56,7 +56,10 @@ class Collector:
 
 
 def attributes_of(reported: Any) -> dict[str, Any]:
-    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in reported.attributes}
+    return {
+        attribute.key: getattr(attribute.value, attribute.value.WhichOneof("value"))
+        for attribute in reported.attributes
+    }
 
 
 @contextmanager

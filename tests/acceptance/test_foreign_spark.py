@@ -84,5 +84,5 @@ def test_a_service_merges_nothing_on_another_engine_and_says_why(service: Servic
             time.sleep(0.2)
         assert any("is not compatible; merges are paused: " in line for line in service.lines)
         assert client.get("/readyz").json()["spark"] is False
-        assert [one["state"] for one in client.get(f"{table.path}/batches").json()["batches"]] == ["staged"]
+        assert [batch["state"] for batch in client.get(f"{table.path}/batches").json()["batches"]] == ["staged"]
         assert table.get_row("1").json() == {"id": 1}

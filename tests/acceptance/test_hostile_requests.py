@@ -212,7 +212,7 @@ def test_hostile_queries_are_refused_or_ignored(client: Client, untouched: Table
     for method, path, operation in operations(client):
         if method != "get":
             continue
-        names = [one["name"] for one in operation.get("parameters", []) if one["in"] == "query"]
+        names = [parameter["name"] for parameter in operation.get("parameters", []) if parameter["in"] == "query"]
         for name, value in itertools.product([*names, "unknown"], hostile):
             is_problem(client.get(f"{filled(path)}?{name}={value}"), f"{path} {name}={value[:40]}")
         is_problem(client.get(f"{filled(path)}?" + "&".join(f"{n}=1&{n}=2" for n in names)), path)

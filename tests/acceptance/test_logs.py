@@ -115,9 +115,9 @@ def test_a_client_that_hangs_up_is_one_line_at_debug(
     assert line["level"] == "DEBUG"
     assert "the client disconnected before its answer was complete" in line["message"]
     assert table.client.get("/healthz").status_code == 200
-    mine = [one for one in lines_of(service) if one.get("request") == request_id]
+    mine = [line for line in lines_of(service) if line.get("request") == request_id]
     assert mine == [line]
-    assert [one for one in lines_of(service) if "exc_info" in one or one["level"] in ("WARNING", "ERROR")] == []
+    assert [line for line in lines_of(service) if "exc_info" in line or line["level"] in ("WARNING", "ERROR")] == []
 
 
 def test_a_stop_is_one_line_of_who_stalls_and_ends_who_follows(tmp_path: Path) -> None:
@@ -163,4 +163,4 @@ def test_merges_have_a_line_each_and_requests_where_a_setting_says_so(working: S
     compaction = table.finished(client.post(f"{table.path}/compact").json())
     reported = wait_for(service, lambda one: one.get("compaction") == compaction["id"])
     assert reported["outcome"] == "succeeded"
-    assert [one for one in lines_of(service) if one.get("merge") == merge["id"]] == [line]
+    assert [line for line in lines_of(service) if line.get("merge") == merge["id"]] == [line]

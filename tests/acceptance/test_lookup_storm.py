@@ -145,7 +145,7 @@ def batch_get(consistency: str) -> Callable[[TableClient, random.Random], Asked]
     def ask(table: TableClient, chance: random.Random) -> Asked:
         body = {"keys": [{"id": key} for key in chance.sample(range(GROUPS * KEYS), GROUPS * KEYS)]}
         answer = table.client.post(f"{table.path}/rows:batchGet", json=body, params={"consistency": consistency})
-        return answer, lambda: {one["key"]["id"]: one["row"] for one in answer.json()["rows"]}
+        return answer, lambda: {row["key"]["id"]: row["row"] for row in answer.json()["rows"]}
 
     return ask
 

@@ -146,7 +146,7 @@ def test_batches_of_every_format_are_merged_looked_up_and_scanned(house: House) 
     assert sorted(lines) == ['{"id":1,"n":5}', '{"id":2,"n":7}']
     files = house.client.get(f"{house.table.path}/files").json()["files"]
     start = f"s3://{house.warehouse.path()}/"
-    assert {one["uri"].removeprefix(start) for one in files} == {
+    assert {file["uri"].removeprefix(start) for file in files} == {
         one for one in objects_in(house.warehouse) if "/runs/" in one
     }
     # Made by a process of its own, of objects that it fetches.

@@ -169,7 +169,7 @@ def test_spark_reads_every_merge_of_a_table_whose_changes_are_looked_up(spark: S
     altered = {**schema, "fields": [*schema["fields"], {"name": "more", "type": "DOUBLE"}]}
     for form in Format:
         assert read(spark, form, table, altered) == lookups(table, KEYS, altered), form
-    kinds = [one["kind"] for one in client.get(f"{table.path}/snapshots").json()["snapshots"]]
+    kinds = [snapshot["kind"] for snapshot in client.get(f"{table.path}/snapshots").json()["snapshots"]]
     assert set(kinds) == {"merge"}
 
 

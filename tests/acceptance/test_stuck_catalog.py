@@ -102,7 +102,7 @@ def check_service(service: Service, client: Client, catalog_url: str, names: lis
     # The first writer of a table waits for PostgreSQL, inside of a transaction. It comes before the others.
     leaders = 0 if catalog_url.startswith("sqlite") else len(names)
     with ThreadPoolExecutor(POSTS) as pool, held(catalog_url) as holder:
-        posts = [partial(post, service.url, names[one % len(names)], one + 1) for one in range(POSTS)]
+        posts = [partial(post, service.url, names[number % len(names)], number + 1) for number in range(POSTS)]
         posting = [pool.submit(one) for one in posts[:leaders]]
         if leaders:
             wait_for_locks(catalog_url, leaders)
@@ -136,6 +136,6 @@ def staged(service: Service) -> int:
 
 def check_nothing_is_half(client: Client, names: list[str], accepted: int) -> None:
     paths = [f"/v1/catalog/databases/shop/tables/{name}/batches?order=oldest" for name in names]
-    listed = [[one["number"] for one in client.get(path).json()["batches"]] for path in paths]
+    listed = [[batch["number"] for batch in client.get(path).json()["batches"]] for path in paths]
     assert sum(map(len, listed)) == accepted + len(names)
     assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in listed)

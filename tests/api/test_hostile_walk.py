@@ -72,14 +72,16 @@ def asked(client: TestClient, method: str, url: str, **given: Any) -> Any:
 
 
 def parameters(path: str, method: str) -> list[str]:
-    return [one["name"] for one in DOCUMENT[path][method].get("parameters", []) if one["in"] == "query"]
+    return [
+        parameter["name"] for parameter in DOCUMENT[path][method].get("parameters", []) if parameter["in"] == "query"
+    ]
 
 
 @pytest.mark.parametrize("path", sorted({path for path, method in OPERATIONS if parameters(path, method)}))
 def test_hostile_parameters_are_refused_or_read(walked: tuple[TestClient, Fill], path: str) -> None:
     client, fill = walked
     methods = [method for method in DOCUMENT[path] if parameters(path, method) and method != "delete"]
-    for method, name in [(one, name) for one in methods for name in parameters(path, one)]:
+    for method, name in [(verb, name) for verb in methods for name in parameters(path, verb)]:
         body = BODIES.get(DOCUMENT[path][method]["operationId"])
         needed = "".join(f"&{key}={value}" for key, value in query(path).items() if key != name)
         for text in [*TEXTS, *OF_PARAMETER.get(name, [])]:

@@ -58,7 +58,7 @@ def test_an_unknown_parameter_is_refused_and_changes_nothing(shop: TestClient, f
         )
         faults = problem(answer)["errors"]
         assert [(fault["code"], fault["pointer"]) for fault in faults] == [("unknown_parameter", "")], path
-        declared = [one["name"] for one in operation.get("parameters", []) if one["in"] == "query"]
+        declared = [parameter["name"] for parameter in operation.get("parameters", []) if parameter["in"] == "query"]
         assert all(name in faults[0]["fix"] for name in declared), path
     assert seen(shop) == before
 

@@ -26,7 +26,7 @@ def line(outcome: Outcome, ours: Outcome) -> dict[str, str]:
     return dict(zip(HEAD, cells, strict=True))
 
 
-OURS_ONE, OTHER = PEERS[0], next(one for one in PEERS if one.runs is Runs.SPARK)
+OURS_ONE, OTHER = PEERS[0], next(peer for peer in PEERS if peer.runs is Runs.SPARK)
 
 
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)

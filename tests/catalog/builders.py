@@ -69,7 +69,7 @@ def claim_next(
     if kind is TaskKind.MERGE:
         waiting = [(one.task_id, one.table.id) for one in repository.rounds.waiting()]
     else:
-        waiting = [(one.id, one.table_id) for one in repository.claimed_tasks.compactions()]
+        waiting = [(compaction.id, compaction.table_id) for compaction in repository.claimed_tasks.compactions()]
     claims = (repository.claimed_tasks.take(*one, owner, lease_seconds) for one in waiting)
     return next((claimed for claimed in claims if claimed is not None), None)
 

@@ -186,7 +186,7 @@ def commands_of(group: Any) -> Iterator[Any]:
 
 def test_no_option_takes_a_token_for_every_user_sees_the_arguments_of_a_process() -> None:
     whole = typer.main.get_command(program_for([]))
-    options = {name for command in commands_of(whole) for one in command.params for name in one.opts}
+    options = {name for command in commands_of(whole) for param in command.params for name in param.opts}
     assert "--token-file" in options
     assert "--token" not in options
 

@@ -37,15 +37,15 @@ def test_a_table_is_altered_all_or_nothing(terminal: Terminal) -> None:
     shown = terminal.run("table", "show", table).stdout
     assert "ROW<`a` INT, `b` STRING>" in shown
     schema = terminal.result("table", "show", table)["schema"]
-    assert [one["name"] for one in schema["fields"]] == ["id", "the word", "n", "note", "late one"]
+    assert [field["name"] for field in schema["fields"]] == ["id", "the word", "n", "note", "late one"]
     assert (schema["options"]["merge.max-staleness"], schema["comment"]) == ("2 d", "of sums")
     done = terminal.run(
         *("table", "alter", table, "--type", "note.a BIGINT", "--drop", "note.b", "--unset", "merge.max-staleness")
     )
     assert done.returncode == 0, done.stderr
     schema = terminal.result("table", "show", table)["schema"]
-    [note] = [one["type"] for one in schema["fields"] if one["name"] == "note"]
-    assert [(one["name"], one["type"]) for one in note["fields"]] == [("a", "BIGINT")]
+    [note] = [field["type"] for field in schema["fields"] if field["name"] == "note"]
+    assert [(field["name"], field["type"]) for field in note["fields"]] == [("a", "BIGINT")]
     assert "merge.max-staleness" not in schema["options"]
     refused = terminal.run("table", "alter", table, "--add", "more INT", "--drop", "id")
     assert refused.returncode == Exit.REFUSED

@@ -38,7 +38,7 @@ def wait_for_batches(terminal: Terminal, table: str, count: int) -> None:
 
 def records() -> pa.Table:
     numbers = list(range(ROWS))
-    return pa.table({"id": numbers, "word": [f"w{one}" for one in numbers], "n": [1] * ROWS})
+    return pa.table({"id": numbers, "word": [f"w{number}" for number in numbers], "n": [1] * ROWS})
 
 
 def write_arrow(path: Path) -> None:
@@ -52,7 +52,9 @@ def write_stream(path: Path) -> None:
 
 
 def write_ndjson(path: Path) -> None:
-    path.write_text("".join(f"{json.dumps({'id': one, 'word': f'w{one}', 'n': 1})}\n\n" for one in range(ROWS)))
+    path.write_text(
+        "".join(f"{json.dumps({'id': number, 'word': f'w{number}', 'n': 1})}\n\n" for number in range(ROWS))
+    )
 
 
 FILES: dict[str, Callable[[Path], object]] = {

@@ -74,7 +74,7 @@ def test_the_statement_makes_a_table_for_the_events(terminal: Terminal, dsn: str
     made = terminal.run("table", "create", "-d", DATABASE, "-f", "-", stdin=written.stdout)
     assert made.returncode == 0, made.stderr
     schema = terminal.result("table", "show", f"{DATABASE}.orders")["schema"]
-    shown = {one["name"]: one["type"] for one in schema["fields"]}
+    shown = {field["name"]: field["type"] for field in schema["fields"]}
     assert {name: "ARRAY<STRING>" if isinstance(of, dict) else of for name, of in shown.items()} == TYPES
     assert schema["primaryKeys"] == ["line", "id"]
     assert schema["options"] == {

@@ -126,7 +126,7 @@ def faults_of(browser: Browser, url: str, path: str) -> list[str]:
         window.page.emulate_media(color_scheme=window.scheme, reduced_motion="reduce")
         window.open(path)  # the current tab is scrolled into sight where a page begins
         found += _faults_shown(window, "phone")
-        found += [one for one in window.complaints if "404" not in one]
+        found += [complaint for complaint in window.complaints if "404" not in complaint]
         return found + [f"it asks {host}" for host in window.hosts - {urlsplit(url).netloc}]
 
 

@@ -111,7 +111,7 @@ EMPTY = [
 def test_a_list_without_entries_says_where_to_go_on(name: str, words: str) -> None:
     tail = words.rpartition("{% endif %}")[2]
     branches = [tail] if "<a href" in tail else re.split(r"{% (?:else|elif [^%]*) %}", words)
-    assert [one for one in branches if "<a href" not in one and "begin(" not in one] == [], name
+    assert [branch for branch in branches if "<a href" not in branch and "begin(" not in branch] == [], name
 
 
 ROWS = "/console/tables/shop/wide/rows"

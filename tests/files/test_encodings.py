@@ -80,7 +80,7 @@ def test_what_cannot_be_split_is_written_as_it_is() -> None:
     """A column whose name has a point would be taken for what is in another one."""
     inner = pa.struct([pa.field("b", pa.string())])
     fields = [("a", inner), ("a.b", pa.int64()), ("small", pa.int8()), ("few", pa.int64()), ("n", pa.int32())]
-    rows = pa.schema([pa.field("_kf_token", pa.int64()), *(pa.field(*one) for one in fields)]).empty_table()
+    rows = pa.schema([pa.field("_kf_token", pa.int64()), *(pa.field(*field) for field in fields)]).empty_table()
     encodings = encodings_of_own(rows.schema, ["few"])
     assert encodings == {"_kf_token": "DELTA_BINARY_PACKED", "n": "BYTE_STREAM_SPLIT"}
     assert size(rows, encodings) > 0

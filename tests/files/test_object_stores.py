@@ -139,7 +139,7 @@ def test_what_lies_together_is_fetched_together_and_once(
     with opened_parquet(warehouse, file) as parquet:
         read = parquet.read()
     assert read["d"].to_pylist() == list(range(3, ROWS + 3))
-    gets = [one for one in line.requests if one.startswith("GET")]
+    gets = [request for request in line.requests if request.startswith("GET")]
     assert len(gets) <= 2 * 5  # the footer, and each column; twice where the store's client asks in two
     assert len(gets) < file.size_bytes / BLOCK_BYTES
 
@@ -183,9 +183,9 @@ def test_an_answer_that_ends_in_its_middle_is_requested_again(
 def test_the_time_is_that_of_who_dates_the_objects(warehouse: Warehouse, line: FaultyLine) -> None:
     line.requests.clear()
     now = now_of(warehouse)
-    assert [one.split()[0] for one in line.requests] == ["PUT", "HEAD"]
+    assert [request.split()[0] for request in line.requests] == ["PUT", "HEAD"]
     claim(warehouse)
-    [mark] = [one for one in entries(warehouse, warehouse.path()) if one.name == MARK]
+    [mark] = [entry for entry in entries(warehouse, warehouse.path()) if entry.name == MARK]
     assert mark.changed_at is not None
     assert now <= mark.changed_at
 

@@ -111,7 +111,7 @@ def test_records_of_many_bytes_are_sorted_some_at_a_time(warehouse: Warehouse) -
     check_groups(parquet, of)
     numbers = range(parquet.num_row_groups)
     groups = [parquet.read_row_group(number, [POSITION_COLUMN]).column(0).to_numpy() for number in numbers]
-    assert all(one.max() - one.min() < 50 for one in groups)
+    assert all(group.max() - group.min() < 50 for group in groups)
     assert sorted(np.concatenate(groups).tolist()) == [*range(count)]
 
 

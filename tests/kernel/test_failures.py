@@ -152,7 +152,7 @@ def test_a_flipped_bit_of_a_staging_file_is_damage_that_names_the_batch(tmp_path
     site = text_site(tmp_path)
     path = Path(site.warehouse.path(*staging_file(site.table_id, site.batches[1].file)))
     flip(path, place_in_a_page(path, "t"))
-    batches = [one if known else replace(one, digest=None) for one in site.batches]
+    batches = [batch if known else replace(batch, digest=None) for batch in site.batches]
     found = failure_of(site, Work.MERGE, batches=tuple(batches))
     assert found.kind is FailureKind.DAMAGED
     assert (found.file.kind, found.file.batch_number) == (FileKind.STAGING, 2)

@@ -43,7 +43,7 @@ def test_records_that_came_too_late_are_left_out_in_any_cut(
 ) -> None:
     random = Random(seed)
     table, retracts = oracle.TableCase((), ()), False
-    while not table.columns or not any(getattr(one, "late", None) for one in compile_plan(schema_of(table)).rules):
+    while not table.columns or not any(getattr(rule, "late", None) for rule in compile_plan(schema_of(table)).rules):
         table, retracts = random_table(random, random.choice(("partial-update", "aggregation")), times=2)
     history = on_one_key(table, random_history(random, table, retracts, 30))
     note(f"{table}")

@@ -40,7 +40,7 @@ AGGREGATED = {
 
 def check_pairs(folder: Path, table: TableCase, values: list[Any]) -> None:
     """Merge and compact all pairs of values, each way round, each pair a key."""
-    pairs = [(one, other) for one in values for other in values]
+    pairs = [(value, other) for value in values for other in values]
     names = [name for name, _ in table.columns if name not in ("k", "a", "f")]
     batches = [
         [

@@ -50,7 +50,7 @@ def test_a_merge_has_as_many_tasks_as_its_rows_and_files_need(
     tasks = Plan(batch.table_id, {}, 0, 0, file_bytes).merge([batch], "f" * 32, None)
     assert len(tasks) == count
     assert (tasks[0].first_token, tasks[-1].last_token) == (-(2**63), 2**63 - 1)
-    assert [one.first_token for one in tasks[1:]] == [one.last_token + 1 for one in tasks[:-1]]
+    assert [task.first_token for task in tasks[1:]] == [task.last_token + 1 for task in tasks[:-1]]
 
 
 def test_tasks_and_results_travel_as_text(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_compaction_of_one_partition_stays_in_it(tmp_path: Path) -> None:
     of_a = tuple(run for run in site.runs if run.partition == '{"p":"a"}')
     task = one_task(site, Work.COMPACT, runs=of_a, oldest=True, partition='{"p":"a"}')
     [result] = run_tasks(site.warehouse, [task])
-    assert [(one.partition, one.file.rows, one.live_rows) for one in result.files] == [('{"p":"a"}', 5, 5)]
+    assert [(file.partition, file.file.rows, file.live_rows) for file in result.files] == [('{"p":"a"}', 5, 5)]
 
 
 def test_row_groups_do_not_get_smaller_with_each_compaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,7 +138,7 @@ def test_what_is_pushed_is_what_the_service_sees_as_spark_does() -> None:
     asked = [EqualTo(("word",), "w1"), GreaterThan(("n",), 5), IsNull(("word",)), EqualTo(("r", "x"), 1)]
     assert [_text_of(one, kinds) for one in asked] == ["word.eq.w1", "n.gt.5", "word.is.null", None]
     others = [GreaterThan(("word",), "a"), EqualTo(("b",), True), EqualTo(("d",), 0.5), EqualTo(("hour",), 1)]
-    assert {_text_of(one, kinds) for one in others} == {None}
+    assert {_text_of(other, kinds) for other in others} == {None}
 
 
 @pytest.mark.parametrize(

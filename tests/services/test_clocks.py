@@ -46,7 +46,7 @@ def stage(site: MergeSite) -> None:
 
 
 def states(site: MergeSite, table: Table) -> list[TaskState]:
-    return [one.state for one in tasks_of(site.database, table)]
+    return [task.state for task in tasks_of(site.database, table)]
 
 
 @pytest.fixture

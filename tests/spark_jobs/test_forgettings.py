@@ -86,7 +86,7 @@ def test_rows_that_spark_wrote_are_left_out_and_the_rest_is_merged_and_compacted
         with site.database.reading() as repository:
             wanted = [key_from_json(latest.schema, key, "") for key in every]
             now = repository.tables.existing(latest.id)
-            return [one.body for one in get_rows(repository, images, now, wanted, Consistency.MERGED)]
+            return [row.body for row in get_rows(repository, images, now, wanted, Consistency.MERGED)]
 
     merged(site, table, *(record(number) for number in range(40)))
     merged(site, table, *(record(number, 1) for number in range(20)))

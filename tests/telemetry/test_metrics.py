@@ -20,7 +20,11 @@ Series = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
 def series(text: str, parse: Callable[..., object] = parse_text) -> Series:
     """Every number of an exposition, by name and labels."""
     families = list(parse(text))  # type: ignore[call-overload]  # both are generators of families
-    return {(one.name, frozenset(one.labels.items())): one.value for family in families for one in family.samples}
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
 
 
 def named(found: Series, name: str, **labels: str) -> float:

@@ -183,8 +183,8 @@ def answers(table: TableClient) -> dict[str, Any]:
         "merged": answered(table, "rows:scan", consistency="merged"),
         "tagged": answered(table, "rows:scan", snapshot="before"),
         "changelog": answered(table, "changelog") if produced else [],
-        "staged": [[one["id"], one["number"], one["records"]] for one in batches if one["state"] == "staged"],
-        "snapshots": sorted(one["id"] for one in snapshots),
+        "staged": [[batch["id"], batch["number"], batch["records"]] for batch in batches if batch["state"] == "staged"],
+        "snapshots": sorted(snapshot["id"] for snapshot in snapshots),
     }
 
 

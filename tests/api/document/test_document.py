@@ -27,7 +27,7 @@ def _shapes() -> Iterator[tuple[str, dict[str, Any]]]:
 
 def test_the_committed_document_is_the_one_that_is_served() -> None:
     documents = json.loads(COMMITTED.read_text()), DOCUMENT
-    texts = (json.dumps(one, indent=1, sort_keys=True).splitlines() for one in documents)
+    texts = (json.dumps(document, indent=1, sort_keys=True).splitlines() for document in documents)
     changes = difflib.unified_diff(*texts, "docs/openapi.json", "served", lineterm="", n=9)
     assert documents[0] == documents[1], "\n".join(["look at this, then run: make openapi", *changes])
 
@@ -123,17 +123,19 @@ def test_each_operation_has_one_answer() -> None:
         for status, response in operation["responses"].items():
             for content in response.get("content", {}).values():
                 assert "anyOf" not in content["schema"], (operation["operationId"], status)
-        assert "validateOnly" not in [one["name"] for one in operation.get("parameters", [])]
+        assert "validateOnly" not in [parameter["name"] for parameter in operation.get("parameters", [])]
 
 
 def test_operations_have_the_statuses_that_they_answer_and_no_other() -> None:
     for operation in operations_in(DOCUMENT):
         statuses, name = set(operation["responses"]), operation["operationId"]
         parameters = operation.get("parameters", [])
-        keyed = any(one["name"].lower() == "idempotency-key" for one in parameters)
+        keyed = any(parameter["name"].lower() == "idempotency-key" for parameter in parameters)
         assert ("422" in statuses) is keyed, name
         assert ({"408", "413", "415"} <= statuses) is ("requestBody" in operation), name
-        assert ("304" in statuses) is any(one["name"].lower() == "if-none-match" for one in parameters), name
+        assert ("304" in statuses) is any(parameter["name"].lower() == "if-none-match" for parameter in parameters), (
+            name
+        )
         assert name in ("getHealth", "getReadiness") or {"401", "403", "429", "503", "default"} <= statuses
 
 
@@ -142,7 +144,7 @@ def test_answers_name_their_headers() -> None:
     for operation in operations_in(DOCUMENT):
         for status, response in operation["responses"].items():
             assert "X-Request-Id" in response["headers"]
-            references = {one["$ref"] for one in response["headers"].values() if "$ref" in one}
+            references = {header["$ref"] for header in response["headers"].values() if "$ref" in header}
             assert references <= headers, "test_it_is_valid follows the references of schemas only"
             assert ("Retry-After" in response["headers"]) >= (status in ("429", "503"))
     row = DOCUMENT["paths"]["/v1/catalog/databases/{database}/tables/{table}/rows"]["get"]["responses"]

@@ -196,7 +196,9 @@ def test_the_program_makes_lists_and_revokes_tokens_and_listens_to_the_network_w
     reported = {name: json.loads(log)[name] for name in ("operation", "name", "role", "user")}
     assert reported == {"operation": "createToken", "name": "ci", "role": "write", "user": getuser()}
     assert keyfold(tmp_path, "token", "create", "boss").returncode == 0
-    head, *lines = (re.split(" {2,}", one.strip()) for one in keyfold(tmp_path, "token", "list").stdout.splitlines())
+    head, *lines = (
+        re.split(" {2,}", splitline.strip()) for splitline in keyfold(tmp_path, "token", "list").stdout.splitlines()
+    )
     assert head == ["name", "role", "on", "created", "expires", "last used"]
     assert [[*line[:3], *line[4:]] for line in lines] == [
         ["boss", "admin", "*", "never", "never"],

@@ -78,7 +78,7 @@ def test_a_full_catalog_takes_no_more_databases_and_tables(small: TestClient) ->
 
 def test_options_of_a_database_are_bounded_as_a_whole(shop: TestClient) -> None:
     url = f"{DATABASES}/shop"
-    refused(shop.post(url, json={"updates": {str(one): "" for one in range(MOST_OPTIONS + 1)}}), 400, "too_many")
+    refused(shop.post(url, json={"updates": {str(number): "" for number in range(MOST_OPTIONS + 1)}}), 400, "too_many")
     for number in range(11):
         answer = shop.post(url, json={"updates": {str(number): "x" * 100_000}})
     refused(answer, 400, "too_long")

@@ -128,7 +128,7 @@ def read(client: AuthenticatedClient) -> None:
     reported(Batch, put_row.sync(DATABASE, ORDERS, client=client, key=["8"], body=Columns.from_dict({"total": 5})))
     keys = KeyList(keys=[Key.from_dict({"id": LARGE}), Key.from_dict({"id": 9})])
     many = reported(RowAnswers, batch_get_rows.sync(DATABASE, ORDERS, client=client, body=keys))
-    assert [(one.key["id"], one.found) for one in many.rows] == [(LARGE, True), (9, False)]
+    assert [(row.key["id"], row.found) for row in many.rows] == [(LARGE, True), (9, False)]
     scanned = scan_rows.sync_detailed(DATABASE, ORDERS, client=client, filter_=["status.eq.packed"])
     assert [json.loads(line)["id"] for line in scanned.content.splitlines()] == [8]
     etag = found.headers["etag"]
@@ -142,7 +142,7 @@ def refuse(client: AuthenticatedClient) -> None:
     assert (missing.status, missing.error_code) == (404, ErrorCode.ROW_NOT_FOUND)
     body = RecordList(records=[record(id="x"), record(id=1, nope=1)])
     bad = reported(Problem, post_batch.sync(DATABASE, ORDERS, client=client, body=body))
-    assert [(one.pointer, one.code) for one in bad.errors] == [
+    assert [(error.pointer, error.code) for error in bad.errors] == [
         ("/records/0/id", FaultCode.WRONG_TYPE),
         ("/records/1/nope", FaultCode.UNKNOWN_COLUMN),
     ]

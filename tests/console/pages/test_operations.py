@@ -169,7 +169,9 @@ def test_the_tables_with_most_staged_records_are_named_ten_at_most(create: Creat
         browser.client.post(f"{TABLES}/t{number}/batches", json={"records": records}).raise_for_status()
     text = browser.text(OPERATIONS)
     part = text.partition("Failed merges in a row")[2].partition("Workers and their leases")[0]
-    assert re.findall(r"shop\. (t\d+) (\d+) 1 ", part) == [(f"t{one}", f"{one + 1}") for one in range(11, 1, -1)]
+    assert re.findall(r"shop\. (t\d+) (\d+) 1 ", part) == [
+        (f"t{number}", f"{number + 1}") for number in range(11, 1, -1)
+    ]
     assert 'href="/console/tables/shop/t11"' in browser.shown
 
 
@@ -182,7 +184,9 @@ def test_a_table_that_is_behind_says_how_often_its_merges_failed(app: FastAPI, w
 def test_a_plot_says_its_values_where_the_mouse_is() -> None:
     lines = [Line("a", "blue", [(0, 1.0), (900, 2.0), (1800, None)]), Line("b", "red", [(900, 7.0)])]
     plot = Plot("T", "m", numbered, lines, now=3600)
-    assert [(one.across, one.width, one.words) for one in plot.moments] == [("135.0", "15.0", "00:15 UTC: a 2, b 7")]
+    assert [(moment.across, moment.width, moment.words) for moment in plot.moments] == [
+        ("135.0", "15.0", "00:15 UTC: a 2, b 7")
+    ]
     whole = Plot("T", "m", numbered, [Line("a", "blue", [(at, 1.0) for at in range(0, 3601, 30)])], now=3600)
     assert len(whole.moments) == 40
 

@@ -111,7 +111,7 @@ def test_who_is_no_admin_of_everything_is_refused(app: FastAPI, signed_in: Signe
     browser.get("/")
     assert browser.send(f"{TOKENS}/revoke", name="other").status_code == 403
     with parts_of(app).database.reading() as repository:
-        assert {one.name for one in repository.tokens.page()} == {"other", role.value}
+        assert {token.name for token in repository.tokens.page()} == {"other", role.value}
 
 
 def test_many_tokens_are_paged(app: FastAPI, boss: Browser) -> None:
@@ -162,5 +162,5 @@ def test_the_last_lines_of_a_long_file_are_whole_and_what_is_none_is_left_out(tm
     found = last_lines(str(path), 500)
     assert found[-1]["operation"] == "o999"
     assert 100 < len(found) < 500
-    assert [one["operation"] for one in last_lines(str(path), 5)][-2:] == ["o998", "o999"]
+    assert [line["operation"] for line in last_lines(str(path), 5)][-2:] == ["o998", "o999"]
     assert last_lines(str(tmp_path / "none"), 5) == []

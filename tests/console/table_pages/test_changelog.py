@@ -85,7 +85,7 @@ def test_an_alter_that_ends_the_changelog_loads_the_page_again(merged: Merged, b
     table.alter([{"action": "setOption", "key": "changelog-producer", "value": "lookup"}])
     table.merge({"id": 2})
     browser.get(PAGE)
-    assert [one.split()[:2] for one in changes_in(browser.shown)] == [["+I", "2"], ["+I", "1"]]
+    assert [change.split()[:2] for change in changes_in(browser.shown)] == [["+I", "2"], ["+I", "1"]]
 
 
 def test_a_large_snapshot_is_begun_and_others_are_left_to_the_api(merged: Merged, browser: Browser) -> None:

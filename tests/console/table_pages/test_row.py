@@ -96,8 +96,8 @@ def test_sources_are_the_same_if_all_their_records_are() -> None:
         ExplainedColumn("d", 1, True, places),
         ExplainedColumn("e", 1, True, places, 3),
     ]
-    values = row_values({"k": 1, **{one.column: 1 for one in columns}}, {"k"}, columns)
-    assert [(one.name, one.span, one.source.older) for one in values] == [
+    values = row_values({"k": 1, **{column.column: 1 for column in columns}}, {"k"}, columns)
+    assert [(value.name, value.span, value.source.older) for value in values] == [
         ("k", 1, 0),
         ("a", 1, 3),
         ("b", 2, 4),

@@ -91,7 +91,7 @@ def test_columns_that_are_left_alone_stay_out_where_the_table_says_so(create: Cr
     browser.get(f"{ROW}/edit?key=1")
     page = shown(browser.shown)
     assert browser.post(f"{ROW}/edit", **{**page, "value.note": "y"}).status_code == 303
-    named = {one["column"]: one["reason"] for one in story(browser, 1)[-1]["columns"]}
+    named = {column["column"]: column["reason"] for column in story(browser, 1)[-1]["columns"]}
     assert [name for name, reason in named.items() if "not named" in reason] == ["scanned", "place", "booked", "fees"]
     assert (row(browser, 1) or {})["note"] == "y"
 

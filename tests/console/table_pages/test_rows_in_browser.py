@@ -70,7 +70,7 @@ def test_a_row_is_added_mended_tried_changed_and_deleted(chrome: Browser, servic
         page.get_by_role("button", name="Delete id = 7").click()
         page.get_by_text("There is no row").wait_for()
         assert axe_and_size(window) == []
-        assert [one for one in window.complaints if "400" not in one] == []
+        assert [complaint for complaint in window.complaints if "400" not in complaint] == []
 
 
 def test_rows_are_written_and_files_sent_without_a_script(chrome: Browser, service: Client, items: TableClient) -> None:
@@ -127,7 +127,7 @@ def test_an_upload_shows_its_progress_and_its_faults(chrome: Browser, service: C
         reported = page.evaluate("JSON.parse(sessionStorage.getItem('told'))")
         assert any("100 %" in one and "MiB" in one for one in reported), reported
         assert "sent; its records are read" in reported
-        assert [one for one in window.complaints if "400" not in one] == []
+        assert [complaint for complaint in window.complaints if "400" not in complaint] == []
 
 
 def test_merges_and_batches_are_watched_live(chrome: Browser, service: Client, items: TableClient, data: Path) -> None:

@@ -139,7 +139,7 @@ def test_nothing_is_gone_back_to_when_something_was_merged_since(table: MergedTa
     refused = browser.send(f"{PAGE}/rollback", to="1", typed="wide", **{"from": "3"})
     assert refused.status_code == 409
     assert 'name="from" value="4"' in refused.text
-    assert [one["kind"] for one in table.snapshots()] == ["merge"] * 4
+    assert [snapshot["kind"] for snapshot in table.snapshots()] == ["merge"] * 4
 
 
 def test_a_tag_is_gone_back_to(table: MergedTable, browser: Browser) -> None:

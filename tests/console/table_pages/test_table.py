@@ -41,7 +41,7 @@ def test_columns_of_equal_rules_are_one_line_with_their_names(create: Create, br
     assert "fees BIGINT about fees : the sum of all values" in text
     assert text.count("the latest value that is not null") == 1
     rules = browser.client.get(f"{TABLES}/wide/rules").json()["columns"]
-    assert [one["column"] for one in rules] == ["id", *names], "the API has one rule for each column"
+    assert [rule["column"] for rule in rules] == ["id", *names], "the API has one rule for each column"
 
 
 def test_rules_that_differ_in_anything_are_lines_of_their_own(create: Create, browser: Browser) -> None:

@@ -118,13 +118,13 @@ def test_a_table_is_gone_back_by_its_name_and_forth_again(chrome: Chromium, serv
         window.page.get_by_label("Type the name of the table").fill("kept")
         window.page.get_by_role("button", name="Go back to snapshot 1").click()
         window.page.wait_for_url("**/snapshots")
-        assert [one["kind"] for one in kept.snapshots()[:1]] == ["rollback"]
+        assert [snapshot["kind"] for snapshot in kept.snapshots()[:1]] == ["rollback"]
         assert service.get(f"{kept.path}/rows:scan").text != before
         window.page.get_by_role("link", name="Go back to snapshot 3").click()
         window.page.get_by_label("Type the name of the table").fill("kept")
         window.page.get_by_role("button", name="Go back to snapshot 3").click()
         window.page.wait_for_url("**/snapshots")
-        assert [one for one in window.complaints if "400" not in one] == []
+        assert [complaint for complaint in window.complaints if "400" not in complaint] == []
     assert service.get(f"{kept.path}/rows:scan").text == before
 
 

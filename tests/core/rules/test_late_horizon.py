@@ -131,16 +131,20 @@ def test_a_group_is_bounded_by_its_own_sequence_where_the_horizon_measures_it() 
     plan = plan_of(GROUPED)
     late = {rule.column.name: rule.late and rule.late.column.name for rule in plan.rules if isinstance(rule, Stepwise)}
     assert late == {"t": "g", "n": None}
-    [warning] = [one for one in table_warnings(plan.schema) if one.pointer == "/options/sequence.late-horizon"]
+    [warning] = [
+        warning for warning in table_warnings(plan.schema) if warning.pointer == "/options/sequence.late-horizon"
+    ]
     assert "log of 'n' is kept for ever: 'at' is TIMESTAMP(3)" in warning.message
 
 
 def test_a_horizon_without_a_log_is_named_in_the_warnings() -> None:
     sums = {"merge-engine": "aggregation", "sequence.field": "g", "fields.n.aggregate-function": "sum"}
     plan = plan_of({**sums, "sequence.late-horizon": "10"})
-    [warning] = [one for one in table_warnings(plan.schema) if one.pointer == "/options/sequence.late-horizon"]
+    [warning] = [
+        warning for warning in table_warnings(plan.schema) if warning.pointer == "/options/sequence.late-horizon"
+    ]
     assert "changes nothing" in warning.message
-    assert not [one for one in table_warnings(plan_of(LISTED).schema) if "late-horizon" in one.pointer]
+    assert not [warning for warning in table_warnings(plan_of(LISTED).schema) if "late-horizon" in warning.pointer]
 
 
 def test_the_rules_say_what_comes_too_late() -> None:

@@ -83,7 +83,7 @@ def test_a_table_takes_batches_until_its_records_reach_the_bound_and_again_once_
     reported = entrance.refused()
     assert isinstance(reported, StagingFull)
     assert "shop.wide has 7 records, and the most is 5; nothing was stored" in reported.message
-    assert [one.code for one in reported.violations] == ["staged_records"]
+    assert [violation.code for violation in reported.violations] == ["staged_records"]
     assert "GET …/merges" in reported.violations[0].fix
     assert len(staged_files(warehouse, table)) == 3
     assert refusals(database, Bound.TABLE_RECORDS) == 1
@@ -99,10 +99,10 @@ def test_the_bytes_of_a_table_have_a_bound_and_bodies_under_way_count(
     table = create_table(database, QUIET)
     entrance = opened(table_bytes=1000)
     with entrance.admission.admitted(table, 1000):
-        assert [one.code for one in entrance.refused().violations] == ["staged_bytes"]
+        assert [violation.code for violation in entrance.refused().violations] == ["staged_bytes"]
     entrance.post()
     entrance = opened(table_bytes=100)
-    assert [one.code for one in entrance.refused().violations] == ["staged_bytes"]
+    assert [violation.code for violation in entrance.refused().violations] == ["staged_bytes"]
 
 
 @pytest.mark.parametrize(("bounds", "bound"), [({"all_records": 3}, Bound.RECORDS), ({"all_bytes": 2000}, Bound.BYTES)])
@@ -134,7 +134,7 @@ def test_a_batch_that_waits_too_long_for_its_merge_keeps_others_of_its_table_out
     time.move(minutes=2)
     entrance.admission.read()
     reported = entrance.refused()
-    assert [one.code for one in reported.violations] == ["staged_too_long"]
+    assert [violation.code for violation in reported.violations] == ["staged_too_long"]
     assert "4260 seconds, and 4200 is the most" in reported.message
     entrance.post(name="other")
     merge_staged(database, warehouse, table.id)
@@ -171,7 +171,7 @@ def test_no_batch_costs_a_query_for_its_bounds(database: CatalogDatabase, opened
     for _ in range(3):
         entrance.post()
         reads.append(database.metrics.totals()[Counted.CATALOG_WAIT, ("read",)][:-1])
-    assert [sum(one) - sum(reads[0]) for one in reads] == [0, 1, 2, 3]  # the look at the schema
+    assert [sum(read) - sum(reads[0]) for read in reads] == [0, 1, 2, 3]  # the look at the schema
 
 
 def test_a_disk_with_too_little_room_takes_nothing(site: MergeSite, opened: Opened) -> None:
@@ -179,7 +179,7 @@ def test_a_disk_with_too_little_room_takes_nothing(site: MergeSite, opened: Open
     entrance = opened(free_bytes=MANY)
     reported = entrance.refused()
     assert isinstance(reported, NotStored)
-    assert [one.code for one in reported.violations] == ["no_room"]
+    assert [violation.code for violation in reported.violations] == ["no_room"]
     assert f"less than {MANY} (KEYFOLD_LEAST_FREE_MIB)" in reported.message
     assert staged_files(site.warehouse, table) == []
     assert refusals(site.database, Bound.ROOM) == 1
@@ -215,7 +215,7 @@ def test_a_warehouse_that_is_not_there_takes_nothing_and_is_not_made_again(
     reported = entrance.refused()
     assert isinstance(reported, NotStored)
     assert "the warehouse cannot be written: it is not there; nothing was stored" in reported.message
-    assert [one.code for one in reported.violations] == ["warehouse_not_writable"]
+    assert [violation.code for violation in reported.violations] == ["warehouse_not_writable"]
     take_warehouse(database, warehouse)  # as a process does that is started now
     assert isinstance(entrance.refused(), NotStored)
     assert list(root.glob("*")) == there

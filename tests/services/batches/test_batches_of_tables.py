@@ -71,8 +71,8 @@ def two(database: CatalogDatabase, warehouse: Warehouse) -> Site:
 
 def test_each_table_has_its_batch_and_its_file(two: Site) -> None:
     done = two.accept(request(a=[A, A], b=[B]))
-    assert [(one.table, one.batch.records) for one in done.batches] == [("a", 2), ("b", 1)]
-    assert two.files() == {one.batch.file for one in done.batches}
+    assert [(batch.table, batch.batch.records) for batch in done.batches] == [("a", 2), ("b", 1)]
+    assert two.files() == {batch.batch.file for batch in done.batches}
     assert [two.batches(name)[0].number for name in "ab"] == [1, 1]
 
 
@@ -92,8 +92,8 @@ def test_no_file_stays_of_a_request_with_faults(two: Site) -> None:
 def test_a_table_that_is_altered_meanwhile_is_read_again(two: Site) -> None:
     left = [("more", "STRING")]
     done = two.accept(request(a=[A], b=[B]), lambda _: two.alter("a", left.pop()) if left else None)
-    assert [one.batch.schema_id for one in done.batches] == [1, 0]
-    assert two.files() == {one.batch.file for one in done.batches}
+    assert [batch.batch.schema_id for batch in done.batches] == [1, 0]
+    assert two.files() == {batch.batch.file for batch in done.batches}
 
 
 def test_a_table_that_is_altered_all_the_time_keeps_all_out(two: Site) -> None:
@@ -128,8 +128,8 @@ def test_the_same_request_in_two_processes_is_stored_once(two: Site) -> None:
     first: list[AcceptedBatches] = []
     done = two.accept(sent, lambda _: first.append(two.accept(sent)) if not first else None)
     assert done.replayed
-    assert [one.batch.id for one in done.batches] == [one.batch.id for one in first[0].batches]
-    assert two.files() == {one.batch.file for one in done.batches}
+    assert [batch.batch.id for batch in done.batches] == [batch.batch.id for batch in first[0].batches]
+    assert two.files() == {batch.batch.file for batch in done.batches}
 
 
 def test_who_sees_a_new_table_answers_what_the_first_request_stored(two: Site) -> None:
@@ -154,5 +154,5 @@ def test_who_sees_a_new_table_answers_what_the_first_request_stored(two: Site) -
     thread.join()
     assert first.skipped == {"c": 1}
     assert second[0].replayed
-    assert [one.batch.id for one in second[0].batches] == [one.batch.id for one in first.batches]
+    assert [batch.batch.id for batch in second[0].batches] == [batch.batch.id for batch in first.batches]
     assert (two.batches("c"), two.files()) == ([], {first.batches[0].batch.file})

@@ -45,7 +45,7 @@ def test_columns_behind_a_fault_are_found_once_it_is_mended(site: MergeSite, mon
     table = narrow(site.database)
     body = events({"id": 1, "n": 2**40}, {"id": 2, "n": 1, "more": "x"})
     done = accept_batch(site.database, site.warehouse, "shop", "wide", upload(body), Bounds(10, piece_bytes=64))
-    assert [one["action"] for one in done.changes] == ["updateColumnType", "addColumn"]
+    assert [change["action"] for change in done.changes] == ["updateColumnType", "addColumn"]
     assert (done.batch.records, done.batch.ignored_columns) == (2, None)
     with site.database.reading() as repository:
         altered = repository.tables.get("shop", "wide")

@@ -75,7 +75,7 @@ class Play:
         types = {column.name: column.type for column in self.now().schema.columns}
         records = []
         for written in self.written:
-            changes = [rewritten(one, written) for one in changes]
+            changes = [rewritten(change, written) for change in changes]
         for one in changes:
             shown = {
                 self.called.get(name, name): types[self.called.get(name, name)].encoder(value)

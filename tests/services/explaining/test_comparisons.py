@@ -87,7 +87,7 @@ def counted(before: Rows, after: Rows) -> dict[str, Any]:
 
 
 def reported(found: Comparison) -> dict[str, Any]:
-    columns = {one.column: one.changed for one in found.columns}
+    columns = {column.column: column.changed for column in found.columns}
     return {"added": found.added, "changed": found.changed, "removed": found.removed, "columns": columns}
 
 
@@ -123,7 +123,7 @@ def test_a_merge_did_what_the_rows_before_and_after_show(site: MergeSite, images
         check(found, before, after)
         assert found.keys == len({record["id"] for record in posted})
         for became in Became:
-            fates[became] += sum(one.became is became for one in found.sample)
+            fates[became] += sum(sample.became is became for sample in found.sample)
         before = after
         if turn in (2, 5):
             compact(site, table)
@@ -189,12 +189,12 @@ def test_values_of_every_type_differ_where_lookups_answer_another_one(site: Merg
         after = rows_at(site.database, site.warehouse, table, done.snapshot_id)
         found = compare(site.warehouse, of_merge(site.database, table, done.id), sample=100)
         check(found, before, after)
-        differed |= {one.column for one in found.columns if one.changed}
+        differed |= {column.column for column in found.columns if column.changed}
         before = after
     assert differed == TYPES.keys()
     text = compare(site.warehouse, of_merge(site.database, table, done.id), ["i"], 100, Integers.TEXT)
-    assert {type((one.after or {})["i"]) for one in text.sample} <= {str, type(None)}
-    assert all(list(one.after or {}) == ["id", "i"] for one in text.sample)
+    assert {type((sample.after or {})["i"]) for sample in text.sample} <= {str, type(None)}
+    assert all(list(sample.after or {}) == ["id", "i"] for sample in text.sample)
 
 
 def test_a_column_is_compared_as_the_later_snapshot_shows_it(database: CatalogDatabase, site: MergeSite) -> None:
@@ -208,7 +208,7 @@ def test_a_column_is_compared_as_the_later_snapshot_shows_it(database: CatalogDa
     done = merge(site, table, {"id": 1, "m": 1}, {"id": 2, "m": 5, "o": "a"})
     found = compare(site.warehouse, of_merge(database, table, done.id))
     assert (found.added, found.changed, found.removed, found.unchanged) == (0, 1, 0, 1)
-    assert {one.column: one.changed for one in found.columns} == {"m": 1, "o": 1}
+    assert {column.column: column.changed for column in found.columns} == {"m": 1, "o": 1}
     assert found.sample[0].before == {"id": 2, "m": 2, "o": None}
 
 
@@ -219,7 +219,7 @@ def test_columns_alone_are_compared_where_a_request_names_them(database: Catalog
     compared = of_merge_of(database, site, table, [{"id": 1, "n": 2}, {"id": 2, "n": 2}])
     found = compare(site.warehouse, compared, ["id"])
     assert (found.added, found.changed, found.unchanged, list(found.columns)) == (1, 0, 1, [])
-    assert [(one.became, one.after) for one in found.sample] == [(Became.ADDED, {"id": 2})]
+    assert [(sample.became, sample.after) for sample in found.sample] == [(Became.ADDED, {"id": 2})]
 
 
 def of_merge_of(
@@ -238,7 +238,7 @@ def test_many_keys_are_estimated_from_a_share_of_them(database: CatalogDatabase,
     whole = compare(site.warehouse, compared, sample=3)
     assert (whole.exact, whole.share, whole.keys) == (True, 1.0, 1000)
     assert (whole.added, whole.changed, whole.removed, whole.unchanged) == (500, 250, 0, 250)
-    assert [one.became for one in whole.sample] == [Became.ADDED] * 3 + [Became.CHANGED] * 3
+    assert [sample.became for sample in whole.sample] == [Became.ADDED] * 3 + [Became.CHANGED] * 3
     for bounds in (Bounds(keys=400), Bounds(cells=1600)):
         found = compare(site.warehouse, compared, sample=3, bounds=bounds)
         assert (found.exact, round(found.share, 2)) == (False, 0.4 if bounds.keys == 400 else found.share)
@@ -256,7 +256,7 @@ def test_a_drop_of_a_partition_removes_its_rows(database: CatalogDatabase, site:
     drop_partitions(database, NAME, [{"day": 1}])
     found = compare(site.warehouse, of_snapshots(database, table, "LATEST"))
     assert (found.removed, found.unchanged) == (3, 0)
-    assert {one.key["id"] for one in found.sample} == {1, 4, 7}
+    assert {sample.key["id"] for sample in found.sample} == {1, 4, 7}
     back = compare(site.warehouse, of_snapshots(database, table, "1", "LATEST"))
     assert (back.added, back.since, back.snapshot_id) == (3, 2, 1)
 

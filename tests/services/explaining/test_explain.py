@@ -38,11 +38,14 @@ def explain(site: MergeSite, images: Images, key: str = "1", **asked: Any) -> Ex
 
 def reported(explained: ExplainedRow) -> list[tuple[Any, ...]]:
     """Per step what it is, and what it did to the first column."""
-    return [(step.what, *((one.before, one.after, one.reason) for one in step.columns[:1])) for step in explained.steps]
+    return [
+        (step.what, *((column.before, column.after, column.reason) for column in step.columns[:1]))
+        for step in explained.steps
+    ]
 
 
 def sources(explained: ExplainedRow) -> dict[str, Any]:
-    return {one.column: [place.number for place in one.records] for one in explained.columns}
+    return {column.column: [place.number for place in column.records] for column in explained.columns}
 
 
 def test_staged_records_come_after_merged_ones_and_say_so(site: MergeSite, images: Images) -> None:
@@ -56,12 +59,12 @@ def test_staged_records_come_after_merged_ones_and_say_so(site: MergeSite, image
         (StepKind.RECORD, (11, 111, "summed")),
     ]
     records = [step.record for step in explained.steps if step.record]
-    assert [(one.number, one.position, one.state, one.snapshot) for one in records] == [
+    assert [(record.number, record.position, record.state, record.snapshot) for record in records] == [
         (1, 0, BatchState.MERGED, 1),
         (3, 0, BatchState.STAGED, None),
         (3, 1, BatchState.STAGED, None),
     ]
-    assert [one.merge_id is None for one in records] == [False, True, True]
+    assert [record.merge_id is None for record in records] == [False, True, True]
     assert explained.row == {"id": 1, "n": 111}
     assert sources(explained) == {"n": [1, 3, 3]}
     assert explain(site, images, as_of="LATEST").row == {"id": 1, "n": 1}
@@ -128,7 +131,7 @@ def test_columns_that_were_dropped_and_added_are_told_of(site: MergeSite, images
     merge(site, table, {"id": 1, "m": 5})
     explained = explain(site, images)
     assert "column n was dropped; column m was added" in explained.steps[1].words
-    assert [[one.column for one in step.columns] for step in explained.steps] == [[], [], ["m"]]
+    assert [[column.column for column in step.columns] for step in explained.steps] == [[], [], ["m"]]
     assert sources(explained) == {"m": [2]}
 
 
@@ -208,7 +211,7 @@ def test_a_row_is_explained_as_of_a_snapshot_a_tag_or_a_time(site: MergeSite, im
     table = create_table(site.database, QUIET | SUM)
     merge(site, table, {"id": 1, "n": 1}, {"id": 1, "n": 10}, {"id": 1, "n": 100})
     with site.database.reading() as repository:
-        times = [one.committed_at for one in repository.commits.every(table.id)]
+        times = [commit.committed_at for commit in repository.commits.every(table.id)]
     for as_of, total in ((str(2), 11), ("EARLIEST", 1), (times[1].isoformat(), 11), (times[0].isoformat(), 1)):
         explained = explain(site, images, as_of=as_of)
         assert (explained.row, explained.exact) == ({"id": 1, "n": total}, True)
@@ -276,7 +279,7 @@ def test_late_records_are_told_so(site: MergeSite, images: Images) -> None:
     merge(site, table, {"id": 1, "at": 5, "n": 1, "s": 1}, {"id": 1, "at": 3, "n": 2, "s": 2})
     explained = explain(site, images)
     late = explained.steps[1]
-    assert [(one.column, one.late, one.ignored) for one in late.columns] == [
+    assert [(column.column, column.late, column.ignored) for column in late.columns] == [
         ("at", True, True),
         ("n", True, True),
         ("s", True, False),

@@ -157,7 +157,7 @@ def test_the_newest_records_of_a_key_are_read_as_many_as_there_is_room_for(site:
     rooms = (1, 2, 3, 5, 6, 11, 12, 14, 15, 23, 24, 25)  # three records of the key are of each snapshot
     for room, until, warehouse in product(rooms, (8, 5), (site.warehouse, LikeAStore(site.warehouse.root))):
         found = kept_of(site.database, warehouse, table, 1, 0, Room(room, 2**20), until)
-        reported = [(one.batch.snapshot_id, one.record.values["n"]) for one in found.records]
+        reported = [(record.batch.snapshot_id, record.record.values["n"]) for record in found.records]
         assert reported == [(number, n) for number, n in everything if found.after < number <= until]
         assert found.after == max(0, until - room // 3)
     assert kept_of(site.database, site.warehouse, table, 1, 0, Room(99, 1)).records == []
@@ -176,7 +176,7 @@ def test_of_a_snapshot_whose_records_are_in_a_file_that_is_not_read_nothing_is_k
         batches |= {batch.number: batch for batch in some}
     for room, after, reported in ((1, 2, []), (3, 1, [2, 4]), (4, 0, [1, 3, 2, 4])):
         found = kept_records(warehouse, KeptFiles("t1", 0, 2, files, []), (1,), lambda _: batches, Room(room, 2**20))
-        assert (found.after, [one.record.values["n"] for one in found.records]) == (after, reported)
+        assert (found.after, [record.record.values["n"] for record in found.records]) == (after, reported)
 
 
 def test_what_there_is_no_room_for_is_not_read(watched: tuple[MergeSite, WatchedDatabase, Images]) -> None:

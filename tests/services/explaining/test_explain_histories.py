@@ -139,7 +139,7 @@ def check_sources(played: Play, explained: ExplainedRow, posted: Sequence[Posted
     for column in explained.columns:
         assert not column.start or older
         name = columns.get(column.column, column.column)
-        named = [(one.number, one.position) for one in column.records]
+        named = [(record.number, record.position) for record in column.records]
         assert all(place in by_place for place in named)
         if is_ordering(played.case, name):
             values = [by_place[place].change.values[name] for place in named]

@@ -83,7 +83,7 @@ def test_each_record_is_found_among_many_keys_and_batches(site: MergeSite) -> No
     drawn = random.Random(7)
     wanted: dict[int, list[tuple[int, int]]] = {}
     for number in range(1, 6):
-        records = [{"id": drawn.randrange(900), "n": one} for one in range(900)]
+        records = [{"id": drawn.randrange(900), "n": number} for number in range(900)]
         merge(site, table, *records)
         for one in records:
             wanted.setdefault(one["id"], []).append((number, one["n"]))

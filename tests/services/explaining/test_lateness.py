@@ -14,7 +14,7 @@ from app.services.explaining.lateness import parsed_since
 def test_a_time_without_its_offset_is_refused(text: str) -> None:
     with pytest.raises(Invalid) as refused:
         parsed_since(text)
-    assert [one.code for one in refused.value.violations] == [FaultCode.BAD_TIMESTAMP]
+    assert [violation.code for violation in refused.value.violations] == [FaultCode.BAD_TIMESTAMP]
 
 
 def test_a_time_is_read_with_its_offset() -> None:

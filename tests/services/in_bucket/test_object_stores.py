@@ -97,7 +97,7 @@ def test_a_small_batch_is_one_request_and_nothing_stands_for_folders(
 ) -> None:
     line.requests.clear()
     batch = post(site.database, site.warehouse, {"id": 1, "n": 1})
-    asked = [one.split()[0] for one in line.requests]
+    asked = [request.split()[0] for request in line.requests]
     assert asked == ["PUT", "HEAD"]  # the file, and whether a sweep has left it
     assert objects_in(site.warehouse) == {"_keyfold", f"{table.id}/staging/{batch.file}"}
 
@@ -214,7 +214,7 @@ def test_a_large_batch_comes_in_parts_and_is_there_as_a_whole_or_not_at_all(site
         assert objects_in(site.warehouse) == {"_keyfold"}
     line.requests.clear()
     batch = accept_batch(site.database, site.warehouse, "shop", "wide", upload, bounds).batch
-    assert len([one for one in line.requests if "partNumber" in one]) >= 2
+    assert len([request for request in line.requests if "partNumber" in request]) >= 2
     check_file(site.warehouse, file_of_batch(batch))
 
 
@@ -224,7 +224,7 @@ def test_a_put_whose_answer_is_lost_is_repeated_and_counts_once(
     line.requests.clear()
     line.fail(Fault.LOST_ANSWER, "PUT", times=1)
     post(site.database, site.warehouse, {"id": 1, "n": 1})
-    assert [one.split()[0] for one in line.requests] == ["PUT", "PUT", "HEAD"]
+    assert [request.split()[0] for request in line.requests] == ["PUT", "PUT", "HEAD"]
     assert totals(site.database, images, table, [1], latest=True) == [1]
 
 

@@ -64,7 +64,7 @@ def test_files_are_requested_before_one_is_answered(site: MergeSite, line: Fault
     line.fail(Fault.SILENCE)
     assert publish(site.database, site.warehouse) == 0
     line.heal()
-    files = {one.split()[1] for one in line.requests[asked:] if one.split()[1].endswith(".parquet")}
+    files = {request.split()[1] for request in line.requests[asked:] if request.split()[1].endswith(".parquet")}
     assert len(files) == 5
     assert publish(site.database, site.warehouse) == 2
 

@@ -255,7 +255,7 @@ def waiting(
 
 
 def names(merges: Sequence[WaitingMerge]) -> list[str]:
-    return [one.task_id for one in merges]
+    return [merge.task_id for merge in merges]
 
 
 def test_small_merges_wait_for_no_place_and_large_ones_for_no_round() -> None:

@@ -61,7 +61,7 @@ def test_enough_staged_records_are_due_at_once(site: MergeSite) -> None:
     assert request_due_merges(site.database).tables == 0
     post(site.database, site.warehouse, {"id": 1, "n": 1})
     assert request_due_merges(site.database).tables == 1
-    assert [one.trigger for one in tasks_of(site.database, table)] == [TaskTrigger.ROWS]
+    assert [task.trigger for task in tasks_of(site.database, table)] == [TaskTrigger.ROWS]
 
 
 def test_a_table_without_staged_batches_is_never_due(site: MergeSite) -> None:
@@ -191,7 +191,7 @@ def test_a_worker_that_dies_between_fold_and_commit_leaves_nothing_and_the_next_
     assert states_of(database, table) == [BatchState.STAGED]
     post(database, warehouse, {"id": 1, "n": 2})
     assert run_next_merge(MergeSite(database, warehouse, PythonExecutor(), 600), "next")
-    assert [(one.id, one.state, one.batches) for one in tasks_of(database, table)] == [
+    assert [(task.id, task.state, task.batches) for task in tasks_of(database, table)] == [
         (wanted.id, TaskState.SUCCEEDED, 2)
     ]
     assert totals(database, images, table, [1]) == [7]
@@ -201,7 +201,7 @@ def test_a_worker_that_lost_its_lease_cannot_commit_after_the_other_one(site: Me
     table = create_table(site.database)
     late = InterruptedExecutor(lambda: lose_lease_to(site, table))
     merge(replace(site, executor=late), table, {"id": 1, "n": 5})
-    assert [one.state for one in tasks_of(site.database, table)] == [TaskState.SUCCEEDED]
+    assert [task.state for task in tasks_of(site.database, table)] == [TaskState.SUCCEEDED]
     snapshot = snapshot_of(site.database, table)
     assert (snapshot.id, len(snapshot.runs)) == (1, 1)
     assert totals(site.database, images, table, [1]) == [5]
@@ -209,7 +209,7 @@ def test_a_worker_that_lost_its_lease_cannot_commit_after_the_other_one(site: Me
 
 def lose_lease_to(rival: MergeSite, table: Table) -> None:
     """The running merge's lease runs out and ``rival`` does the merge."""
-    [running] = [one for one in tasks_of(rival.database, table) if one.state is TaskState.RUNNING]
+    [running] = [task for task in tasks_of(rival.database, table) if task.state is TaskState.RUNNING]
     with rival.database.transaction() as repository:
         repository.claimed_tasks.renew(running.id, "worker", -1)
     assert run_next_merge(rival, "rival")
@@ -228,7 +228,7 @@ def test_a_worker_whose_lease_is_taken_over_but_not_yet_committed_writes_nothing
     request_merge(site.database, table.id)
     assert run_next_merge(MergeSite(site.database, site.warehouse, InterruptedExecutor(take_over), 600), "late")
     assert not committed(site.database, table)
-    assert [one.state for one in tasks_of(site.database, table)] == [TaskState.RUNNING]
+    assert [task.state for task in tasks_of(site.database, table)] == [TaskState.RUNNING]
     with site.database.reading() as repository:
         assert [batch.number for batch in repository.batches.staged(table.id)] == [1]
 

@@ -37,7 +37,7 @@ __all__ = ["clock", "database"]
 
 def late(database: CatalogDatabase) -> list[tuple[str, OverdueReason]]:
     with database.reading() as repository:
-        return [(one.table.name, one.reason) for one in overdue_tables(repository, spark_answers=True)]
+        return [(table.table.name, table.reason) for table in overdue_tables(repository, spark_answers=True)]
 
 
 def test_tables_are_reported_with_why_they_are_overdue(site: MergeSite, clock: SetClock) -> None:

@@ -28,7 +28,7 @@ LARGEST = 2**63 - 1
 
 
 def batches(site: MergeSite, table: Table, *states: BatchState) -> list[Batch]:
-    return [one for one in batches_of(site.database, table) if one.state in states]
+    return [batch for batch in batches_of(site.database, table) if batch.state in states]
 
 
 def merge_all(site: MergeSite, table: Table) -> list[TaskState]:
@@ -71,7 +71,7 @@ def test_a_batch_whose_total_is_too_large_is_retried_under_a_wider_type(site: Me
     stage(site, 1)
     [bad] = stage(site, 2**31 - 1)
     merge_all(site, table)
-    assert [one.id for one in batches(site, table, BatchState.POISONED)] == [bad.id]
+    assert [batch.id for batch in batches(site, table, BatchState.POISONED)] == [bad.id]
     wider = {"action": "updateColumnType", "fieldNames": ["n"], "newDataType": "BIGINT"}
     alter_table(site.database, WIDE, [wider])
     retry_batch(site.database, WIDE, bad.id)
@@ -94,7 +94,7 @@ def test_a_batch_that_the_failure_names_is_set_aside_without_merging_halves(site
 def test_several_bad_batches_are_found_one_after_the_other(site: MergeSite, images: Images, table: Table) -> None:
     stage(site, 1, LARGEST, 2, 4, LARGEST, 8)
     merge_all(site, table)
-    assert [one.number for one in batches(site, table, BatchState.POISONED)] == [2, 5]
+    assert [batch.number for batch in batches(site, table, BatchState.POISONED)] == [2, 5]
     assert totals(site.database, images, table, [1], latest=True) == [15]
     stage(site, 16, 32)
     states = merge_all(site, table)
@@ -163,7 +163,7 @@ def test_what_is_set_aside_is_kept_counted_and_backed_up(site: MergeSite, table:
     age(site)
     sweep(site.database, site.warehouse, NO_GRACE)
     forget_history(site.database, timedelta(0))
-    assert [one.id for one in batches(site, table, BatchState.POISONED)] == [bad.id]
+    assert [batch.id for batch in batches(site, table, BatchState.POISONED)] == [bad.id]
     assert Path(site.warehouse.path(*staging_file(table.id, bad.file))).exists()
     with site.database.reading() as repository:
         assert view_of(repository, table).set_aside == 1

@@ -53,7 +53,7 @@ def until(condition: Callable[[], bool]) -> bool:
 
 
 def succeeded(site: MergeSite, table: Table, kind: TaskKind) -> int:
-    return sum(one.state is TaskState.SUCCEEDED for one in tasks_of(site.database, table, kind))
+    return sum(task.state is TaskState.SUCCEEDED for task in tasks_of(site.database, table, kind))
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_a_worker_that_is_stopped_does_not_wait_until_spark_has_started(
     worker.stop(60)
     assert not executor.answered.is_set()
     executor.closed.set()
-    assert until(lambda: not any(one.name == f"{worker.name}-merge" for one in threading.enumerate()))
+    assert until(lambda: not any(thread.name == f"{worker.name}-merge" for thread in threading.enumerate()))
     assert caplog.text == ""
 
 
@@ -154,7 +154,7 @@ def test_a_worker_counts_what_came_late_behind_its_merges(site: MergeSite, monke
             assert until(lambda: counted(site, table) == (5, 3).index(number) + 1)  # noqa: B023  # asked at once
     with site.database.reading() as repository:
         [lane] = late_report(repository, table, None).lanes
-    assert [(one.counts.records, one.counts.against_older) for one in lane.senders] == [(2, 1)]
+    assert [(sender.counts.records, sender.counts.against_older) for sender in lane.senders] == [(2, 1)]
 
 
 def counted(site: MergeSite, table: Table) -> int:

@@ -55,7 +55,7 @@ def test_files_of_a_version_are_kept_until_the_log_forgets_it(site: MergeSite, d
     table = create_table(database, PUBLISHED | few)
     several_versions(site, table, 3)
     sweep(database, site.warehouse, timedelta(0))
-    assert [one.version for one in versions(database, table)] == [0, 1, 2, 3]
+    assert [version.version for version in versions(database, table)] == [0, 1, 2, 3]
     for number in range(4):
         assert all(Path(path).exists() for path in paths_of(site.warehouse, table, number))
     assert keep_versions(database, site.warehouse, table.id, Format.DELTA, later(database, hours=2)) == 3
@@ -150,7 +150,7 @@ def test_a_column_that_cannot_be_published_is_refused_in_a_table_that_publishes(
     create_table(site.database, PUBLISHED)
     with pytest.raises(Invalid) as caught:
         alter(site.database, {"action": "addColumn", "fieldNames": ["at"], "dataType": "TIME"})
-    assert [one.code for one in caught.value.violations] == ["not_in_delta"]
+    assert [violation.code for violation in caught.value.violations] == ["not_in_delta"]
 
 
 def test_a_table_that_is_turned_off_stays_readable_as_it_was_and_goes_on_when_it_is_turned_on(site: MergeSite) -> None:
@@ -166,7 +166,7 @@ def test_a_table_that_is_turned_off_stays_readable_as_it_was_and_goes_on_when_it
     set_options(site.database, table, {"delta.publish": "true"})
     publish(site.database, site.warehouse)
     assert read(site.warehouse, table) == [{"id": 1, "n": 11}]
-    assert [one.version for one in versions(site.database, table)] == [2, 3]
+    assert [version.version for version in versions(site.database, table)] == [2, 3]
 
 
 @pytest.mark.parametrize("catalog_kind", CATALOGS)

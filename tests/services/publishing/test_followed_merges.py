@@ -56,7 +56,7 @@ def versions(site: MergeSite, table: Table, form: Format = Format.DELTA) -> list
 
 
 def shown(site: MergeSite, table: Table) -> list[int]:
-    return [one.as_of for one in versions(site, table)]
+    return [version.as_of for version in versions(site, table)]
 
 
 def read(site: MergeSite, table: Table) -> Rows:
@@ -97,8 +97,8 @@ def test_each_merge_is_published_and_no_run_is_written_for_it(site: MergeSite, d
     assert publish_merges(site.database, site.warehouse) == 0  # nothing new
     assert read(site, table) == [{"id": 1, "n": 7}, {"id": 3, "n": 1}, {"id": 4, "n": 1}]
     assert shown(site, table) == [1, 2, 3]
-    [base] = {one["add"]["path"] for one in actions(site.warehouse, table, 0) if "add" in one}
-    added = [one["add"]["path"] for one in actions(site.warehouse, table, 2) if "add" in one]
+    [base] = {action["add"]["path"] for action in actions(site.warehouse, table, 0) if "add" in action}
+    added = [action["add"]["path"] for action in actions(site.warehouse, table, 2) if "add" in action]
     assert [path for path in added if path.startswith("runs/")] == [base]  # the same file, with more rows hidden
     assert tasks_of(site.database, table, TaskKind.COMPACTION) == []
 
@@ -217,7 +217,7 @@ def test_what_changelogs_do_not_say_waits_for_a_compaction_that_is_requested(
     publish_merges(site.database, site.warehouse)
     assert shown(site, table) == [1, 2, 3]
     Publisher(site.database, site.warehouse).follow_merges(later(site.database, seconds=PAUSE_SECONDS))
-    assert [one.state for one in tasks_of(site.database, table, TaskKind.COMPACTION)] == [TaskState.PENDING]
+    assert [task.state for task in tasks_of(site.database, table, TaskKind.COMPACTION)] == [TaskState.PENDING]
     compact(site, table)
     publish_merges(site.database, site.warehouse)
     assert versions(site, table)[-1].base_id > 3
@@ -249,7 +249,7 @@ def test_after_many_changes_a_compaction_is_requested(
         publish_merge(site, table, {"id": n, "n": 1})
     assert shown(site, table) == [1, 2, 3]
     Publisher(site.database, site.warehouse).follow_merges(later(site.database, seconds=PAUSE_SECONDS))
-    assert [one.state for one in tasks_of(site.database, table, TaskKind.COMPACTION)] == [TaskState.PENDING]
+    assert [task.state for task in tasks_of(site.database, table, TaskKind.COMPACTION)] == [TaskState.PENDING]
 
 
 @pytest.mark.parametrize("catalog_kind", CATALOGS)
@@ -259,7 +259,7 @@ def test_kept_versions_keep_their_changelogs_and_forgotten_ones_leave_nothing(si
         publish_merge(site, table, {"id": 1, "n": 1}, {"id": 5 + n, "n": 1})
     sweep(site.database, site.warehouse, timedelta(0))
     with site.database.reading() as repository:
-        kinds = {one.snapshot_id: one.kind for one in repository.commits.every(table.id)}
+        kinds = {commit.snapshot_id: commit.kind for commit in repository.commits.every(table.id)}
     assert kinds == dict.fromkeys(range(1, 5), SnapshotKind.MERGE)
     compact(site, table)
     publish_merges(site.database, site.warehouse)
@@ -270,7 +270,7 @@ def test_kept_versions_keep_their_changelogs_and_forgotten_ones_leave_nothing(si
     for form in Format:
         keep_versions(site.database, site.warehouse, table.id, form, afterwards)
     with site.database.reading() as repository:
-        assert [one.snapshot_id for one in repository.commits.every(table.id)] == [5]
+        assert [commit.snapshot_id for commit in repository.commits.every(table.id)] == [5]
     root = Path(site.warehouse.path(*iceberg_file(table.id)))
     left = [path.name for path in root.rglob("*") if path.is_file()]
     assert [name for name in left if "changes" in name or "hidden" in name] == []
@@ -283,14 +283,14 @@ def test_of_a_file_only_the_places_are_kept_that_a_version_names(site: MergeSite
         publish_merge(site, table, {"id": n, "n": 1})
     merge(site, table, {"id": 9, "n": 1})  # hides nothing: what is named of the base stays
     publish_merges(site.database, site.warehouse)
-    [base] = [one.id for one in snapshot_of(site.database, table).runs if one.rows == 5]
+    [base] = [run.id for run in snapshot_of(site.database, table).runs if run.rows == 5]
     folder = Path(site.warehouse.path(*iceberg_file(table.id, "runs", base)))
 
     def numbers() -> list[int]:
         return sorted(int(path.name.split(".")[-2]) for path in folder.glob("*.hidden"))
 
     assert numbers() == [1, 2, 3, 4]
-    [second] = [one for one in versions(site, table, Format.ICEBERG) if one.version == 5]
+    [second] = [version for version in versions(site, table, Format.ICEBERG) if version.version == 5]
     assert second.as_of == 6
     keep_versions(site.database, site.warehouse, table.id, Format.ICEBERG, later(site.database, hours=2))
     assert numbers() == [4]

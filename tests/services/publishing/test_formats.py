@@ -41,12 +41,12 @@ def test_rows_that_were_deleted_are_hidden_and_filters_go_by_statistics(site: Me
     """Row groups are passed over (the tests' runs have 100 rows in each), and places in the file still are places."""
     columns = (("id", "BIGINT"), ("s", "STRING"), ("n", "INT"))
     table = create_table(site.database, PUBLISHED_ROWS, columns=columns)
-    merge(site, table, *({"id": one, "s": f"x{one}", "n": None if one == 1 else 5} for one in range(300)))
-    merge(site, table, *({"_kind": "-D", "id": one, "n": 6} for one in range(0, 300, 3)))
+    merge(site, table, *({"id": number, "s": f"x{number}", "n": None if number == 1 else 5} for number in range(300)))
+    merge(site, table, *({"_kind": "-D", "id": number, "n": 6} for number in range(0, 300, 3)))
     republish(site, table)
     left = set(range(300)) - {*range(0, 300, 3)}
     assert {row["id"] for row in read_by_all(site, table)} == left
-    [vector] = [one["add"]["deletionVector"] for one in actions(site.warehouse, table, 1) if "add" in one]
+    [vector] = [action["add"]["deletionVector"] for action in actions(site.warehouse, table, 1) if "add" in action]
     assert vector["cardinality"] == 100
     for where, wanted in {
         "id = 150": [],
@@ -90,7 +90,7 @@ def test_columns_follow_an_alter_at_once_unless_files_must_be_rewritten(site: Me
     merge(site, table, {"id": 1, "n": 4})
     alter("addColumn", "note", dataType="STRING")
     publish(site.database, site.warehouse)
-    assert [next(iter(one)) for one in actions(site.warehouse, table, 1)] == ["commitInfo", "metaData"]
+    assert [next(iter(action)) for action in actions(site.warehouse, table, 1)] == ["commitInfo", "metaData"]
     assert read_by_all(site, table) == [{"id": 1, "n": 4, "note": None}]
     merge(site, table, {"id": 1, "n": 4, "note": "a"})
     republish(site, table)
@@ -135,8 +135,8 @@ def test_a_rollback_is_the_next_version(site: MergeSite, table: Table) -> None:
 def test_what_was_not_published_when_a_process_died_is_published_by_the_next_in_the_same_bytes(site: MergeSite) -> None:
     """The commit decides the version; whoever comes next writes it, once, and also where the file is there already."""
     table = create_table(site.database, PUBLISHED_ROWS)
-    merge(site, table, *({"id": one, "n": 1} for one in range(20)), {"_kind": "-D", "id": 30, "n": 1})
-    assert [one.written_at for form in Format for one in versions(site.database, table, form)] == [None] * 2
+    merge(site, table, *({"id": number, "n": 1} for number in range(20)), {"_kind": "-D", "id": 30, "n": 1})
+    assert [version.written_at for form in Format for version in versions(site.database, table, form)] == [None] * 2
     publish(site.database, site.warehouse)
 
     def written() -> dict[Path, bytes]:
@@ -149,7 +149,7 @@ def test_what_was_not_published_when_a_process_died_is_published_by_the_next_in_
         repository.published.mark_unwritten()  # as if it had died between the files and the catalog
     assert publish(site.database, site.warehouse) == 2
     assert written() == before
-    assert all(one.written_at for form in Format for one in versions(site.database, table, form))
+    assert all(version.written_at for form in Format for version in versions(site.database, table, form))
 
 
 def test_what_is_published_goes_with_its_table(site: MergeSite, table: Table) -> None:

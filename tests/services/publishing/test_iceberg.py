@@ -62,7 +62,7 @@ def test_a_reader_goes_back_to_every_version_that_is_kept(site: MergeSite, table
     numbers = [version.as_of for version in versions(site, table)]
     assert [snapshot.snapshot_id for snapshot in found.snapshots()] == numbers == [1, 3, 5]
     assert [snapshot.parent_snapshot_id for snapshot in found.snapshots()] == [None, 1, 3]
-    assert [found.scan(snapshot_id=one).to_arrow()["n"].to_pylist() for one in numbers] == [[1], [2], [3]]
+    assert [found.scan(snapshot_id=number).to_arrow()["n"].to_pylist() for number in numbers] == [[1], [2], [3]]
 
 
 def several_versions(site: MergeSite, table: Table) -> None:

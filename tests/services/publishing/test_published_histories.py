@@ -60,7 +60,7 @@ class Play:
 
     def post(self, changes: list[Change]) -> None:
         plan = compile_plan(self.table.schema)
-        merge(self.site, self.table, *(as_json(plan, one) for one in changes))
+        merge(self.site, self.table, *(as_json(plan, change) for change in changes))
 
     def look(self) -> None:
         """Ask for every key."""
@@ -106,7 +106,7 @@ def drawn(random: Random, engine: str, options: Mapping[str, str] = OPTIONS) -> 
         faults = check_options(schema_of(case))
         if not faults:
             return case, retracts
-        assert all("_sketch stores another value" in one.message for one in faults)
+        assert all("_sketch stores another value" in fault.message for fault in faults)
 
 
 @pytest.mark.slow(reason="plays histories, read by three engines")

@@ -170,7 +170,7 @@ def test_partitions_are_scanned_one_after_the_other(database: CatalogDatabase, s
     expected: dict[tuple[int, str], int] = {}
     for turn in range(3):
         records = [{"id": key, "day": day, "n": turn} for day in "abc"[: turn + 1] for key in range(turn, 6)]
-        expected |= {(one["id"], one["day"]): one["n"] for one in records}
+        expected |= {(record["id"], record["day"]): record["n"] for record in records}
         post(database, site.warehouse, *records)
         if turn < 2:
             merge_staged(database, site.warehouse, table.id)

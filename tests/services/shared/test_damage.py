@@ -156,7 +156,7 @@ def test_a_scan_and_a_changelog_never_answer_from_a_damaged_file(site: MergeSite
 
     def changes() -> int:
         found = read_page(site.database, site.warehouse, ("shop", "wide"), None, None, 100, one_schema=False)
-        return sum(len(one.rows) for one in found.changes)
+        return sum(len(change.rows) for change in found.changes)
 
     for read, folder in ((scan, "runs"), (changes, "changelog")):
         [file] = files_in(site.warehouse, table.id, folder)

@@ -162,13 +162,13 @@ def test_changes_are_read_under_the_schema_of_their_snapshot(site: MergeSite) ->
     alter(site, table, (1, "m"), (2, "n"), options=LOOKUP)
     merge(site, table, {"id": 1, "n": 5, "m": 2})
     found = page(site, table)
-    assert [row for one in found.changes for _, row in one.rows] == [
+    assert [row for change in found.changes for _, row in change.rows] == [
         {"id": 1, "n": 1},
         {"id": 1, "m": 1, "n": None},
         {"id": 1, "m": 2, "n": 5},
     ]
     first = read_page(site.database, site.warehouse, (table.database, table.name), None, None, 10, one_schema=True)
-    assert [row for one in first.changes for _, row in one.rows] == [{"id": 1, "n": 1}]
+    assert [row for change in first.changes for _, row in change.rows] == [{"id": 1, "n": 1}]
     assert first.rest == Position(2)
 
 

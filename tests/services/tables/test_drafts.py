@@ -49,7 +49,7 @@ def test_a_draft_without_faults_tells_its_rules_and_warnings() -> None:
     ],
 )
 def test_a_word_that_is_misspelled_is_reported_at_its_line_and_put_right(right: str, wrong: str, line: int) -> None:
-    fault = next(one for one in of_sql(WHOLE.replace(right, wrong)).faults if one.repair)
+    fault = next(fault for fault in of_sql(WHOLE.replace(right, wrong)).faults if fault.repair)
     assert fault.line == line
     assert "^" not in fault.message
     assert fault.repair.text == WHOLE
@@ -61,7 +61,7 @@ def test_of_a_long_text_few_repairs_are_tried() -> None:
         text = f"CREATE TABLE t (id BIGINT, {wrong}, PRIMARY KEY (id) NOT ENFORCED)"
         faults = of_sql(text).faults
         assert len(faults) == columns
-        return sum(one.repair is not None for one in faults), MOST_READ_AGAIN // len(text)
+        return sum(fault.repair is not None for fault in faults), MOST_READ_AGAIN // len(text)
 
     assert repaired(30)[0] == MOST_MENDED
     few, room = repaired(500)
@@ -71,7 +71,7 @@ def test_of_a_long_text_few_repairs_are_tried() -> None:
 def test_the_word_of_a_type_is_put_right_and_no_column_beside_it() -> None:
     columns = ", ".join(f"c{n} XQZ{n}" for n in range(40))
     faults = of_sql(f"CREATE TABLE t ({columns}, total ITN, PRIMARY KEY (c0) NOT ENFORCED)").faults
-    assert {one.repair.label for one in faults[:MOST_MENDED] if one.repair} == set()
+    assert {fault.repair.label for fault in faults[:MOST_MENDED] if fault.repair} == set()
     assert next(repairs_of("x ITN, y INT", _unknown_type(2))).text == "x INT, y INT"
     assert [*repairs_of("ZZZ, " * MOST_WORDS + "ITN", _unknown_type(0))] == []
 
@@ -222,4 +222,4 @@ def test_lines_of_a_sample_end_where_json_ends_them() -> None:
 
 def test_an_example_is_the_value_as_it_was_sent() -> None:
     sample = '[{"id": 1, "v": 1.500, "w": {"a": [1e999]}, "s": "\\ud800"}]'
-    assert [one.example for one in guessed("t", sample).columns] == ["1", "1.500", '{"a":[1E+999]}', '"\\ud800"']
+    assert [column.example for column in guessed("t", sample).columns] == ["1", "1.500", '{"a":[1E+999]}', '"\\ud800"']

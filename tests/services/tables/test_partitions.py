@@ -109,7 +109,7 @@ def test_every_fault_of_the_specs_is_named(site: MergeSite) -> None:
     table = partitioned(site)
     with pytest.raises(Invalid) as refused:
         drop_partitions(site.database, (table.database, table.name), [{}, {"day": "yesterday"}, {"n": 1}])
-    assert [(one.pointer, one.code) for one in refused.value.violations] == [
+    assert [(violation.pointer, violation.code) for violation in refused.value.violations] == [
         ("/specs/0", "missing"),
         ("/specs/1/day", "bad_date"),
         ("/specs/2/n", "unknown_column"),

@@ -118,7 +118,7 @@ def test_work_for_all_tables_goes_on_without_a_damaged_one(site: MergeSite, cata
         waiting = repository.rounds.waiting()
         waits = repository.stats.waits()
         assert [is_small_table(repository, one.id) for one in made][1]
-    assert made[1].id in {one.table.id for one in waiting} & {one.table.id for one in waits}
+    assert made[1].id in {one.table.id for one in waiting} & {wait.table.id for wait in waits}
     assert made[1].id in {one.id for one in every_table(again.database)}
     leases = claim_round(again, "worker", waiting)
     [done] = run_round(again, leases)

@@ -97,7 +97,7 @@ def test_changelogs_lose_the_key_alone_and_are_read_from_the_first_change_again(
     def changes(start: Position | None = None, limit: int = 100) -> Any:
         return read_page(site.database, site.warehouse, ("shop", "people"), start, None, limit, one_schema=False)
 
-    before = [(kind, values) for one in changes().changes for kind, values in one.rows]
+    before = [(kind, values) for change in changes().changes for kind, values in change.rows]
     assert {values["mail"] for _, values in before} == set(mails)
     middle = changes(limit=2).rest
     one = forgotten(site, table)

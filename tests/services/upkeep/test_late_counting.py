@@ -255,7 +255,8 @@ def test_columns_that_were_renamed_widened_and_added_meanwhile_are_counted_on(si
     assert count(site, table)
     [lane] = report(site.database, table).lanes
     assert (lane.sequence, lane.measure) == (("z",), "number")
-    assert [(one.counts.records, one.counts.against_older, one.counts.largest) for one in lane.senders] == [(3, 1, 1.0)]
+    [sender] = lane.senders
+    assert (sender.counts.records, sender.counts.against_older, sender.counts.largest) == (3, 1, 1.0)
 
 
 def test_rows_that_can_be_removed_leave_open_what_late_records_changed(
@@ -265,7 +266,7 @@ def test_rows_that_can_be_removed_leave_open_what_late_records_changed(
     send(database, site, "", *({"id": 1, "t": (START - timedelta(hours=n)).isoformat(), "a": "x"} for n in range(3)))
     assert count(site, table)
     lane = next(lane for lane in report(database, table).lanes if lane.sequence == ("t",))
-    assert [(one.counts.late, one.counts.changed_nothing) for one in lane.senders] == [(2, None)]
+    assert [(sender.counts.late, sender.counts.changed_nothing) for sender in lane.senders] == [(2, None)]
 
 
 @pytest.mark.slow(reason="compares a large table")
@@ -360,9 +361,9 @@ def test_the_first_batches_are_counted_and_none_behind_one_that_is_left_out(site
         [batch] = repository.batches.of_merge(merge.id)
     records = [3, 0, 4, 9, 1, 1]
     batches = [replace(batch, number=number, records=Summed(one)) for number, one in enumerate(records)]
-    assert [one.number for one in first_batches(batches, 15)] == [0, 2]
-    assert [one.number for one in first_batches(batches, 16)] == [0, 2, 3]
-    assert [one.number for one in first_batches(batches, 99)] == [0, 2, 3, 4, 5]
+    assert [batch.number for batch in first_batches(batches, 15)] == [0, 2]
+    assert [batch.number for batch in first_batches(batches, 16)] == [0, 2, 3]
+    assert [batch.number for batch in first_batches(batches, 99)] == [0, 2, 3, 4, 5]
     assert first_batches(batches, 2) == []
     Summed.sums = 0
     first_batches([replace(batch, records=Summed(1))] * 500, 499)
@@ -378,7 +379,7 @@ def test_of_many_senders_those_are_distinguished_that_sent_the_most(database: Ca
     send(database, site, "sender-00", {"id": 0, "s": 0})
     assert count(site, table)
     [lane] = report(database, table).lanes
-    reported = {one.sender: (one.counts.records, one.counts.late) for one in lane.senders}
+    reported = {sender.sender: (sender.counts.records, sender.counts.late) for sender in lane.senders}
     assert len(reported) == MOST_SENDERS
     assert [reported[f"sender-{number:02}"] for number in (0, 5, 20, 1)] == [(4, 3), (3, 2), (3, 2), (2, 1)]
     assert reported[OTHERS] == (12, 6)

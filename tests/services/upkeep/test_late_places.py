@@ -43,7 +43,9 @@ def test_only_records_that_name_a_group_count_in_its_lane_after_a_removal(
     send(database, site, "", {"id": 1, "u": 1, "v": day})
     assert count(site, table)
     lane = next(lane for lane in report(database, table).lanes if lane.sequence == ("u", "v"))
-    assert [(one.counts.records, one.counts.against_older, one.counts.largest) for one in lane.senders] == [(3, 1, 2.0)]
+    assert [(sender.counts.records, sender.counts.against_older, sender.counts.largest) for sender in lane.senders] == [
+        (3, 1, 2.0)
+    ]
 
 
 def test_sequences_of_several_fields_are_those_of_one_record(database: CatalogDatabase, site: MergeSite) -> None:

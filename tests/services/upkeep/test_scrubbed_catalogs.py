@@ -42,7 +42,7 @@ def change(database: CatalogDatabase, statement: str, table: Table) -> None:
 
 
 def said_of(findings: list[Finding]) -> list[str]:
-    return [one.damage.message for one in findings if isinstance(one.damage, DamagedCatalog)]
+    return [finding.damage.message for finding in findings if isinstance(finding.damage, DamagedCatalog)]
 
 
 def first_run(database: CatalogDatabase, table: Table) -> Run:
@@ -132,7 +132,7 @@ def test_a_page_of_the_file_that_was_overwritten_is_reported(
     messages = said_of([*verify(database, warehouse)])
     for one in reported:
         assert [message for message in messages if one in message]
-    assert all("restore the catalog from a backup" in one for one in messages)
+    assert all("restore the catalog from a backup" in message for message in messages)
     database.close()
 
 
@@ -153,5 +153,5 @@ def test_faults_are_logged_and_counted_until_the_catalog_is_well(
 
     scrub(site.database, site.warehouse, 10**9, wait, lambda: watch.now)
     assert counted == [0, 2, 0, 0]
-    reported = [one for one in caplog.records if "the catalog is damaged" in one.getMessage()]
+    reported = [record for record in caplog.records if "the catalog is damaged" in record.getMessage()]
     assert [(one.levelname, one.exc_info) for one in reported] == [("ERROR", None)] * 2

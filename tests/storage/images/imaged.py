@@ -29,7 +29,9 @@ def run_of(
     warehouse: Warehouse, records: Iterable[Record], plan: MergePlan = PLAN, run_id: str = "r1", **layout: Any
 ) -> Run:
     """A run with the state rows of records of different keys."""
-    write_run(Path(warehouse.path(*run_folder("t1", run_id))), plan, [lift(plan, one) for one in records], **layout)
+    write_run(
+        Path(warehouse.path(*run_folder("t1", run_id))), plan, [lift(plan, record) for record in records], **layout
+    )
     return read_run(warehouse, "t1", run_id, 0)
 
 

@@ -146,7 +146,7 @@ def test_an_entry_is_what_the_state_row_answers(engine: str, data: st.DataObject
         Record(kind, {"id": key + 0.0, "n": n, "v": v if _encodes(v) else ""}, place)
         for place, (kind, key, n, v) in enumerate(drawn)
     ]
-    states = [lift(plan, one) for one in records]
+    states = [lift(plan, record) for record in records]
     wanted = [expected(plan, (one.values["id"],), state) for one, state in zip(records, states, strict=True)]
     assert entries_of(plan, states) == wanted
 

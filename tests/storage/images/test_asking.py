@@ -103,8 +103,8 @@ def test_images_are_not_listed_while_there_is_room_enough(tmp_path: Path) -> Non
     room.take(100)
     images = [image(name) for name in "abc"]  # of two of which the room was not told
     assert room.fits(150)
-    assert [one.exists() for one in images] == [True, True, True], "nobody has looked"
+    assert [image.exists() for image in images] == [True, True, True], "nobody has looked"
     assert not room.fits(251)
-    assert [one.exists() for one in images] == [True, True, True], "none leaves in vain"
+    assert [image.exists() for image in images] == [True, True, True], "none leaves in vain"
     assert room.fits(150)
-    assert sum(one.exists() for one in images) == 1
+    assert sum(image.exists() for image in images) == 1

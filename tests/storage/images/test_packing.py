@@ -70,7 +70,7 @@ def test_what_counts_is_the_file_not_its_first_rows(images: Images, warehouse: W
     """A batch of narrow rows is below the bound, the file is not."""
     records = [Record(RowKind.INSERT, {"id": number, "n": f"number {number} of so many"}) for number in range(60_000)]
     [stored] = [path for path in built(images, run_of(warehouse, records)) if ".states." not in path.name]
-    entries = sum(len(f'[{one}]R{{"id":{one},"n":"number {one} of so many"}}') for one in range(60_000))
+    entries = sum(len(f'[{number}]R{{"id":{number},"n":"number {number} of so many"}}') for number in range(60_000))
     assert entries * 16_384 / 60_000 < LEAST_BYTES < entries  # a batch is of so many rows
     assert stored.stat().st_size - 16 * 60_000 < entries / 2
 

@@ -174,4 +174,4 @@ def test_rows_without_json_are_left_to_their_state_rows_unless_they_are_many(
     assert len(files_of(images)) == (odd < 101)
     answers = [answered(images, run, key, plan=TIMED) for key in range(600)]
     assert answers.count(None) == (odd if odd < 101 else 600)
-    assert all(one is None or one[0].endswith(b'"t":"2026-01-01T00:00:00"}') for one in answers)
+    assert all(answer is None or answer[0].endswith(b'"t":"2026-01-01T00:00:00"}') for answer in answers)

@@ -151,7 +151,7 @@ def test_batches_can_lie_on_another_file_system() -> None:
     warehouse, of = Warehouse("mock:///bucket"), schema()
     name, size = write_batch(warehouse, "t1", "b1", of, decoded(of, {"id": 1, "n": 4}))
     assert size > 0
-    assert [one.values["n"] for one in read_key_records(warehouse, batch_in(warehouse, name, 1), of, (1,))] == [4]
+    assert [record.values["n"] for record in read_key_records(warehouse, batch_in(warehouse, name, 1), of, (1,))] == [4]
     batch = batch_in(warehouse, name)
     delete_batch(warehouse, "t1", name)
     with pytest.raises(DamagedFile, match=r"t1/staging/b1\.parquet is missing"):
@@ -273,9 +273,9 @@ def test_the_index_is_what_the_files_say(of: TableSchema, history: list[list[tup
         for value in range(4):
             key: Key = tuple(str(value) if of is TEXTS else value for _ in of.primary_key)
             read = [
-                one
+                record
                 for batch, file in files.items()
-                for one in read_key_records(warehouse, batch_in(warehouse, file, batch), of, key)
+                for record in read_key_records(warehouse, batch_in(warehouse, file, batch), of, key)
             ]
             found = sorted((one for _, one in index.records(token_of(of, key), key)), key=lambda one: one.arrival)
             assert found == read

@@ -31,7 +31,7 @@ def test_batches_are_listed_by_state(wide: TestClient, merge: Merge) -> None:
     merge()
     staged = post(wide, {"id": 1}).json()["id"]
     listed = {
-        state: [one["id"] for one in wide.get(BATCHES, params={"state": state}).json()["batches"]]
+        state: [batch["id"] for batch in wide.get(BATCHES, params={"state": state}).json()["batches"]]
         for state in ("staged", "merged", "deleted", "poisoned")
     }
     assert listed == {"staged": [staged], "merged": [merged], "deleted": [gone], "poisoned": []}

@@ -290,7 +290,7 @@ def test_a_staged_batch_can_be_withdrawn_twice_and_is_never_merged(wide: TestCli
         answer = wide.delete(f"{BATCHES}/{gone}")
         assert (answer.status_code, answer.json()["state"]) == (200, "deleted")
     merge()
-    assert [(one["id"], one["state"]) for one in wide.get(BATCHES).json()["batches"]] == [
+    assert [(batch["id"], batch["state"]) for batch in wide.get(BATCHES).json()["batches"]] == [
         (gone, "deleted"),
         (kept, "merged"),
     ]

@@ -65,7 +65,7 @@ def test_a_captured_body_of_several_tables_is_one_request(table: Tables, shop: T
     answer = post(shop, capture("30"))
     assert answer.status_code == 202, answer.text
     body = answer.json()
-    assert {one["table"]: one["records"] for one in body["batches"]} == {"order_lines": 2, "orders": 1}
+    assert {batch["table"]: batch["records"] for batch in body["batches"]} == {"order_lines": 2, "orders": 1}
     assert (body["skipped"], body["warnings"]) == ([], [])
     assert shop.get(f"{TABLES}/order_lines/rows?key=7&key=1").status_code == 404
     order = shop.get(f"{TABLES}/orders/rows?key=5").json()
@@ -79,7 +79,7 @@ def test_a_cloudevent_is_routed_by_its_attributes(table: Tables, shop: TestClien
     for kind, content in kinds.items():
         answer = shop.post(URL, content=content, headers={"Content-Type": kind})
         assert answer.status_code == 202, answer.text
-        assert [one["table"] for one in answer.json()["batches"]] == ["accounts"]
+        assert [batch["table"] for batch in answer.json()["batches"]] == ["accounts"]
     assert shop.get(f"{TABLES}/accounts/rows?key=ann@example.org").json()["balance"] == "10.00"
 
 
@@ -115,7 +115,8 @@ def test_a_fault_in_the_last_table_stores_nothing_in_any(two: None, shop: TestCl
     answer = post(shop, events, key="k")
     assert answer.status_code == 400
     reported = {
-        (one["pointer"], one["code"], one["table"], one["row"], one.get("column")) for one in answer.json()["errors"]
+        (error["pointer"], error["code"], error["table"], error["row"], error.get("column"))
+        for error in answer.json()["errors"]
     }
     assert reported == {
         ("/events/1/id", "wrong_type", "b", 1, "id"),
@@ -130,7 +131,7 @@ def test_records_by_table(two: None, shop: TestClient) -> None:
     sent = {"a": {"records": [{"id": 1, "v": "x"}]}, "b": {"records": [{"id": 2}, {"id": 3, "_kind": "-D"}]}}
     answer = post(shop, {"tables": sent}, how="")
     assert answer.status_code == 202
-    assert {one["table"]: one["records"] for one in answer.json()["batches"]} == {"a": 1, "b": 2}
+    assert {batch["table"]: batch["records"] for batch in answer.json()["batches"]} == {"a": 1, "b": 2}
     sent["b"]["records"][0]["id"] = "no"
     [fault] = post(shop, {"tables": sent}, how="").json()["errors"]
     assert (fault["pointer"], fault["table"], fault["row"]) == ("/tables/b/records/0/id", "b", 0)
@@ -155,7 +156,7 @@ def test_records_by_table(two: None, shop: TestClient) -> None:
 def test_another_body_is_refused_at_its_fault(body: str, pointer: str, code: str, two: None, shop: TestClient) -> None:
     answer = post(shop, body, how="")
     assert answer.status_code == 400
-    assert (pointer, code) in [(one["pointer"], one["code"]) for one in answer.json()["errors"]], answer.text
+    assert (pointer, code) in [(error["pointer"], error["code"]) for error in answer.json()["errors"]], answer.text
 
 
 def test_other_media_types_are_for_one_table(two: None, shop: TestClient) -> None:
@@ -169,7 +170,7 @@ def test_tables_that_do_not_exist_are_skipped_if_requested(two: None, shop: Test
     assert answer.status_code == 202
     counted = {one["name"]: one["count"] for one in answer.json()["skipped"]}
     assert counted == {"public.gone": 2, "shop.signals": 1}
-    assert [one["table"] for one in answer.json()["batches"]] == ["a"]
+    assert [batch["table"] for batch in answer.json()["batches"]] == ["a"]
     none = post(shop, {"tables": {"gone": {"records": [{}, {}]}}}, how="", unknownTables="skip")
     assert (none.status_code, none.json()["batches"]) == (202, [])
     assert none.json()["skipped"] == [{"name": "gone", "count": 2}]
@@ -179,7 +180,7 @@ def test_tables_that_do_not_exist_are_skipped_if_requested(two: None, shop: Test
 def test_events_of_no_row_are_counted(number: str, two: None, shop: TestClient) -> None:
     answer = post(shop, [json.loads(capture(number)), event("a", {"id": 1}), None])
     assert answer.status_code == 202, answer.text
-    assert [(one["code"], one["count"]) for one in answer.json()["warnings"]] == [("skipped_events", 2)]
+    assert [(warning["code"], warning["count"]) for warning in answer.json()["warnings"]] == [("skipped_events", 2)]
     alone = post(shop, capture(number))
     assert (alone.status_code, alone.json()["batches"]) == (202, [])
 
@@ -232,13 +233,13 @@ def test_a_change_of_another_tables_schema_is_no_fault_there(two: None, shop: Te
     ddl = {"source": {"db": "m", "table": "b"}, "ddl": "ALTER TABLE b", "databaseName": "m", "tableChanges": []}
     answer = shop.post(f"{TABLES}/a/batches?format=debezium-json", json=ddl)
     assert (answer.status_code, answer.json()["records"]) == (202, 0)
-    assert [one["table"] for one in post(shop, ddl).json()["batches"]] == ["b"]
+    assert [batch["table"] for batch in post(shop, ddl).json()["batches"]] == ["b"]
 
 
 def test_a_repeated_key_is_answered_with_the_same_batches(two: None, shop: TestClient) -> None:
     sent = [event("a", {"id": 1}), event("b", {"id": 2})]
     first, again = post(shop, sent, key="k"), post(shop, sent, key="k")
-    ids = [[one["id"] for one in answer.json()["batches"]] for answer in (first, again)]
+    ids = [[batch["id"] for batch in answer.json()["batches"]] for answer in (first, again)]
     assert sorted(ids[0]) == sorted(ids[1])
     assert "Idempotency-Replayed" not in first.headers
     assert again.headers["Idempotency-Replayed"] == "true"
@@ -297,7 +298,7 @@ def test_a_large_packed_body_with_a_mark_is_read(two: None, shop: TestClient) ->
     headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
     answer = shop.post(URL, params={"format": "debezium-json"}, content=content, headers=headers)
     assert answer.status_code == 202, answer.text
-    assert [one["records"] for one in answer.json()["batches"]] == [6000, 6000]
+    assert [batch["records"] for batch in answer.json()["batches"]] == [6000, 6000]
 
 
 def test_who_prefers_to_wait_waits_for_all_tables(two: None, shop: TestClient, merge: Merge) -> None:
@@ -317,7 +318,7 @@ def test_who_prefers_to_wait_waits_for_all_tables(two: None, shop: TestClient, m
     for thread in threads:
         thread.join()
     assert (answer.status_code, answer.headers["Preference-Applied"]) == (200, "wait=30")
-    assert [one["state"] for one in answer.json()["batches"]] == ["merged", "merged"]
+    assert [batch["state"] for batch in answer.json()["batches"]] == ["merged", "merged"]
     late = shop.post(URL, json=sent, headers={"Prefer": "wait=1"})
     assert (late.status_code, late.headers["Retry-After"]) == (202, "1")
 

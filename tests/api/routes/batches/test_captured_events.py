@@ -134,9 +134,9 @@ def test_a_default_that_may_stand_for_null_is_a_warning(table: Table, shop: Test
 def test_elements_of_arrays_are_read_as_values_at_the_top_are(table: Table, shop: TestClient) -> None:
     table({"id": "INT", "an": "ARRAY<DECIMAL(6, 2)>", "ad": "ARRAY<DATE>", "au": "ARRAY<STRING>"}, "id")
     event = json.loads(capture("16"))
-    after = next(one for one in event["schema"]["fields"] if one["field"] == "after")
+    after = next(field for field in event["schema"]["fields"] if field["field"] == "after")
     kept = ("id", "an", "ad", "au")
-    after["fields"] = [one for one in after["fields"] if one["field"] in kept]
+    after["fields"] = [field for field in after["fields"] if field["field"] in kept]
     event["payload"]["after"] = {name: event["payload"]["after"][name] for name in kept}
     answer = post(shop, json.dumps(event))
     assert answer.status_code == 202, answer.text
@@ -150,7 +150,7 @@ def test_what_is_no_row_is_counted_and_skipped(number: str, table: Table, shop: 
     table(ORDERS, "id")
     answer = post(shop, capture(number))
     assert (answer.status_code, answer.json()["records"]) == (202, 0)
-    assert [(one["code"], one["count"]) for one in answer.json()["warnings"]] == [("skipped_events", 1)]
+    assert [(warning["code"], warning["count"]) for warning in answer.json()["warnings"]] == [("skipped_events", 1)]
     mixed = post(shop, json.dumps([json.loads(capture(one)) for one in (number, "02", number)]))
     assert (mixed.status_code, mixed.json()["records"]) == (202, 1)
     assert mixed.json()["warnings"][0]["count"] == 2

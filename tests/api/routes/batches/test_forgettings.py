@@ -34,7 +34,7 @@ def faults(answer: Any) -> tuple[int, str, list[tuple[str, str]]]:
     return (
         answer.status_code,
         reported["errorCode"],
-        [(one["pointer"], one["code"]) for one in reported.get("errors", [])],
+        [(error["pointer"], error["code"]) for error in reported.get("errors", [])],
     )
 
 
@@ -120,7 +120,7 @@ def test_only_who_administers_the_table_forgets_and_the_audit_log_says_how_many(
     made = forget_as(Role.ADMIN).json()
     assert made["requestedBy"] == "admin"
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [(one["operation"], one["outcome"]) for one in lines[-2:]] == [
+    assert [(line["operation"], line["outcome"]) for line in lines[-2:]] == [
         ("forgetRows", "refused"),
         ("forgetRows", "done"),
     ]

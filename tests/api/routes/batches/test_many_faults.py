@@ -17,8 +17,8 @@ MANY = MOST_READ + 1
 WRONG: dict[str, Any] = {
     "numbers": [1] * MANY,
     "objects": [{}] * MANY,
-    "an object of numbers": {str(one): 1 for one in range(MANY)},
-    "an object of objects": {str(one): {} for one in range(MANY)},
+    "an object of numbers": {str(number): 1 for number in range(MANY)},
+    "an object of objects": {str(number): {} for number in range(MANY)},
 }
 
 
@@ -64,7 +64,7 @@ def test_of_many_wrong_elements_the_first_is_reported_with_its_place(shop: TestC
 
 
 def test_many_right_elements_are_taken(shop: TestClient) -> None:
-    many = {str(one): "x" for one in range(MANY)}
+    many = {str(number): "x" for number in range(MANY)}
     reported = shop.post(f"{DATABASES}/shop", json={"updates": many})
     assert (reported.status_code, len(reported.json()["updated"])) == (200, MANY)
     assert len(shop.post(f"{DATABASES}/shop", json={"removals": list(many)}).json()["removed"]) == MANY

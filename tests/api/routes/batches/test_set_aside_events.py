@@ -76,8 +76,10 @@ def test_the_others_are_stored_and_the_event_is_kept_with_its_faults(table: Tabl
     assert values(shop, 1, 2, 3) == [1, None, 3]
     first, second = kept(shop)
     assert json.loads(first["event"]) == bad
-    assert [(one["pointer"], one["code"], one["column"]) for one in first["faults"]] == [("/v", "out_of_range", "v")]
-    assert all(one["detail"] and one["fix"] for one in first["faults"])
+    assert [(fault["pointer"], fault["code"], fault["column"]) for fault in first["faults"]] == [
+        ("/v", "out_of_range", "v")
+    ]
+    assert all(fault["detail"] and fault["fix"] for fault in first["faults"])
     assert (first["format"], first["times"], first["batchId"]) == ("debezium-json", 1, answer.json()["id"])
     assert second["faults"][0]["code"] == "unusable_event"
     assert shop.get(f"{ASIDE}/{first['id']}").json() == first
@@ -217,7 +219,7 @@ def test_several_tables_each_keep_their_own(table: Table, shop: TestClient) -> N
     events = [event(1, 1, 10), event(1, 1000, 11, "u"), event(2, 2, 12, "u"), event(2, 1000, 13)]
     answer = post(shop, events, ALL)
     assert answer.status_code == 202, answer.text
-    assert {one["table"]: (one["records"], one["setAsideEvents"]) for one in answer.json()["batches"]} == {
+    assert {batch["table"]: (batch["records"], batch["setAsideEvents"]) for batch in answer.json()["batches"]} == {
         "t": (1, 1),
         "u": (1, 1),
     }
@@ -232,7 +234,9 @@ def test_a_table_without_an_order_refuses_it_in_one_of_several_tables_too(table:
     for url in (ALL, f"{TABLES}/u/batches"):
         answer = post(shop, [event(1, 1, 10, "u")], url)
         assert answer.status_code == 400
-        assert [(one["code"], one["table"]) for one in answer.json()["errors"]] == [("contradicting_parameters", "u")]
+        assert [(error["code"], error["table"]) for error in answer.json()["errors"]] == [
+            ("contradicting_parameters", "u")
+        ]
     table("k", {"id": "INT NOT NULL"}, **{"events.source": "shop.k"})  # no column that could tell
     assert post(shop, [event(1, 1, 10, "k")], f"{TABLES}/k/batches").json()["errors"][0]["pointer"] == "/onFault"
     grouped = {
@@ -277,7 +281,7 @@ def test_columns_are_added_and_only_what_they_cannot_hold_is_set_aside(table: Ta
     new = [event(n, n, n) | {"after": {"id": n, "v": n, "more": "x"}} for n in (1, 2)]
     answer = post(shop, [*new, event(3, 1000, 13)], unknownColumns="add").json()
     assert (answer["records"], answer["setAsideEvents"]) == (2, 1)
-    assert [one["fieldNames"] for one in answer["changes"]] == [["more"]]
+    assert [change["fieldNames"] for change in answer["changes"]] == [["more"]]
     assert shop.get(f"{T}/rows/2").json()["more"] == "x"
 
 
@@ -287,7 +291,7 @@ def test_a_column_becomes_wider_for_an_event_that_follows_an_unusable_one(table:
     wide = {"schema": {"type": "struct", "fields": [row]}, "payload": event(2, 1000, 11)}
     answer = post(shop, [event(1, 1, 10, op="t"), wide], unknownColumns="add").json()
     assert (answer["records"], answer["setAsideEvents"]) == (1, 1)
-    assert [one["newDataType"] for one in answer["changes"]] == ["INT"]
+    assert [change["newDataType"] for change in answer["changes"]] == ["INT"]
     assert values(shop, 2) == [1000]
 
 

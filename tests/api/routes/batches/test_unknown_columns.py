@@ -47,7 +47,7 @@ def records(*rows: dict[str, Any]) -> dict[str, Any]:
 
 
 def types(shop: TestClient, name: str = "t") -> dict[str, str]:
-    return {one["name"]: one["type"] for one in shop.get(f"{TABLES}/{name}").json()["schema"]["fields"]}
+    return {field["name"]: field["type"] for field in shop.get(f"{TABLES}/{name}").json()["schema"]["fields"]}
 
 
 def tabular() -> dict[str, bytes]:
@@ -115,7 +115,7 @@ def test_an_added_column_has_the_type_and_the_default_that_the_event_declares(ta
     assert shop.post(f"{T}/batches", json=records(before)).status_code == 202
     answer = post(shop, capture("11"), "add", format="debezium-json")
     assert answer.status_code == 202, answer.text
-    assert [one["action"] for one in answer.json()["changes"]] == ["addColumn", "updateColumnDefaultValue"]
+    assert [change["action"] for change in answer.json()["changes"]] == ["addColumn", "updateColumnDefaultValue"]
     assert types(shop)["gift"] == "BOOLEAN"
     # As in PostgreSQL: rows that were there before show the default.
     assert shop.get(f"{T}/rows?key=90&key=1").json() == before | {"gift": False}
@@ -127,7 +127,7 @@ def test_a_default_does_not_replace_nulls_that_are_sent(table: Table, shop: Test
     """A table that keeps the last record applies defaults when it is written."""
     table(LINES, "order_id", "line_no", **SOURCE)
     answer = post(shop, capture("11"), "add", format="debezium-json")
-    assert [one["action"] for one in answer.json()["changes"]] == ["addColumn"]
+    assert [change["action"] for change in answer.json()["changes"]] == ["addColumn"]
 
 
 def test_a_wider_type_is_taken_as_alter_allows(table: Table, shop: TestClient, merge: Merge) -> None:
@@ -206,7 +206,7 @@ def test_tables_of_one_request_get_their_columns_together_or_not_at_all(table: T
     assert "more" not in types(shop, "a")
     answer = post(shop, {"tables": {"a": good, "b": good}}, "add", url=ALL)
     assert answer.status_code == 202, answer.text
-    assert [len(one["changes"]) for one in answer.json()["batches"]] == [1, 1]
+    assert [len(batch["changes"]) for batch in answer.json()["batches"]] == [1, 1]
     assert types(shop, "a")["more"] == types(shop, "b")["more"] == "BIGINT"
 
 

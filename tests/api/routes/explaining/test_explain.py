@@ -27,7 +27,7 @@ WORDS = ("a", "a/b", "..", "ö +&%", "x:explain")
 @pytest.fixture
 def words(shop: TestClient, merge: Merge) -> TestClient:
     """A client of a table of words, each with two records, of which one is merged."""
-    fields = [{"name": one["name"], "type": one["type"].split(" DEFAULT")[0]} for one in FIELDS]
+    fields = [{"name": field["name"], "type": field["type"].split(" DEFAULT")[0]} for field in FIELDS]
     table = new_table(fields=fields, primaryKeys=["word"], options=OPTIONS)
     shop.post(TABLES, json=table).raise_for_status()
     for merged in (True, False):
@@ -58,7 +58,7 @@ def test_what_a_default_shows_came_from_no_record(words: TestClient) -> None:
     reported = words.get(EXPLAIN, params={"key": "a", "column": "note"}).json()
     nothing = {"column": "note", "value": "none", "start": False, "records": [], "leftOut": 0}
     assert reported["columns"] == [nothing]
-    assert [[one["column"] for one in step["columns"]] for step in reported["steps"]] == [["note"], ["note"]]
+    assert [[column["column"] for column in step["columns"]] for step in reported["steps"]] == [["note"], ["note"]]
 
 
 def test_whole_numbers_are_spelled_as_requested(words: TestClient) -> None:
@@ -67,7 +67,9 @@ def test_whole_numbers_are_spelled_as_requested(words: TestClient) -> None:
         reported = answer.json()
         assert reported["row"]["n"] == str(2 * LARGE)
         assert reported["columns"][0]["value"] == str(2 * LARGE)
-        changes = [one["after"] for step in reported["steps"] for one in step["columns"] if one["column"] == "n"]
+        changes = [
+            column["after"] for step in reported["steps"] for column in step["columns"] if column["column"] == "n"
+        ]
         assert changes == [str(LARGE), str(2 * LARGE)]
     assert answer.headers["preference-applied"] == "integers=text"
 

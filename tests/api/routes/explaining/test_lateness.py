@@ -35,7 +35,10 @@ def test_what_came_late_is_reported_by_lane_and_sender(counted: TestClient) -> N
     [sender] = lane["senders"]
     counts = [sender[name] for name in ("records", "late", "inMerge", "againstOlder", "changedNothing")]
     assert counts == [2, 1, 1, 0, 1]
-    assert (sender["largest"], [one["upTo"] for one in sender["steps"] if one["records"]]) == (259_200.0, [604_800.0])
+    assert (sender["largest"], [step["upTo"] for step in sender["steps"] if step["records"]]) == (
+        259_200.0,
+        [604_800.0],
+    )
     assert sender["steps"][-1]["upTo"] is None
 
 

@@ -55,7 +55,7 @@ def test_partitions_are_listed_and_dropped(create: Create, shop: TestClient, mer
     days = ("2024-05-01", "2024-05-02")
     merge(*({"day": day, "id": number, "note": "x"} for day in days for number in (1, 2)))
     listed = shop.get(f"{TABLE}/partitions").json()
-    assert [(one["spec"], one["recordCount"], one["runs"]) for one in listed["partitions"]] == [
+    assert [(partition["spec"], partition["recordCount"], partition["runs"]) for partition in listed["partitions"]] == [
         ({"day": day}, 2, 1) for day in days
     ]
     page = shop.get(f"{TABLE}/partitions", params={"maxResults": 1}).json()

@@ -131,7 +131,7 @@ def watched(client: TestClient, job: str) -> WatchedExecutor:
     def watch(detail: dict[str, int]) -> float:
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
-            newest = next(one for one in client.get(MERGES).json()["merges"] if one["job"] == job)
+            newest = next(merge for merge in client.get(MERGES).json()["merges"] if merge["job"] == job)
             if newest["progressDetail"] == detail:
                 progress: float = newest["progress"]
                 return progress
@@ -163,7 +163,7 @@ def test_progress_never_goes_back_and_is_whole_only_after_the_commit(
     if job == "compaction":
         shop.post(f"{TABLES}/wide/compact")
         assert run_next_compaction(MergeSite(parts.database, parts.warehouse, executor, 0.2), "worker")
-    done = next(one for one in shop.get(MERGES).json()["merges"] if one["job"] == job)
+    done = next(merge for merge in shop.get(MERGES).json()["merges"] if merge["job"] == job)
     assert executor.read == pytest.approx(expected)
     assert (done["state"], done["progress"]) == ("succeeded", 1.0)
     assert done["progressDetail"] == {"tasksDone": len(expected)}

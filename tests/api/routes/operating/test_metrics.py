@@ -198,6 +198,6 @@ def test_a_look_that_hangs_holds_up_no_scrape(opened: Opened) -> None:
         for _ in range(3):
             assert named(scraped(client), "keyfold_catalog_up") == 0
         assert seen.is_set()
-        assert [one.name for one in threading.enumerate()].count("look") == 1
+        assert [thread.name for thread in threading.enumerate()].count("look") == 1
     finally:
         hang.set()

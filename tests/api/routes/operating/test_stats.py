@@ -48,7 +48,7 @@ def stats(client: TestClient) -> dict[str, Any]:
 def figures(reported: Any) -> list[Any]:
     """All numbers and texts of an answer."""
     inside = reported.values() if isinstance(reported, dict) else reported if isinstance(reported, list) else None
-    return [reported] if inside is None else [one for each in inside for one in figures(each)]
+    return [reported] if inside is None else [figure for each in inside for figure in figures(each)]
 
 
 def test_a_new_table_has_nothing_to_divide_by(shop: TestClient, table_id: str) -> None:

@@ -61,7 +61,7 @@ def test_databases_are_namespaces_and_published_tables_are_its_tables(catalog: C
     assert catalog.get(NAMESPACES) == {"namespaces": [["hr"], ["shop"]], "next-page-token": None}
     assert catalog.get(f"{NAMESPACES}?parent=shop")["namespaces"] == []
     assert catalog.get(f"{NAMESPACES}/shop") == {"namespace": ["shop"], "properties": {}}
-    names = [one["name"] for one in catalog.get(f"{NAMESPACES}/shop/tables")["identifiers"]]
+    names = [identifier["name"] for identifier in catalog.get(f"{NAMESPACES}/shop/tables")["identifiers"]]
     assert names == ["empty", "orders"]
     assert catalog.client.head(f"{NAMESPACES}/shop").status_code == 200
     assert catalog.client.head(ORDERS).status_code == 200
@@ -77,7 +77,7 @@ def test_a_list_comes_in_pages_where_a_client_asks_for_them(catalog: Catalog) ->
     pages = [catalog.get(f"{NAMESPACES}/shop/tables", params=of_tables)]
     while (token := pages[-1]["next-page-token"]) is not None:
         pages.append(catalog.get(f"{NAMESPACES}/shop/tables", params=of_tables | {"pageToken": token}))
-    assert [one["name"] for page in pages for one in page["identifiers"]] == ["empty", "orders"]
+    assert [identifier["name"] for page in pages for identifier in page["identifiers"]] == ["empty", "orders"]
 
 
 def test_a_table_without_rows_is_an_empty_one(catalog: Catalog) -> None:
@@ -94,9 +94,9 @@ def test_metadata_has_the_snapshots_that_are_kept_and_an_etag_that_holds(catalog
     Publisher(catalog.parts.database, catalog.parts.warehouse).publish()
     answer = catalog.client.get(ORDERS)
     metadata = answer.json()["metadata"]
-    assert [one["snapshot-id"] for one in metadata["snapshots"]] == [1]  # the same rows, under other columns
+    assert [snapshot["snapshot-id"] for snapshot in metadata["snapshots"]] == [1]  # the same rows, under other columns
     assert (metadata["current-snapshot-id"], metadata["current-schema-id"]) == (1, 1)
-    assert {one["schema-id"] for one in metadata["schemas"]} == {0, 1}
+    assert {schema["schema-id"] for schema in metadata["schemas"]} == {0, 1}
     assert metadata["properties"]["gc.enabled"] == "false"
     known = catalog.client.get(ORDERS, headers={"If-None-Match": answer.headers["ETag"]})
     assert (known.status_code, known.content) == (304, b"")

@@ -96,7 +96,7 @@ def test_a_simulation_tells_what_is_not_named_and_what_is_named_null(create: Cre
     create(fields=FIELDS, options=TELLING)
     answer = shop.post(f"{TABLE}/rows:simulate", json={"records": FIRST + PACKED + CLEARED + LATE})
     steps = answer.json()["rows"][0]["steps"]
-    reasons = [{one["column"]: one["reason"] for one in step["columns"]} for step in steps]
+    reasons = [{column["column"]: column["reason"] for column in step["columns"]} for step in steps]
     assert reasons[1]["city"] == "city not named: unchanged"
     assert reasons[1]["total"] == "total not named: unchanged"
     assert reasons[2]["city"] == "sequence 10:04 >= 10:00: named null: cleared"
@@ -107,7 +107,7 @@ def test_a_simulation_tells_what_is_not_named_and_what_is_named_null(create: Cre
 
 def test_the_rules_say_what_a_record_must_do_to_change_a_column(create: Create, shop: TestClient) -> None:
     create(fields=FIELDS, options=TELLING)
-    rules = {one["column"]: one["rule"] for one in shop.get(f"{TABLE}/rules").json()["columns"]}
+    rules = {column["column"]: column["rule"] for column in shop.get(f"{TABLE}/rules").json()["columns"]}
     assert rules["city"].startswith("the value of the latest record that names it, null included, by edited")
     assert rules["total"] == "the value of the latest record that names it, null included, by arrival"
 

@@ -98,10 +98,10 @@ def test_a_table_may_say_so_for_all_and_a_request_otherwise(wide: Callable[..., 
 def test_keys_and_changes_are_told_so_too(wide: Callable[..., TestClient]) -> None:
     client, text = wide(merged=True), {"integers": "text"}
     many = client.post(f"{WIDE}/rows:batchGet", json={"keys": [{"id": LARGE}, {"id": 2}]}, params=text).json()
-    assert [one["key"] for one in many["rows"]] == [{"id": str(LARGE)}, {"id": "2"}]
+    assert [row["key"] for row in many["rows"]] == [{"id": str(LARGE)}, {"id": "2"}]
     tried = client.post(f"{WIDE}/rows:simulate", json={"records": [{"id": 3, "n": 4}]}, params=text).json()["rows"][0]
     assert (tried["key"], tried["after"]["n"], tried["steps"][0]["after"]["n"]) == ({"id": "3"}, "4", "4")
-    assert ("n", "4") in [(one["column"], one["after"]) for one in tried["steps"][0]["columns"]]
+    assert ("n", "4") in [(column["column"], column["after"]) for column in tried["steps"][0]["columns"]]
     changed = client.get(f"{WIDE}/changelog", params={**text, "fromSnapshot": "1", "maxResults": "1"})
     assert isinstance(json.loads(changed.text)["id"], str)
     following = client.get(changed.headers["Link"][1:].split(">")[0])

@@ -64,7 +64,9 @@ def test_rows_are_found_and_answered_whatever_the_numbers_are(wide: TestClient, 
     assert [one["row"] for one in answered] == expected
     assert found_in_arrow(wide) == in_arrow
     changes = [json.loads(line) for line in wide.get(f"{WIDE}/changelog").text.splitlines()]
-    assert sorted(({k: v for k, v in one.items() if k[0] != "_"} for one in changes), key=str) == sorted(ROWS, key=str)
+    assert sorted(({k: v for k, v in change.items() if k[0] != "_"} for change in changes), key=str) == sorted(
+        ROWS, key=str
+    )
 
 
 def test_simulated_rows_and_reasons_have_the_same_form(shop: TestClient) -> None:

@@ -279,16 +279,16 @@ def test_batch_get_answers_in_request_order_without_gaps(table: MakeTable) -> No
     answer = rows.batch_get(*({"id": key} for key in asked))
     assert answer.status_code == 200
     assert answer.json()["snapshotId"] == 1
-    assert [one["key"]["id"] for one in answer.json()["rows"]] == asked
-    assert [one["row"] and one["row"]["n"] for one in answer.json()["rows"]] == [30, None, 30, 0, None, 40]
+    assert [row["key"]["id"] for row in answer.json()["rows"]] == asked
+    assert [row["row"] and row["row"]["n"] for row in answer.json()["rows"]] == [30, None, 30, 0, None, 40]
 
 
 def test_batch_get_takes_ten_thousand_keys_and_no_more(table: MakeTable) -> None:
     rows = table(("id", "INT"), ("n", "INT"))
     rows.merge({"id": 7, "n": 1})
     answers = rows.batch_get(*({"id": key} for key in range(10_000))).json()["rows"]
-    assert [one["key"]["id"] for one in answers] == list(range(10_000))
-    assert [one["key"]["id"] for one in answers if one["found"]] == [7]
+    assert [answer["key"]["id"] for answer in answers] == list(range(10_000))
+    assert [answer["key"]["id"] for answer in answers if answer["found"]] == [7]
     assert rows.batch_get(*({"id": key} for key in range(10_001))).status_code == 400
     assert rows.batch_get().json()["rows"] == []
 

@@ -31,7 +31,7 @@ def test_a_merge_says_what_it_did(shop: TestClient, merged: str) -> None:
     counts = {name: reported[name] for name in ("since", "snapshotId", "exact", "share", "keys")}
     assert counts == {"since": 1, "snapshotId": 2, "exact": True, "share": 1.0, "keys": 3}
     assert [reported[name] for name in ("added", "changed", "removed", "unchanged")] == [1, 1, 0, 1]
-    assert [one for one in reported["columns"] if one["changed"]] == [{"column": "note", "changed": 1}]
+    assert [column for column in reported["columns"] if column["changed"]] == [{"column": "note", "changed": 1}]
     added, changed = reported["sample"]
     assert (added["became"], added["key"], added["before"], added["columns"]) == ("added", {"id": 3}, None, [])
     assert (changed["became"], changed["before"]["note"], changed["after"]["note"]) == ("changed", "a", "b")
@@ -46,7 +46,7 @@ def test_snapshots_are_compared_by_number_name_and_tag(shop: TestClient, merged:
     first = shop.get(f"{TABLE}/snapshots/v1/changes").json()
     assert (first["since"], first["snapshotId"], first["added"]) == (None, 1, 2)
     back = shop.get(f"{TABLE}/snapshots/EARLIEST/changes", params={"since": "LATEST", "columns": "note"}).json()
-    assert [(one["became"], one["before"], one["after"]) for one in back["sample"]] == [
+    assert [(sample["became"], sample["before"], sample["after"]) for sample in back["sample"]] == [
         ("changed", {"id": 1, "note": "b"}, {"id": 1, "note": "a"}),
         ("removed", {"id": 3, "note": None}, None),
     ]
@@ -75,7 +75,7 @@ def test_what_cannot_be_asked_for_is_refused_with_the_fix(
     for path in (f"{TABLE}/merges/{merged}/changes", f"{TABLE}/snapshots/2/changes"):
         answer = shop.get(path, params=parameters)
         assert answer.status_code == 400
-        assert [(one["pointer"], one["code"]) for one in answer.json()["errors"]] == [(pointer, code)]
+        assert [(error["pointer"], error["code"]) for error in answer.json()["errors"]] == [(pointer, code)]
 
 
 def test_a_damaged_run_is_reported_by_its_name(app: FastAPI, shop: TestClient, merged: str) -> None:

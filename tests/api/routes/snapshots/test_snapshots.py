@@ -58,7 +58,7 @@ def test_pages_of_snapshots_come_newest_first(shop: TestClient, merge: Merge) ->
     seen, token = [], ""
     while token is not None:
         page = shop.get(f"{TABLE}/snapshots", params={"maxResults": 2, "pageToken": token}).json()
-        seen += [(one["id"], one["deltaRecordCount"]) for one in page["snapshots"]]
+        seen += [(snapshot["id"], snapshot["deltaRecordCount"]) for snapshot in page["snapshots"]]
         token = page["nextPageToken"]
     assert seen == [(5, 1), (4, 1), (3, 1), (2, 1), (1, 1)]
     assert len(shop.get(f"{TABLE}/snapshots?maxResults=0").json()["snapshots"]) == 5

@@ -56,7 +56,7 @@ def test_paimons_own_options_are_taken_and_warned_of_at_once(shop: TestClient, w
     options = dict.fromkeys([*sorted(PAIMONS_OWN), "tag.callback.com.example.Tag.param"], "1")
     answer = set_options(shop, way, options, only_check=only_check)
     assert answer.status_code == 200, answer.text
-    warned = {one["pointer"] for one in answer.json()["warnings"] if one["code"] == "option_without_effect"}
+    warned = {warning["pointer"] for warning in answer.json()["warnings"] if warning["code"] == "option_without_effect"}
     assert warned == {f"/options/{key}" for key in options}
     if not only_check:
         assert answer.json()["warnings"] == shop.get(f"{TABLES}/wide/rules").json()["warnings"]

@@ -29,7 +29,7 @@ def create(shop: TestClient, **options: str) -> str:
 def steps(answer: Any) -> dict[int, dict[str, str]]:
     assert answer.status_code == 200, answer.text
     (row,) = answer.json()["rows"]
-    return {step["record"]: {one["column"]: one["reason"] for one in step["columns"]} for step in row["steps"]}
+    return {step["record"]: {column["column"]: column["reason"] for column in step["columns"]} for step in row["steps"]}
 
 
 def test_rules_say_each_column_in_words_and_what_depends_on_arrival(shop: TestClient) -> None:

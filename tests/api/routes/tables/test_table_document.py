@@ -52,7 +52,12 @@ def test_it_is_valid_and_of_one_table_alone(orders: TestClient) -> None:
     operations = {one["operationId"] for item in document["paths"].values() for one in item.values()}
     assert {"getTable", "postBatch", "getRow", "scanRows", "getChangelog"} <= operations
     assert not {"createTable", "listTables", "getRowByPath", "putRowByPath"} & operations
-    named = {one["name"] for item in document["paths"].values() for op in item.values() for one in op["parameters"]}
+    named = {
+        parameter["name"]
+        for item in document["paths"].values()
+        for op in item.values()
+        for parameter in op["parameters"]
+    }
     assert not {"database", "table"} & named
 
 
@@ -71,7 +76,7 @@ def test_its_components_are_the_columns(orders: TestClient) -> None:
 
 def test_only_the_row_kinds_that_the_table_takes_are_there(orders: TestClient) -> None:
     rules = orders.get(f"{TABLES}/orders/rules").json()
-    taken = [one["kind"] for one in rules["kinds"] if one["treatment"] != "refused"]
+    taken = [kind["kind"] for kind in rules["kinds"] if kind["treatment"] != "refused"]
     record = _document(orders)["components"]["schemas"]["Record"]
     assert record["properties"]["_kind"]["enum"] == taken
     assert "-D" not in taken
@@ -88,7 +93,7 @@ def test_its_examples_are_rows_keys_and_records_of_the_table(orders: TestClient)
         posted = orders.post(f"{TABLES}/{table}/batches", json={"records": [record]})
         assert posted.status_code == 202, posted.text
         rows = next(path for path in document["paths"] if path.endswith("/rows"))
-        [key] = [one for one in document["paths"][rows]["get"]["parameters"] if one["name"] == "key"]
+        [key] = [parameter for parameter in document["paths"][rows]["get"]["parameters"] if parameter["name"] == "key"]
         row = orders.get(rows, params={"key": key["example"]})
         assert row.status_code == 200, row.text
         Draft202012Validator(schemas["Row"]).validate(row.json())
@@ -109,11 +114,13 @@ def test_only_the_spelling_that_is_typed_can_be_asked_for(orders: TestClient, ta
     """Rows in the other one would not be what their schema says."""
     own = "text" if table == "by id" else "number"
     said = {
-        (one["name"], *one["schema"].get("enum", []))
+        (parameter["name"], *parameter["schema"].get("enum", []))
         for path, item in _document(orders, table, integers=asked)["paths"].items()
         for operation in item.values()
-        for one in operation["parameters"]
-        if one["name"] in ("integers", "prefer") and not path.endswith("/openapi.json") and operation is item.get("get")
+        for parameter in operation["parameters"]
+        if parameter["name"] in ("integers", "prefer")
+        and not path.endswith("/openapi.json")
+        and operation is item.get("get")
     }
     assert said == (set() if asked == own else {("integers", asked), ("prefer",)})
 

@@ -83,7 +83,9 @@ def without_effect(option: Option, engine: MergeEngine) -> bool:
     except Invalid:
         return True
     warned = {
-        one.about.option for one in table_warnings(table(after, COLUMNS)) if one.code is FaultCode.OPTION_WITHOUT_EFFECT
+        warning.about.option
+        for warning in table_warnings(table(after, COLUMNS))
+        if warning.code is FaultCode.OPTION_WITHOUT_EFFECT
     }
     return same or key in warned
 

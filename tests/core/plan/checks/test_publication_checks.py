@@ -97,7 +97,7 @@ def test_places_in_an_iceberg_schema_have_the_field_ids_of_the_files() -> None:
 
 def test_the_schema_says_every_visible_column_in_order() -> None:
     columns = {"k": "BIGINT", "d": "DECIMAL(5, 2)", "m": "MAP<INT, ROW<y TIMESTAMP(3)>>", "s": "MULTISET<STRING>"}
-    found = {one["name"]: one["type"] for one in delta_schema(table(PUBLISHED, columns))["fields"]}
+    found = {field["name"]: field["type"] for field in delta_schema(table(PUBLISHED, columns))["fields"]}
     assert list(found) == ["k", "d", "m", "s"]
     assert (found["k"], found["d"]) == ("long", "decimal(5,2)")
     assert found["m"]["keyType"] == "integer"
