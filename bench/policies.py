@@ -93,7 +93,7 @@ def measure_policies(sizes: Sizes) -> Iterator[Sequence[str]]:
     rows, records = sizes.rows(TABLE_ROWS), sizes.rows(TABLE_ROWS // BATCH_PART)
     cells = []
     for changed in CHANGED:
-        policy = CompactionPolicy.of(TableSchema.from_json(schema_json(changed)).parsed)
+        policy = CompactionPolicy.from_options(TableSchema.from_json(schema_json(changed)).parsed)
         for name, workload in WORKLOADS.items():
             costs = simulated(policy, workload, rows, records, MERGES)
             cells.append((_options(changed), name, *_shown(costs)))

@@ -39,7 +39,7 @@ class TokenRange:
     last: int = MOST_TOKEN
 
     @classmethod
-    def of(cls, token: int) -> TokenRange:
+    def from_token(cls, token: int) -> TokenRange:
         """Return one token alone."""
         return cls(token, token)
 

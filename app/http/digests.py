@@ -27,7 +27,7 @@ class ContentDigest:
         self._hashes = {name: _ALGORITHMS[name]() for name in declared}
 
     @classmethod
-    def of(cls, headers: Headers) -> Self | None:
+    def from_headers(cls, headers: Headers) -> Self | None:
         """Return the declared digest; None if it has no known algorithm. Raise ``Invalid``."""
         lines = headers.getlist(CONTENT_DIGEST)
         declared = _members(CONTENT_DIGEST, ",".join(lines)) if lines else {}

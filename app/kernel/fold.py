@@ -60,13 +60,13 @@ class Fold:
     _lifts: dict[Named, tuple[tuple[Step, ...], tuple[Step, ...]]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, plan: MergePlan) -> Fold:
+    def from_plan(cls, plan: MergePlan) -> Fold:
         """Return the fold of a plan."""
         columnar = tuple(rule for rule in plan.rules if combines_by_columns(plan, rule))
         others = tuple(rule for rule in plan.rules if rule not in columnar)
         settled = [rule for rule in plan.rules if type(rule).settled is not Rule.settled]
         settling = tuple(zip(settled, settle_steps(plan), strict=True))
-        inner = {rule.log: cls.of(inner_plan(plan, rule)) for rule in plan.rules if isinstance(rule, Replay)}
+        inner = {rule.log: cls.from_plan(inner_plan(plan, rule)) for rule in plan.rules if isinstance(rule, Replay)}
         return cls(plan, columnar, others, combine_steps(plan, columnar), settling, inner)
 
     def folded(self, groups: Groups, records: pa.Table) -> pa.Table:
@@ -93,7 +93,7 @@ class Fold:
 def fold_of(schema: TableSchema) -> Fold:
     """Return the fold of a schema, which is created once and cached with the schema."""
     known: Fold | None = schema.worked_out.get("fold")
-    return known or schema.worked_out.setdefault("fold", Fold.of(compile_plan(schema)))
+    return known or schema.worked_out.setdefault("fold", Fold.from_plan(compile_plan(schema)))
 
 
 def folded(fold: Fold, groups: Groups, records: pa.Table, now: int) -> pa.Table:

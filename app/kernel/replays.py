@@ -69,7 +69,7 @@ class Logs:
     bases: pa.StructArray | None
 
     @classmethod
-    def of(cls, rule: Replay, states: States, rows: Places, counts: Places) -> Logs:
+    def from_states(cls, rule: Replay, states: States, rows: Places, counts: Places) -> Logs:
         """Return the logs of keys: ``counts`` says how many of ``rows`` each key has, the oldest first."""
         logs = states.values[rule.log].take(states.rows_of[rule.log][rows])
         lengths = np.asarray(pc.fill_null(pc.list_value_length(logs), 0), dtype=np.int64)
@@ -301,10 +301,10 @@ def combine_logs(fold: Inner, rule: Replay, states: States, starts: Places, coun
 
     ``rows``: where the rows of the keys are, oldest first, ``counts`` of each.
     """
-    logs = Logs.of(rule, states, rows, counts)
+    logs = Logs.from_states(rule, states, rows, counts)
     by_columns = logs.by_columns()
     if not by_columns.all():
-        logs = Logs.of(rule, states, rows[np.repeat(by_columns, counts)], counts[by_columns])
+        logs = Logs.from_states(rule, states, rows[np.repeat(by_columns, counts)], counts[by_columns])
     merged = logs.replayed(fold)
     made: dict[str, pa.Array] = {name: merged.column(name) for name in rule.names if name in merged.rows.column_names}
     made |= {rule.log: merged.log(states.values[rule.log].type), LIVE_COLUMN: pa.array(merged.live)}
@@ -316,10 +316,10 @@ def combine_logs(fold: Inner, rule: Replay, states: States, starts: Places, coun
 
 def settle_logs(fold: Inner, rule: Replay, states: States, rows: Places) -> Truths:
     """Replace the log of each of ``rows`` by a base. Return the settled ones; the others must go row by row."""
-    logs = Logs.of(rule, states, rows, np.ones(len(rows), np.int64))
+    logs = Logs.from_states(rule, states, rows, np.ones(len(rows), np.int64))
     by_columns = logs.by_columns()
     if not by_columns.all():
-        logs = Logs.of(rule, states, rows[by_columns], np.ones(int(by_columns.sum()), np.int64))
+        logs = Logs.from_states(rule, states, rows[by_columns], np.ones(int(by_columns.sum()), np.int64))
     merged = logs.replayed(fold)
     outside = np.zeros(logs.count, dtype=bool)
     for bounds in rule.bounds:

@@ -95,7 +95,7 @@ def test_of_a_large_body_only_the_row_groups_of_the_tokens_are_read(warehouse: W
         assert staged_groups(parquet, TokenRange(first, first + eighth - 1)) == [place]
     assert staged_groups(parquet, TokenRange(LEAST_TOKEN, 0)) == [0, 1, 2, 3]
     assert staged_groups(parquet, TokenRange(1, MOST_TOKEN)) == [4, 5, 6, 7]
-    assert len(staged_groups(parquet, TokenRange.of(token_of(PLAIN, (17,))))) == 1
+    assert len(staged_groups(parquet, TokenRange.from_token(token_of(PLAIN, (17,))))) == 1
     assert parquet.read().sort_by(POSITION_COLUMN).column("id").to_pylist() == [*range(40_000)]
 
 

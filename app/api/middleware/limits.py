@@ -107,7 +107,7 @@ class BodyLimit:
         most, headers = self.limits.most_bytes(scope["method"], scope["path"]), Request(scope).headers
         try:
             _check_declared(headers.get("content-length", ""), most)
-            digest = ContentDigest.of(headers)
+            digest = ContentDigest.from_headers(headers)
             return spool.content() if await _read(receive, most, self.pace, spool, digest) else None
         except KeyfoldError as error:
             spool.close()

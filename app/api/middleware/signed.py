@@ -48,7 +48,7 @@ class SignedRequests:
         signed = None
         if scope["type"] == "http" and scope["path"] not in OPEN_PATHS and GRANT not in scope:
             headers = Headers(scope=scope)
-            signed = None if "authorization" in headers else Signed.of(headers)
+            signed = None if "authorization" in headers else Signed.from_headers(headers)
         if signed is None:
             await self.app(scope, receive, send)
             return

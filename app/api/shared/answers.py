@@ -67,7 +67,7 @@ class Answer(Payload):
     """
 
     @classmethod
-    def of(cls, value: object, **members: object) -> Self:
+    def from_value(cls, value: object, **members: object) -> Self:
         """Return the answer that shows ``value``; ``members`` are those that it does not have itself."""
         return cls.model_validate(cls._members(value, members))
 

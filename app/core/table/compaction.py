@@ -52,7 +52,7 @@ class CompactionPolicy:
     size_ratio_percent: int
 
     @classmethod
-    def of(cls, options: TableOptions) -> CompactionPolicy:
+    def from_options(cls, options: TableOptions) -> CompactionPolicy:
         """Return the policy that a table's options state."""
         return cls(
             options["num-sorted-run.compaction-trigger"],

@@ -39,7 +39,7 @@ def late_records(warehouse: Warehouse, task: Task) -> tuple[LateOfSender, ...]:
     lanes = lanes_of(compile_plan(task.schema))
     totals: dict[tuple[int, str], LateRecords] = {}
     for piece in record_pieces(warehouse, task):
-        records = _Records.of(warehouse, task, lanes, piece)
+        records = _Records.from_piece(warehouse, task, lanes, piece)
         for number, lane in enumerate(lanes):
             for sender, counts in records.late(lane).items():
                 before = totals.get((number, sender))
@@ -89,7 +89,7 @@ class _Records:
     states: Mapping[Place, pa.Array]
 
     @classmethod
-    def of(cls, warehouse: Warehouse, task: Task, lanes: Sequence[Lane], piece: Records) -> _Records:
+    def from_piece(cls, warehouse: Warehouse, task: Task, lanes: Sequence[Lane], piece: Records) -> _Records:
         """Return the records of a piece, with the older rows of their keys."""
         groups = grouped(task.schema, piece.tokens, piece.rows)
         senders = sorted({batch.accepted_by for batch in task.batches})

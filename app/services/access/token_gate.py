@@ -49,7 +49,7 @@ class _Known:
     secret: str | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, digest: str, token: ApiToken) -> _Known:
+    def from_token(cls, digest: str, token: ApiToken) -> _Known:
         """Return the cache entry of ``token``."""
         expires = float("inf") if token.expires_at is None else token.expires_at.timestamp()
         return cls(digest, token.grant, expires, token.secret)
@@ -214,7 +214,7 @@ class TokenGate:
             with self._database.reading() as repository:
                 required = self._required or repository.tokens.required()
                 by_digest = repository.tokens.by_digest()
-                tokens = {digest: _Known.of(digest, token) for digest, token in by_digest.items()}
+                tokens = {digest: _Known.from_token(digest, token) for digest, token in by_digest.items()}
                 return _Access(required, tokens, read_at, mark)
         except KeyfoldError as error:
             self._failure = _Failure(error, self._clock())

@@ -41,7 +41,7 @@ class Signed:
     signatures: str
 
     @classmethod
-    def of(cls, headers: Mapping[str, str]) -> Self | None:
+    def from_headers(cls, headers: Mapping[str, str]) -> Self | None:
         """Return the signature headers; None if the request has none."""
         signatures = headers.get("webhook-signature")
         if signatures is None:

@@ -55,7 +55,7 @@ def _planned(site: MergeSite, lease: Lease) -> tuple[Compaction, PlannedStep] | 
     why.
     """
     try:
-        compaction = Compaction.of(site, lease.claimed)
+        compaction = Compaction.from_claim(site, lease.claimed)
         if len(compaction.steps) == 1:
             return compaction, plan_step(site, lease.claimed, compaction.steps[0])
     except Exception:

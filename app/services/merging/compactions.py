@@ -118,7 +118,7 @@ def pick_runs(
     Runs of the schemas ``other`` have another meaning, and are converted to the new one only all together. So if the
     policy picks one of them, all are taken.
     """
-    policy = CompactionPolicy.of(options)
+    policy = CompactionPolicy.from_options(options)
     picked = []
     for runs in _partitions(snapshot.runs):
         count = _all_of(runs, other) if full else policy.pick([run.size_bytes for run in runs])
@@ -153,7 +153,7 @@ def _compact(site: MergeSite, claimed: ClaimedTask, lease: Lease) -> Done:
     """Make one pass over the table's partitions; compactions that became due meanwhile are requested, and queue behind
     other tables.
     """
-    compaction = Compaction.of(site, claimed)
+    compaction = Compaction.from_claim(site, claimed)
     lease.expect(len(compaction.steps))
     for picked in compaction.steps:
         planned = plan_step(site, claimed, picked)
@@ -175,7 +175,7 @@ class Compaction:
     rows: int = 0
 
     @classmethod
-    def of(cls, site: MergeSite, claimed: ClaimedTask) -> Compaction:
+    def from_claim(cls, site: MergeSite, claimed: ClaimedTask) -> Compaction:
         """Return the work of a claimed compaction."""
         table, base = claimed.table, claimed.base
         with site.database.reading() as repository:

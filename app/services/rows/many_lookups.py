@@ -164,7 +164,7 @@ def _rows_of(view: View, images: Images, source: Source, keys: Sequence[Key], re
             staged[place] = state
             if read is not None:  # nothing else counts them
                 read.add(weight([*state.values()]))
-    of_keys = StagedRows.of(tokens[np.array([*staged], dtype=np.int64)], [*staged.values()])
+    of_keys = StagedRows.from_rows(tokens[np.array([*staged], dtype=np.int64)], [*staged.values()])
     return rows_of_keys(source, of_runs, of_keys, keys, tokens)
 
 

@@ -188,7 +188,7 @@ class _Pass:
 
     def _look(self, named: _Named) -> None:
         """Rewrite files that were not checked before."""
-        every, done = Sought.of(named.pending), self.rewrites
+        every, done = Sought.from_forgettings(named.pending), self.rewrites
         rewriting = Rewriting(self.site, named.table, named.schemas)
         runs = [run for run in named.runs if run.id not in done.runs]
         history = [file for file in named.history if file.name not in done.history]
@@ -202,7 +202,10 @@ class _Pass:
             rewriting.add_changes(number, files, named.changed_under[number], every)
         for batch in batches:
             rewriting.add_batch(
-                batch, Sought.of(forgetting for forgetting in named.pending if batch.number <= forgetting.until_batch)
+                batch,
+                Sought.from_forgettings(
+                    forgetting for forgetting in named.pending if batch.number <= forgetting.until_batch
+                ),
             )
         rewriting.run()
         done.runs |= {run.id: rewriting.run_without(run) for run in runs}
@@ -332,7 +335,7 @@ def release(site: MergeSite, forgetting: Forgetting, mark: Callable[[str, str], 
     files. Return the numbers of snapshots that still do. Raise ``DamagedFile``, and ``NotFound`` if the table was
     dropped.
     """
-    table_id, sought = forgetting.table_id, Sought.of([forgetting])
+    table_id, sought = forgetting.table_id, Sought.from_forgettings([forgetting])
     with site.database.reading() as repository:
         older = _older(repository, forgetting)
     runs, changelogs = older.without(site, sought)

@@ -43,7 +43,7 @@ class _WantedFacts:
     columns: tuple[tuple[str, bool], ...]
 
     @classmethod
-    def of(cls, written: TableSchema, run: Run) -> _WantedFacts:
+    def from_run(cls, written: TableSchema, run: Run) -> _WantedFacts:
         """Return the facts that are needed of a file of a run which was written under this schema."""
         plan = compile_plan(written)
         return cls(
@@ -93,7 +93,7 @@ def facts_of(warehouse: Warehouse, published: Published, run: Run, file: DataFil
     ``Unfoldable`` if a row has a total that its column cannot hold, which no commit lets through (decision 5).
     """
     named = file_of_run(published.version.table_id, run.id, file)
-    return _facts(warehouse, named, _WantedFacts.of(published.written[run.schema_id], run))
+    return _facts(warehouse, named, _WantedFacts.from_run(published.written[run.schema_id], run))
 
 
 def facts_of_changes(warehouse: Warehouse, published: Published, changes: Changes, file: NamedFile) -> FileFacts:

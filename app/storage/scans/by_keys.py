@@ -32,7 +32,7 @@ class StagedRows:
     rows: Sequence[Mapping[str, Any]]
 
     @classmethod
-    def of(cls, tokens: Tokens, rows: Sequence[Mapping[str, Any]]) -> StagedRows:
+    def from_rows(cls, tokens: Tokens, rows: Sequence[Mapping[str, Any]]) -> StagedRows:
         """Return the ``rows`` of keys that have these tokens, sorted by token."""
         order = np.argsort(tokens, kind="stable")
         return cls(tokens[order], [rows[place] for place in order.tolist()])

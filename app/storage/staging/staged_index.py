@@ -58,7 +58,7 @@ class _Segment:
     rows: Tokens
 
     @classmethod
-    def of(cls, tokens: Tokens, batches: Tokens, rows: Tokens) -> _Segment:
+    def from_columns(cls, tokens: Tokens, batches: Tokens, rows: Tokens) -> _Segment:
         """Return the places of records, sorted by token. The arguments have those of one token in arrival order."""
         order = np.argsort(tokens, kind="stable")
         return cls(_numbers(tokens[order]), batches[order], rows[order])
@@ -74,7 +74,7 @@ class _Segment:
     def __add__(self, later: _Segment) -> _Segment:
         tokens = np.concatenate([np.asarray(self.tokens), np.asarray(later.tokens)])
         batches = np.concatenate([self.batches, later.batches])
-        return _Segment.of(tokens, batches, np.concatenate([self.rows, later.rows]))
+        return _Segment.from_columns(tokens, batches, np.concatenate([self.rows, later.rows]))
 
     def holds(self, token: int) -> bool:
         """Return whether a record has the token."""
@@ -132,7 +132,7 @@ class StagedIndex:
     def extended(self, batch: StagedBatch) -> StagedIndex:
         """Return the index with a batch that came after all that are in it."""
         tokens = batch.tokens
-        added = _Segment.of(tokens, np.full(len(tokens), batch.number, np.int64), np.arange(len(tokens)))
+        added = _Segment.from_columns(tokens, np.full(len(tokens), batch.number, np.int64), np.arange(len(tokens)))
         segments = [*self.segments, added]
         while len(segments) > 1 and len(segments[-2]) <= 2 * len(segments[-1]):
             later = segments.pop()

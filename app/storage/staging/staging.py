@@ -275,7 +275,7 @@ def key_rows(
     with decoding(warehouse, file):
         parquet = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
         arrow_schema = staging_schema(schema)
-        groups = staged_groups(parquet, TokenRange.of(token_of(schema, key)))
+        groups = staged_groups(parquet, TokenRange.from_token(token_of(schema, key)))
         for group in reversed(groups) if newest_first else groups:
             hits = rows_of_key(parquet.read_row_group(group, list(schema.primary_key), use_threads=False), schema, key)
             if hits.true_count:

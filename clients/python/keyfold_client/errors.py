@@ -48,7 +48,7 @@ class Fault:
     table: str | None = None
 
     @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> Fault:
+    def from_answer(cls, answer: Mapping[str, Any]) -> Fault:
         """Return the fault that an answer describes."""
         code, message, fix, pointer = (str(answer.get(name) or "") for name in ("code", "detail", "fix", "pointer"))
         return cls(code, message, fix, pointer, answer.get("row"), answer.get("column"), answer.get("table"))
@@ -71,7 +71,7 @@ class Refused(KeyfoldError):
         self.status = status
         self.retry_seconds = retry_seconds
         self.code = str(problem.get("errorCode") or "")
-        self.faults: Sequence[Fault] = [Fault.of(fault) for fault in problem.get("errors") or ()]
+        self.faults: Sequence[Fault] = [Fault.from_answer(fault) for fault in problem.get("errors") or ()]
         self.message = str(problem.get("detail") or problem.get("message") or f"the answer has status {status}")
         super().__init__("\n".join(self.lines))
 

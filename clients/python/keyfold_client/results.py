@@ -22,7 +22,7 @@ class Batch:
     replayed: bool = False  # an earlier request with its Idempotency-Key stored it
 
     @classmethod
-    def of(cls, answer: Mapping[str, Any], *, replayed: bool = False) -> Batch:
+    def from_answer(cls, answer: Mapping[str, Any], *, replayed: bool = False) -> Batch:
         """Return the batch that an answer describes."""
         return cls(
             answer["id"],

@@ -61,7 +61,7 @@ class KeyfoldSource(DataSource):
         return "keyfold"
 
     def _settings(self, known: AbstractSet[str]) -> Settings:
-        return Settings.of(dict(self.options), known)
+        return Settings.from_options(dict(self.options), known)
 
     def schema(self) -> StructType:
         """Return the columns of the table; of changes their kind and snapshot, too."""

@@ -35,7 +35,7 @@ class Settings:
     idempotency_key: str | None
 
     @classmethod
-    def of(cls, options: Mapping[str, str], known: AbstractSet[str]) -> Settings:
+    def from_options(cls, options: Mapping[str, str], known: AbstractSet[str]) -> Settings:
         """Return what the options say. Raise ``Misuse`` for those that are not ``known`` here, and for a missing URL or
         table.
         """

@@ -72,7 +72,7 @@ class Schema:
     types: Mapping[str, Any]
 
     @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> Schema:
+    def from_answer(cls, answer: Mapping[str, Any]) -> Schema:
         """Return the schema in the answer for a table."""
         fields = answer["schema"]["fields"]
         types = {one["name"]: one["type"] for one in fields}

@@ -51,7 +51,7 @@ def code_of(answer: Any) -> tuple[int, str]:
 def test_the_signature_of_a_real_debezium_is_right() -> None:
     request = captured("31")
     secret = "whsec_" + base64.b64encode(b"0123456789abcdef" * 2).decode()
-    signed = Signed.of(dict(request["headers"]))
+    signed = Signed.from_headers(dict(request["headers"]))
     assert signed is not None
     assert signed.is_by(secret, request["body"].encode())
     assert not signed.is_by(secret, request["body"].encode() + b" ")

@@ -289,7 +289,7 @@ async def batch_answer(request: Request, response: Response, parts: Parts, done:
     """Return the accepted batch, merged if that is preferred and done in time. Set status and headers."""
     [batch] = await preferred(response, parts, [done.batch], prefer, replayed=done.replayed)
     response.headers["Location"] = batch_location(request, batch.id)
-    return Batch.of(
+    return Batch.from_value(
         batch, changes=list(done.changes), set_aside_events=done.set_aside, warnings=batch_warnings(done.notes)
     )
 
@@ -319,13 +319,13 @@ def get_batches(
     order: Annotated[BatchOrder, Query(description="which batch comes first, by number")] = BatchOrder.NEWEST,
 ) -> BatchList:
     """List the table's batches, newest first or oldest first; a page token is only valid for its order."""
-    return BatchList.of(list_batches(repository, table, wanted, state, order))
+    return BatchList.from_value(list_batches(repository, table, wanted, state, order))
 
 
 @router.get("/{batch_id:id}", operation_id="getBatch")
 def get_batch(table: TableDep, batch_id: str, repository: Reading) -> Batch:
     """Return one batch."""
-    return Batch.of(repository.batches.get(table.id, batch_id))
+    return Batch.from_value(repository.batches.get(table.id, batch_id))
 
 
 @router.delete("/{batch_id:id}", operation_id="deleteBatch", responses=problems(409))
@@ -333,11 +333,11 @@ async def delete_batch(name: FullName, batch_id: str, parts: PartsDep, notes: No
     """Withdraw a batch while it is staged."""
     notes.add(batch=batch_id)
     batch = await in_writers_thread(parts, withdraw_batch, parts.database, parts.warehouse, name, batch_id)
-    return Batch.of(batch)
+    return Batch.from_value(batch)
 
 
 @router.post("/{batch_id:id}:retry", operation_id="retryBatch", responses=problems(409))
 async def post_retry(name: FullName, batch_id: str, parts: PartsDep, notes: NotesDep) -> Batch:
     """Stage a batch that was set aside again, under the next number, as if it had arrived now."""
     notes.add(batch=batch_id)
-    return Batch.of(await in_writers_thread(parts, retry_batch, parts.database, name, batch_id))
+    return Batch.from_value(await in_writers_thread(parts, retry_batch, parts.database, name, batch_id))

@@ -93,7 +93,7 @@ async def post_database_batches(
     )
     return BatchesOfTables(
         batches=[
-            BatchOfTable.of(
+            BatchOfTable.from_value(
                 batch,
                 table=accepted_batch.table,
                 changes=list(accepted_batch.changes),

@@ -94,16 +94,16 @@ def forget_rows(
     notes.add(forgetting=forgetting.id, keys=forgetting.keys)  # the keys themselves are values of rows
     response.headers["Retry-After"] = LOOK_AGAIN_SECONDS
     response.headers["Location"] = f"{location(request, '').rsplit('/', 2)[0]}/forgettings/{forgetting.id}"
-    return Forgetting.of(forgetting)
+    return Forgetting.from_value(forgetting)
 
 
 @router.get("/forgettings", operation_id="listForgettings")
 def get_forgettings(table: TableDep, repository: Reading, wanted: WantedPage) -> ForgettingList:
     """List the pending and completed forgettings, newest first; they stay listed as long as the table exists."""
-    return ForgettingList.of(service.list_forgettings(repository, table, wanted))
+    return ForgettingList.from_value(service.list_forgettings(repository, table, wanted))
 
 
 @router.get("/forgettings/{forgetting_id:id}", operation_id="getForgetting")
 def get_forgetting(table: TableDep, forgetting_id: str, repository: Reading) -> Forgetting:
     """Return the progress of a forgetting, and what may still hold its keys."""
-    return Forgetting.of(repository.forgettings.get(table.id, forgetting_id))
+    return Forgetting.from_value(repository.forgettings.get(table.id, forgetting_id))

@@ -67,21 +67,21 @@ class SetAsideEventList(Answer):
 @router.get("/set-aside-events", operation_id="listSetAsideEvents")
 def get_set_aside_events(table: TableDep, repository: Reading, wanted: WantedPage) -> SetAsideEventList:
     """List the change events that are set aside because of their faults (``onFault=set-aside``), oldest first."""
-    return SetAsideEventList.of(service.list_events(repository, table, wanted))
+    return SetAsideEventList.from_value(service.list_events(repository, table, wanted))
 
 
 @router.get("/set-aside-events/{event_id:id}", operation_id="getSetAsideEvent")
 def get_set_aside_event(table: TableDep, event_id: str, repository: Reading) -> SetAsideEvent:
     """Return one event that is set aside."""
     [event] = repository.set_aside_events.some(table.id, [event_id])
-    return SetAsideEvent.of(event)
+    return SetAsideEvent.from_value(event)
 
 
 @router.delete("/set-aside-events/{event_id:id}", operation_id="withdrawSetAsideEvent")
 def delete_set_aside_event(table: TableDep, event_id: str, repository: Writing, notes: NotesDep) -> SetAsideEvent:
     """Withdraw an event that is set aside, and delete it."""
     notes.add(event=event_id)
-    return SetAsideEvent.of(service.withdraw_event(repository, table, event_id))
+    return SetAsideEvent.from_value(service.withdraw_event(repository, table, event_id))
 
 
 @router.post("/set-aside-events:retry", status_code=202, operation_id="retrySetAsideEvents", responses=_ANSWERS)

@@ -139,7 +139,7 @@ def _answer(
     response.headers.update(spelling.headers)
     question = service.Question(texts, columns or None, as_of, steps, before, spelling.integers)
     with parts.scans.place():
-        return ExplainedRow.of(service.explain_row(parts.database, parts.images, name, question))
+        return ExplainedRow.from_value(service.explain_row(parts.database, parts.images, name, question))
 
 
 @router.get("/rows:explain", operation_id="explainRow", responses=_RESPONSES)

@@ -59,7 +59,7 @@ class Lane(Answer):
 
 
 def _senders(lane: LateLane) -> Iterator[LateRecords]:
-    yield from (LateRecords.of(sender, steps=_steps(lane, sender)) for sender in lane.senders)
+    yield from (LateRecords.from_value(sender, steps=_steps(lane, sender)) for sender in lane.senders)
 
 
 def _steps(lane: LateLane, sender: LateSender) -> list[LateStep]:
@@ -91,4 +91,4 @@ def get_lateness(
     Counts are by lane: each sequence group is a lane, and so is the table's own sequence. They cover the newest 5,000
     listed merges (`catalog.history-retained`). A table without sequences has no lanes, and no late records.
     """
-    return Lateness.of(late_report(repository, table, parsed_since(since)))
+    return Lateness.from_value(late_report(repository, table, parsed_since(since)))

@@ -79,7 +79,7 @@ def post_rows_simulate(
 ) -> Simulation:
     """Fold records on the live rows. Return the rows before and after, and every step; nothing is stored."""
     response.headers.update(spelling.headers)
-    return Simulation.of(simulate_rows(repository, images, table, body, spelling.integers))
+    return Simulation.from_value(simulate_rows(repository, images, table, body, spelling.integers))
 
 
 @router.post(
@@ -90,4 +90,4 @@ def post_rows_simulate(
 def post_merges_simulate(body: Body, bounds: BoundsDep, response: Response, spelling: SpellingDep) -> Simulation:
     """Fold records into an empty table with the given schema; nothing is stored."""
     response.headers.update(spelling.headers)
-    return Simulation.of(simulate_merge(body, bounds.table, spelling.integers))
+    return Simulation.from_value(simulate_merge(body, bounds.table, spelling.integers))

@@ -41,4 +41,4 @@ def post_compaction(
     response.headers["Retry-After"] = LOOK_AGAIN_SECONDS
     table_path = location(request, merge.id).rsplit("/", 2)[0]
     response.headers["Location"] = f"{table_path}/merges/{merge.id}"
-    return Merge.of(merge)
+    return Merge.from_value(merge)

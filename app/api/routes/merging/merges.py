@@ -55,7 +55,7 @@ def post_merge(table: TableDep, repository: Writing, request: Request, response:
     merge = ask_for_merge(repository, table.id)
     response.headers["Location"] = location(request, merge.id)
     response.headers["Retry-After"] = LOOK_AGAIN_SECONDS
-    return Merge.of(merge)
+    return Merge.from_value(merge)
 
 
 @router.get("", operation_id="listMerges")
@@ -67,16 +67,16 @@ def get_merges(
     job: Annotated[TaskKind | None, Query(description="only merges, or only compactions")] = None,
 ) -> MergeList:
     """List the table's merges and compactions, newest first."""
-    return MergeList.of(list_merges(repository, table, wanted, state, job))
+    return MergeList.from_value(list_merges(repository, table, wanted, state, job))
 
 
 @router.get("/{merge_id:id}", operation_id="getMerge")
 def get_merge(table: TableDep, merge_id: str, repository: Reading) -> Merge:
     """Return one merge: state, progress, and its outcome or error."""
-    return Merge.of(repository.tasks.get(table.id, merge_id))
+    return Merge.from_value(repository.tasks.get(table.id, merge_id))
 
 
 @router.post("/{merge_id:id}:cancel", operation_id="cancelMerge")
 def cancel_merge(table: TableDep, merge_id: str, repository: Writing) -> Merge:
     """Stop a merge; its batches stay staged. A finished merge is returned unchanged."""
-    return Merge.of(repository.tasks.request_cancel(table.id, merge_id))
+    return Merge.from_value(repository.tasks.request_cancel(table.id, merge_id))

@@ -46,4 +46,4 @@ def get_damage(table: TableDep, repository: Reading, wanted: WantedPage) -> Dama
 
     A file leaves the list when it is found intact, within minutes after it was restored.
     """
-    return DamageList.of(service.list_damage(repository, table, wanted))
+    return DamageList.from_value(service.list_damage(repository, table, wanted))

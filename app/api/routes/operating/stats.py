@@ -189,4 +189,4 @@ def get_stats(table: TableDep, repository: Reading, images: ImagesDep, parts: Pa
     """
     stats = table_stats(repository, table, spark_answers=parts.spark_ready())
     made = image_progress(images, table, stats.snapshot)
-    return Stats.of(stats, images=ImagesMade.of(made), disk=Disk.by_use(stats, made.size_bytes))
+    return Stats.from_value(stats, images=ImagesMade.from_value(made), disk=Disk.by_use(stats, made.size_bytes))

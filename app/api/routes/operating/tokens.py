@@ -61,13 +61,13 @@ def create_token(body: NewToken, repository: Writing, response: Response, notes:
     made = make_token(repository, Wish(body.name, body.role, body.on, body.expires, body.webhook))
     notes.add(**audit_members(made.token))
     response.headers["Cache-Control"] = "no-store"
-    return MadeToken.of(made.token, token=made.secret)
+    return MadeToken.from_value(made.token, token=made.secret)
 
 
 @router.get("", operation_id="listTokens")
 def get_tokens(repository: Reading, wanted: WantedPage) -> TokenList:
     """List the tokens, without their texts, which are not kept."""
-    return TokenList.of(list_tokens(repository, wanted))
+    return TokenList.from_value(list_tokens(repository, wanted))
 
 
 @router.delete("/{name}", operation_id="revokeToken", response_class=Response)

@@ -69,7 +69,7 @@ def get_files(
 ) -> FileList:
     """List the data files of the current snapshot, or of another one."""
     response.headers.update(spelling.headers)
-    answer = FileList.of(list_files(repository, warehouse, table, snapshot, request))
+    answer = FileList.from_value(list_files(repository, warehouse, table, snapshot, request))
     if integers_of(table.schema, spelling.integers) is Integers.NUMBER:
         return answer
     return answer.model_copy(update={"files": [file.with_tokens_as_text() for file in answer.files]})

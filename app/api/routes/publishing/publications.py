@@ -95,7 +95,7 @@ def get_delta(
     response.headers["Cache-Control"] = "no-store"  # it always changes
     state = publication_state(repository, warehouse, table, Format.DELTA, endpoint)
     lines = None if state.read_by is None else DeltaLines.model_validate(state.read_by)
-    return DeltaAnswer.of(state, read_by=lines)
+    return DeltaAnswer.from_value(state, read_by=lines)
 
 
 @router.get("/iceberg", operation_id="getTableIceberg", response_model=IcebergAnswer)
@@ -106,4 +106,4 @@ def get_iceberg(
     response.headers["Cache-Control"] = "no-store"  # it always changes
     state = publication_state(repository, warehouse, table, Format.ICEBERG, endpoint)
     lines = None if state.read_by is None else IcebergLines.model_validate(state.read_by)
-    return IcebergAnswer.of(state, read_by=lines)
+    return IcebergAnswer.from_value(state, read_by=lines)

@@ -187,4 +187,4 @@ def count(
         view, _ = scanned(parts_open, Lookup(name, (), None, consistency, snapshot), place)
         scan = read_scan(view, view.table.schema.primary_key, filters)
         place.take_columns(scan.columns_read)
-        return Count.of(count_rows(parts_open.warehouse, scan, exact=exact))
+        return Count.from_value(count_rows(parts_open.warehouse, scan, exact=exact))

@@ -140,7 +140,7 @@ def _compared(
     if not 0 <= sample <= MOST_SAMPLE:
         message, fix = f"sample {sample} is not from 0 to {MOST_SAMPLE}", "send a number of that range, or none for 10"
         raise Invalid(message, violations=[Violation("/sample", FaultCode.OUT_OF_RANGE, message, fix)])
-    return RowChanges.of(
+    return RowChanges.from_value(
         compare_named(
             parts.database, parts.warehouse, parts.scans, name, find, names_in(columns), sample, spelling.integers
         )

@@ -148,7 +148,7 @@ def list_snapshots(
     wanted: WantedPage,
 ) -> SnapshotList:
     """List the table's snapshots, newest first, a page at a time."""
-    return SnapshotList.of(service.list_snapshots(repository, table, wanted))
+    return SnapshotList.from_value(service.list_snapshots(repository, table, wanted))
 
 
 @router.get("/snapshots/{version}", operation_id="getVersionSnapshot")
@@ -156,14 +156,14 @@ def get_snapshot(table: TableDep, version: VersionName, repository: Reading) -> 
     """Return one snapshot, by number, tag, EARLIEST or LATEST."""
     chosen = service.find_snapshot(repository, table, version)
     [described] = service.describe(repository, table, [chosen])
-    return SnapshotAnswer(snapshot=Snapshot.of(described))
+    return SnapshotAnswer(snapshot=Snapshot.from_value(described))
 
 
 @router.get("/snapshot", operation_id="getTableSnapshot")
 def get_table_snapshot(table: TableDep, repository: Reading) -> TableSnapshotAnswer:
     """Return the current snapshot and its size; 404 before the first merge."""
     current = service.current_snapshot(repository, table)
-    return TableSnapshotAnswer(snapshot=TableSnapshot.of(current))
+    return TableSnapshotAnswer(snapshot=TableSnapshot.from_value(current))
 
 
 @router.post("/rollback", operation_id="rollbackTable", responses=problems(409))
@@ -177,4 +177,4 @@ def post_rollback(table: TableDep, body: Rollback, repository: Writing, notes: N
     target = body.target()
     notes.add(to=target)
     made = service.roll_back(repository, table, from_snapshot=body.from_snapshot, **target)
-    return RollbackAnswer(snapshot=Snapshot.of(made.made), undone_batches=made.undone_batches)
+    return RollbackAnswer(snapshot=Snapshot.from_value(made.made), undone_batches=made.undone_batches)

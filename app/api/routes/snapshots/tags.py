@@ -83,7 +83,7 @@ def create_tag(table: TableDep, body: NewTag, repository: Writing, notes: NotesD
         ignore_if_exists=body.ignore_if_exists,
     )
     notes.add(tag=body.tag_name, snapshot=tag.kept.snapshot.id)
-    return Tag.of(tag)
+    return Tag.from_value(tag)
 
 
 @router.get("", operation_id="listTags")
@@ -94,13 +94,13 @@ def list_tags(
     prefix: Prefix = "",
 ) -> TagNames:
     """List the names of the table's tags in order, a page at a time."""
-    return TagNames.of(service.list_tags(repository, table, wanted, prefix))
+    return TagNames.from_value(service.list_tags(repository, table, wanted, prefix))
 
 
 @router.get("/{tag}", operation_id="getTag")
 def get_tag(table: TableDep, tag: TagName, repository: Reading) -> Tag:
     """Return a tag and its snapshot."""
-    return Tag.of(service.get_tag(repository, table, tag))
+    return Tag.from_value(service.get_tag(repository, table, tag))
 
 
 @router.delete("/{tag}", operation_id="deleteTag", response_class=Response)

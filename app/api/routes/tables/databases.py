@@ -45,7 +45,7 @@ def list_databases(
 ) -> DatabaseNames:
     """List the names of the databases in the token's scope, or with a table in it, in order, a page at a time."""
     shown = grant.scope.shown_databases
-    return DatabaseNames.of(service.list_databases(repository, wanted, pattern, shown))
+    return DatabaseNames.from_value(service.list_databases(repository, wanted, pattern, shown))
 
 
 @router.post("", operation_id="createDatabase", responses=problems(409))
@@ -61,13 +61,13 @@ def create_database(
     notes.add(database=body.name, options=sorted(body.options or {}))
     grant.check_database(Role.ADMIN, body.name)
     database = service.create_database(repository, body.name, body.options or {}, grant.name, bounds)
-    return DatabaseDetails.of(database, location=warehouse.uri())
+    return DatabaseDetails.from_value(database, location=warehouse.uri())
 
 
 @router.get("/{database}", operation_id="getDatabase")
 def get_database(database: DatabaseName, repository: Reading, warehouse: WarehouseDep) -> DatabaseDetails:
     """Return a database and its options."""
-    return DatabaseDetails.of(service.get_database(repository, database), location=warehouse.uri())
+    return DatabaseDetails.from_value(service.get_database(repository, database), location=warehouse.uri())
 
 
 @router.post("/{database}", operation_id="alterDatabase")
@@ -77,7 +77,7 @@ def alter_database(
     """Remove and set options of a database."""
     notes.add(removed=sorted(body.removals or []), updated=sorted(body.updates or {}))
     change = service.alter_database(repository, database, body.removals or [], body.updates or {}, grant.name)
-    return ChangedDatabase.of(change)
+    return ChangedDatabase.from_value(change)
 
 
 @router.delete("/{database}", operation_id="dropDatabase", response_class=Response, responses=problems(409))

@@ -99,7 +99,7 @@ def _created(parts: Parts, database: str, body: NewTables, asking: Asking) -> Ta
     results = create_declared(parts.database, database, declared, asking.grant.name, asking.bounds)
     asking.notes.add(tables=[result.table.name for result in results if result.created])
     dialect = declared[0].statement.source.dialect
-    return TablesOfDdl.of(None, dialect=dialect, tables=[_described(parts, result) for result in results])
+    return TablesOfDdl.from_value(None, dialect=dialect, tables=[_described(parts, result) for result in results])
 
 
 def _warnings(declared: DeclaredTable) -> list[Violation]:
@@ -109,7 +109,7 @@ def _warnings(declared: DeclaredTable) -> list[Violation]:
 def _described(parts: Parts, result: FoundTable) -> TableOfDdl:
     location = location_of(parts.warehouse, result.table)
     warnings: list[Violation] = _warnings(result.declared)
-    return TableOfDdl.of(result.table, path=location, warnings=warnings, created=result.created)
+    return TableOfDdl.from_value(result.table, path=location, warnings=warnings, created=result.created)
 
 
 @router.get(f"{TABLE_PATH}/ddl", operation_id="getTableDdl")
@@ -117,4 +117,4 @@ def get_table_ddl(
     table: TableDep, dialect: Annotated[Dialect, Query(description="whose SQL")] = Dialect.FLINK
 ) -> TableDdl:
     """Return the CREATE TABLE statement of the table's schema; 400 if Spark's SQL cannot express it."""
-    return TableDdl.of(None, dialect=dialect, ddl=table_ddl(table.name, table.schema, dialect))
+    return TableDdl.from_value(None, dialect=dialect, ddl=table_ddl(table.name, table.schema, dialect))

@@ -84,7 +84,7 @@ def get_partitions(
     page = list_partitions(repository, table, wanted, pattern)
     if integers_of(table.schema, spelling.integers) is Integers.TEXT:
         page = replace(page, items=[replace(item, spec=row_as_text(table.schema, item.spec)) for item in page.items])
-    return PartitionList.of(page)
+    return PartitionList.from_value(page)
 
 
 @router.post("/drop", operation_id="dropPartitions", responses=problems(409))

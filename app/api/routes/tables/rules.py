@@ -51,4 +51,4 @@ class Rules(Answer):
 @router.get("", operation_id="getRules")
 def get_rules(table: TableDep, repository: Reading) -> Rules:
     """Return the rule of each column, the treatment of each row kind, and warnings."""
-    return Rules.of(table_rules(table.schema, repository.set_aside.count(table.id)))
+    return Rules.from_value(table_rules(table.schema, repository.set_aside.count(table.id)))

@@ -50,12 +50,12 @@ ValidateOnly = Annotated[bool, Query(alias="validateOnly", include_in_schema=Fal
 
 def _stored(table: Table, warehouse: WarehouseDep) -> StoredTable:
     location = service.location_of(warehouse, table)
-    return StoredTable.of(table, path=location, warnings=table_warnings(table.schema))
+    return StoredTable.from_value(table, path=location, warnings=table_warnings(table.schema))
 
 
 def validated(warnings: Sequence[Violation]) -> Validated:
     """Return the answer of a valid request."""
-    return Validated.of(None, violations=[], warnings=warnings)
+    return Validated.from_value(None, violations=[], warnings=warnings)
 
 
 def in_place_of(answer: Validated) -> Response:
@@ -83,7 +83,7 @@ class _Details:
 
     def answer(self, table: Table) -> TableDetails:
         """Return one table. For Paimon's clients an option makes them request access before they read."""
-        plain = TableDetails.of(table, path=service.location_of(self.warehouse, table))
+        plain = TableDetails.from_value(table, path=service.location_of(self.warehouse, table))
         if not self.paimon:
             return plain
         schema = plain.table_schema
@@ -105,7 +105,7 @@ def list_tables(
 ) -> TableNames:
     """List the names of the tables in the token's scope, in order, a page at a time."""
     shown = grant.scope.shown_tables(database)
-    return TableNames.of(service.list_tables(repository, database, wanted, pattern, table_type, shown))
+    return TableNames.from_value(service.list_tables(repository, database, wanted, pattern, table_type, shown))
 
 
 # Unset members stay away: Paimon's Java client reads a null description or default as the text "null".
@@ -123,7 +123,7 @@ def list_table_details(
     shown = grant.scope.shown_tables(database)
     names = service.list_tables(repository, database, wanted, pattern, table_type, shown)
     page = service.detailed(repository, database, names)
-    return TableDetailsPage.of(page, table_details=[details.answer(table) for table in page.items])
+    return TableDetailsPage.from_value(page, table_details=[details.answer(table) for table in page.items])
 
 
 @router.post(

@@ -123,7 +123,7 @@ class Sought:
     keys: tuple[SaltedPrints, ...] = ()
 
     @classmethod
-    def of(cls, forgettings: Iterable[Forgetting]) -> Sought:
+    def from_forgettings(cls, forgettings: Iterable[Forgetting]) -> Sought:
         """Return the keys of ``forgettings``."""
         return cls(tuple(SaltedPrints(forgetting.salt, tuple(forgetting.prints)) for forgetting in forgettings))
 

@@ -80,7 +80,7 @@ class Table:
 
     def _batch(self, answer: httpx.Response) -> Batch:
         replayed = answer.headers.get("Idempotency-Replayed") == "true"
-        return Batch.of(self._transport.read(answer), replayed=replayed)
+        return Batch.from_answer(self._transport.read(answer), replayed=replayed)
 
     def delete(self, key: Key, *, values: Mapping[str, Any] | None = None, wait: float | None = None) -> Batch:
         """Store a -D record for a key, with ``values`` of other columns, such as a sequence. Raise ``Refused``."""
@@ -251,7 +251,7 @@ class Table:
     def schema(self, *, fresh: bool = False) -> Schema:
         """Return the columns and the key; they are read once, unless ``fresh``."""
         if self._schema is None or fresh:
-            self._schema = Schema.of(self.details())
+            self._schema = Schema.from_answer(self.details())
         return self._schema
 
     def _read(self, rest: str, params: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
