@@ -15,14 +15,17 @@ from typing import Final
 
 import xxhash
 
+from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import FaultCode, Invalid, Resource, StagingFull, Unavailable, Violation, not_found
 from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.history import Batch, BatchState, Table
+from app.core.table.upkeep.damage import DamagedFile
 from app.files.layout import Warehouse
 from app.files.reading import LEAST_TOKEN, TokenRange
 from app.services.rows.scans import ALL_TOKENS, BEGINNING, WRITERS, Part, Place, Scan, parts
 from app.services.rows.views import View, schemas_of
+from app.services.shared.damage import noted
 from app.storage.staging.staged_index import StagedIndex, load_batch
 
 MOST_SCANS: Final = 16
@@ -218,6 +221,13 @@ def gone(snapshot_id: int | None) -> Exception:
     """Return the error of a scan that cannot continue on its view."""
     message = "staged batches that the scan began with are gone; begin it again, without pageToken"
     return not_found(Resource.SNAPSHOT, str(snapshot_id or 0), message)
+
+
+def page_failure(database: CatalogDatabase, error: DamagedFile, text: str) -> Exception:
+    """Return the failure of the page ``text`` whose staged records cannot be read: they were merged, and their file is
+    swept, so that no retry helps; or the damage.
+    """
+    return gone(read_token(text).snapshot_id) if error.missing and not noted(database, error) else error
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,18 @@ from app.api.shared.paths import TABLE_PATH, FullName, sent_path
 from app.api.shared.preferences import USUAL, SpellingDep
 from app.api.shared.problems import PROBLEM_RESPONSES
 from app.core.errors import FaultCode, Invalid, Violation
+from app.core.table.upkeep.damage import DamagedFile
 from app.http.streams import noted, whole_or_streamed
-from app.services.rows.scan_pages import MOST_ROWS, ScanPlace, check_filters, count_rows, loaded, pinned_view, read_page
+from app.services.rows.scan_pages import (
+    MOST_ROWS,
+    ScanPlace,
+    check_filters,
+    count_rows,
+    loaded,
+    page_failure,
+    pinned_view,
+    read_page,
+)
 from app.services.rows.scans import (
     BEGINNING,
     LEAST_TOKEN,
@@ -146,7 +156,12 @@ def scanned(parts_open: Parts, lookup: Lookup, room: ScanPlace, page_token: str 
         view, start = _seen(parts_open, lookup, page_token)
         return loaded(parts_open.warehouse, view, room), start
 
-    return read_again(read)
+    try:
+        return read_again(read)
+    except DamagedFile as error:
+        if page_token is None:
+            raise
+        raise page_failure(parts_open.database, error, page_token) from error
 
 
 def _seen(parts_open: Parts, lookup: Lookup, page_token: str | None) -> tuple[View, Place]:

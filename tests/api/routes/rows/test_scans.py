@@ -6,6 +6,7 @@ import csv
 import io
 import itertools
 import json
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.api.conftest import TABLES, Merge, new_table
+from app.services.upkeep.sweeps import sweep
+from tests.api.conftest import TABLES, Merge, new_table, parts_of
 
 TABLE = f"{TABLES}/wide"
 SCAN = f"{TABLE}/rows:scan"
@@ -141,6 +143,19 @@ def test_ranges_of_tokens_are_shares_of_the_table(filled: TestClient, consistenc
     assert [row for share in shares for row in share] == whole
     assert sum(bool(share) for share in shares) > 1
     assert rows(filled.get(SCAN, params={"firstToken": "1", "lastToken": "0"})) == []
+
+
+def test_a_page_whose_staged_records_were_merged_and_swept_says_to_begin_again(
+    filled: TestClient, merge: Merge
+) -> None:
+    page = {"limit": "1", "pageToken": filled.get(SCAN, params={"limit": "1"}).headers["keyfold-next-page"]}
+    merge()
+    assert filled.get(SCAN, params=page).status_code == 200
+    parts = parts_of(filled)
+    sweep(parts.database, parts.warehouse, timedelta(0))
+    answer = filled.get(SCAN, params=page)
+    assert answer.status_code == 404
+    assert "begin it again, without pageToken" in answer.text
 
 
 def test_rows_are_counted(filled: TestClient) -> None:
