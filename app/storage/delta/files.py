@@ -68,13 +68,15 @@ def _of_changes(warehouse: Warehouse, published: Published) -> Iterator[_File]:
 def _add(file: _File, hidden: BitMap, schema: TableSchema) -> dict[str, Any]:
     dead = hidden | file.facts.dead
     vector = deletion_vector(dead)
+    statistics = _stats(file.facts, file.rows, schema, tight=not dead)
     action: dict[str, Any] = {
         "path": quote("/".join(file.segments[1:]), safe="/=._-"),
         "partitionValues": {},
         "size": file.size_bytes,
         "modificationTime": file.changed_at,
         "dataChange": True,
-        "stats": json.dumps(_stats(file.facts, file.rows, schema, tight=not dead)),
+        # Texts stand there as they are: of \ud842\udfb7 readers made another character, and left out its file.
+        "stats": json.dumps(statistics, ensure_ascii=False),
     }
     return action | ({"deletionVector": vector} if vector else {})
 

@@ -62,6 +62,15 @@ def test_rows_that_were_deleted_are_hidden_and_filters_go_by_statistics(site: Me
     assert read_by_all(site, table, "id = 0") == [{"id": 0, "s": "again", "n": 7}]
 
 
+@pytest.mark.parametrize("text", ["𠮷", "😀", "\U0010ffff", 'a"\\\u2028\x85b'])
+def test_statistics_hold_each_text_as_it_is(site: MergeSite, text: str) -> None:
+    table = create_table(site.database, BOTH, columns=(("id", "BIGINT"), ("s", "STRING")))
+    merge(site, table, {"id": 1, "s": text})
+    publish(site.database, site.warehouse)
+    for where in (f"s = '{text}'", f"s >= '{text}'", "s <> 'x'"):
+        assert read_by_all(site, table, where) == [{"id": 1, "s": text}], where
+
+
 def test_a_partitioned_table_is_read_and_a_dropped_partition_is_gone_and_so_is_the_last_one(site: MergeSite) -> None:
     table = create_table(site.database, PUBLISHED, columns=DAYS, key=("day", "id"), partitions=("day",))
     days = ["2024-01-01", "a=b%20/c", "ä"]
