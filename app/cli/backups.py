@@ -29,12 +29,10 @@ def backup(
     """Back up the catalog and its files while the service runs. Files of earlier backups are not copied again."""
     settings = settings_of(folder=data)
     database, target = existing(data), BackupFolder(folder)
-    done = back_up(database, Warehouse(settings.warehouse_root), target, __version__, _counting("copied"))
+    done = back_up(database, Warehouse(settings.warehouse_root), target, __version__, _counting("copied"), keep)
     database.close()
     for damage in done.damaged:
         typer.echo(damage.message, err=True)
-    if keep is not None:
-        target.forget_all_but(keep)
     typer.echo(f"backup {done.name}: {done.files} files, {done.copied} of them new ({done.copied_bytes} bytes)")
     if done.damaged:
         typer.echo(f"{len(done.damaged)} files are damaged or missing and in no backup: see keyfold verify", err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import json
 import os
@@ -12,14 +13,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from app.core.errors import Invalid
+from app.core.errors import Conflict, Invalid
 from app.core.table.upkeep.damage import DamagedFile, DamageReason, NamedFile
 from app.files.checksums import SummedSink
 from app.files.layout import Warehouse, sync_folder
 from app.files.named_files import missing, not_now
 from app.files.object_stores import reason_of_store
 
-_FILES, _DUMPS, _SUFFIX = "warehouse", "catalogs", ".jsonl.gz"
+_FILES, _DUMPS, _SUFFIX, _WRITING, _LOCK = "warehouse", "catalogs", ".jsonl.gz", ".writing", "backup.lock"
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,22 @@ class BackupFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.files = Warehouse(str(path / _FILES))
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other backups into this folder out while the block runs: one that removes old backups would remove the
+        files that an unfinished one names. Raise ``Conflict`` if another one runs.
+        """
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.chmod(self.path, 0o700)
+        with open(self.path / _LOCK, "a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise Conflict(
+                    f"another backup is writing to {self.path}; repeat the command when it has ended"
+                ) from error
+            yield
 
     def names(self) -> list[str]:
         """Return the backups that are complete, oldest first."""
@@ -79,11 +96,14 @@ class BackupFolder:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:
-        """Yield the file for the dump of a new backup; the backup is listed in ``names`` when the block ends."""
+        """Yield the file for the dump of a new backup; the backup is listed in ``names`` when the block ends. No other
+        one may be written (``alone``).
+        """
         folder = self.path / _DUMPS
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.chmod(self.path, 0o700)
-        path = folder / f"{name}.writing"
+        for left in folder.glob(f"*{_WRITING}"):  # by a backup that was killed
+            left.unlink()
+        path = folder / f"{name}{_WRITING}"
         try:
             yield path
             with open(path, "rb") as written:

@@ -39,13 +39,29 @@ class _RemovedError(Exception):
 
 
 def back_up(
+    database: CatalogDatabase,
+    warehouse: Warehouse,
+    target: BackupFolder,
+    version: str,
+    progress: Progress,
+    keep: int | None = None,
+) -> Backup:
+    """Return a new backup in ``target``; files that earlier ones have are not copied again. Then delete the oldest
+    backups beyond ``keep``.
+
+    Damaged and missing files are left out and reported. Raise ``Conflict`` if another backup into ``target`` runs,
+    ``Unavailable`` if the catalog does not answer, or files are garbage-collected faster than they are copied.
+    """
+    with target.alone():
+        backup = _tried(database, warehouse, target, version, progress)
+        if keep is not None:
+            target.forget_all_but(keep)
+    return backup
+
+
+def _tried(
     database: CatalogDatabase, warehouse: Warehouse, target: BackupFolder, version: str, progress: Progress
 ) -> Backup:
-    """Return a new backup in ``target``; files that earlier ones have are not copied again.
-
-    Damaged and missing files are left out and reported. Raise ``Unavailable`` if the catalog does not answer, or
-    files are garbage-collected faster than they are copied.
-    """
     for _ in range(_TRIES):
         try:
             return _back_up(database, warehouse, target, version, progress)

@@ -134,6 +134,31 @@ def test_files_are_copied_once_and_forgotten_with_the_last_backup_that_names_the
     put_back(target, empty)
 
 
+def test_a_backup_that_removes_old_ones_leaves_the_files_of_one_under_way(
+    site: MergeSite, target: BackupFolder, empty: tuple[CatalogDatabase, Warehouse]
+) -> None:
+    """Scheduled ones overlap where one takes longer than usual."""
+    table = create_table(site.database, SUM | QUIET | NO_HISTORY)
+    merge(site, table, 1)
+    merge(site, table, 2)
+    refused = []
+
+    def overlap(_path: str) -> None:
+        if not refused:
+            refused.append(True)
+            builders.compact(site, table)
+            with site.database.transaction() as repository:
+                repository.snapshots.expire(table.id, [3])
+            with pytest.raises(Conflict, match="another backup is writing to"):
+                back_up(site.database, site.warehouse, target, "1.2.3", lambda _: None, keep=1)
+
+    before = rows(site.database)
+    done = taken(site, target, overlap)
+    assert (refused, done.damaged) == ([True], [])
+    put_back(target, empty, done.name)
+    assert rows(empty[0]) == before
+
+
 def test_a_backup_begins_again_where_its_files_are_swept_meanwhile(
     site: MergeSite, target: BackupFolder, empty: tuple[CatalogDatabase, Warehouse]
 ) -> None:
@@ -153,6 +178,20 @@ def test_a_backup_begins_again_where_its_files_are_swept_meanwhile(
     assert (done.files, done.damaged) == (1, [])
     put_back(target, empty)
     assert rows(empty[0]) == rows(site.database)
+
+
+def test_what_a_killed_backup_left_goes_with_the_next_one(site: MergeSite, target: BackupFolder) -> None:
+    merge(site, create_table(site.database, SUM | QUIET | NO_HISTORY), 1)
+
+    def die(_path: str) -> None:
+        left.append([path.read_bytes() for path in target.path.rglob("*.writing")])
+
+    left: list[list[bytes]] = []
+    taken(site, target, die)
+    [[content]] = left
+    (target.path / "catalogs" / "20260601T120000000000Z.writing").write_bytes(content)
+    taken(site, target)
+    assert [*target.path.rglob("*.writing")] == []
 
 
 def test_what_is_damaged_is_reported_and_all_else_is_put_back(
