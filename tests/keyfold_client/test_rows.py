@@ -188,6 +188,11 @@ def test_a_scan_in_every_form_loses_no_digit(table: MakeTable) -> None:
         one.scan(["nope"]).to_arrow()
 
 
+def test_a_column_of_pandas_without_one_type_is_refused_by_name(table: MakeTable) -> None:
+    with pytest.raises(Misuse, match="column word"):
+        table().upsert(pd.DataFrame({"id": [1, 2], "word": ["a", 3]}))
+
+
 def test_readers_that_are_given_up_keep_no_one_waiting(client: Client, table: MakeTable) -> None:
     """The collector of garbage may close them at any moment, within a call of the client, too."""
     one = table()

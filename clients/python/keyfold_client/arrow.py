@@ -24,10 +24,18 @@ def streams(rows: Any) -> Iterator[Piece]:
 
 
 def _reader(rows: Any) -> Iterable[pa.RecordBatch]:
-    """Return the rows as batches. Of pandas, an index is a column where it has a name; NaN is null."""
+    """Return the rows as batches. Of pandas, an index is a column where it has a name; NaN is null. Raise ``Misuse``
+    for a column of pandas that has no Arrow type.
+    """
     if type(rows).__module__.partition(".")[0] == "pandas":
         named = any(name is not None for name in rows.index.names)
-        rows = pa.Table.from_pandas(rows, preserve_index=named)
+        try:
+            rows = pa.Table.from_pandas(rows, preserve_index=named)
+        except pa.ArrowException as error:
+            why = ": ".join(str(part) for part in error.args[::-1])
+            raise Misuse(
+                f"a column of the frame has no Arrow type: {why}. Give the column one type, or send dicts."
+            ) from error
     if isinstance(rows, pa.RecordBatch):
         return [rows]
     reader: Iterable[pa.RecordBatch] = pa.RecordBatchReader.from_stream(rows)
