@@ -94,8 +94,7 @@ class DataType:
     @property
     def text_decoder(self) -> Callable[[str], Any]:
         """A function from the text of a scalar (in a URL, a default, a map's member name) to its value."""
-        decode, from_text = self.with_nullable(False).decoder, self.entry.from_text
-        return lambda text: decode(from_text(text))
+        return _text_decoder(self)
 
     @property
     def legal_key(self) -> bool:
@@ -151,6 +150,12 @@ def _decoder(data_type: DataType) -> Decode:
         return decode(value)
 
     return decode_not_null
+
+
+@lru_cache(maxsize=4096)
+def _text_decoder(data_type: DataType) -> Callable[[str], Any]:
+    decode, from_text = data_type.with_nullable(False).decoder, data_type.entry.from_text
+    return lambda text: decode(from_text(text))
 
 
 @lru_cache(maxsize=4096)
