@@ -61,6 +61,16 @@ def test_a_drop_asks_first_and_takes_tables_only_where_that_is_said(terminal: Te
     assert "attic" not in terminal.run("database", "list").stdout.split()
 
 
+def test_a_name_that_a_url_reads_as_a_folder_takes_no_other_thing_away(terminal: Terminal) -> None:
+    terminal.run("database", "create", "empty")
+    table = terminal.table("stays")
+    for words in (("tag", "delete", table, ".."), ("table", "drop", "empty.`..`", "--yes")):
+        done = terminal.run(*words)
+        assert (done.returncode, "segment of a URL" in done.stderr) == (Exit.USAGE, True), done.stderr
+    assert table in terminal.run("table", "list").stdout.split()
+    assert "empty" in terminal.run("database", "list").stdout.split()
+
+
 PEOPLE = (
     "CREATE TABLE people (mail STRING, nr INT, flag BOOLEAN, street STRING, PRIMARY KEY (mail, nr, flag) NOT ENFORCED)"
 )

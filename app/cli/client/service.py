@@ -13,10 +13,10 @@ from app.cli.client.failures import failure_of
 from app.cli.client.settings import client_settings
 from app.cli.client.shown import report
 from keyfold_client import KeyfoldError, Misuse
-from keyfold_client.names import CATALOG, named, path_of_table
+from keyfold_client.names import CATALOG, named, path_of_table, segment
 from keyfold_client.sync.transport import Transport
 
-__all__ = ["CATALOG", "Service", "named", "path_of"]
+__all__ = ["CATALOG", "Service", "named", "path_of", "segment"]
 _SAID_SECONDS: Final = 10.0
 
 

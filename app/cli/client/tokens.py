@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from app.cli.client.failures import failure_of
-from app.cli.client.service import Service
+from app.cli.client.service import Service, segment
 from app.cli.client.shown import moment, report, say, say_json, say_table
 from keyfold_client import KeyfoldError
 
@@ -54,5 +53,5 @@ def _line(token: Mapping[str, Any]) -> tuple[object, ...]:
 def revoke(url: str, token_file: Path | None, name: str) -> None:
     """Revoke a token."""
     with _service(url, token_file) as service:
-        service.ask("DELETE", f"{_TOKENS}/{quote(name, safe='')}")
+        service.ask("DELETE", f"{_TOKENS}/{segment(name)}")
     report(f"token {name} is revoked")

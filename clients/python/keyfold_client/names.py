@@ -36,11 +36,19 @@ def leading_names(text: str) -> tuple[list[str], str]:
     return names, text[end:]
 
 
+def segment(name: str) -> str:
+    """Return a name as a segment of a path. Raise ``Misuse`` for a name that would lead to another path."""
+    # A URL reads them as the folder itself and the one above: DELETE …/tags/.. would drop the table.
+    if name in ("", ".", ".."):
+        raise Misuse(f"{name!r} cannot be a segment of a URL path, so nothing has this name")
+    return quote(name, safe="")
+
+
 def path_of_database(database: str, rest: str = "") -> str:
-    """Return the path of a database and what is below it."""
-    return f"{CATALOG}/{quote(database, safe='')}{rest}"
+    """Return the path of a database and what is below it. Raise ``Misuse``."""
+    return f"{CATALOG}/{segment(database)}{rest}"
 
 
 def path_of_table(database: str, table: str, rest: str = "") -> str:
-    """Return the path of a table and what is below it."""
-    return path_of_database(database, f"/tables/{quote(table, safe='')}{rest}")
+    """Return the path of a table and what is below it. Raise ``Misuse``."""
+    return path_of_database(database, f"/tables/{segment(table)}{rest}")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 
 from app.cli.client.endings import Exit, Failure
-from app.cli.client.service import CATALOG, Service
+from app.cli.client.service import CATALOG, Service, segment
 from app.cli.client.settings import AsJson, TokenFile, Url
 from app.cli.client.shown import report, say, say_json
 
@@ -48,7 +47,7 @@ def drop(
 ) -> None:
     """Drop a database; with --cascade also its tables."""
     with Service.at(url, token_file) as service:
-        path = f"{CATALOG}/{quote(name, safe='')}"
+        path = f"{CATALOG}/{segment(name)}"
         tables = list(service.listed(f"{path}/tables", "tables"))
         with_tables = f" with its {len(tables)} tables and all of their rows" if tables and cascade else ""
         if not yes and not typer.confirm(f"Drop database {name}{with_tables}? Nothing brings it back", err=True):

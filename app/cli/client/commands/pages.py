@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import typer
 
-from app.cli.client.service import named
+from app.cli.client.service import named, segment
 from app.cli.client.settings import TokenFile, Url, client_settings
 from app.cli.client.shown import say
 
@@ -25,7 +25,7 @@ def open_page(
     """Open the console in a browser: its home, the page of a table, or of a row."""
     page = client_settings(url, token_file).url + "/"
     if table is not None:
-        page += "console/tables/" + "/".join(quote(name, safe="") for name in named(table))
+        page += "console/tables/" + "/".join(segment(name) for name in named(table))
     if key:
         page += f"/row?{urlencode([('key', text) for text in key])}"
     say(page)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import typer
 
 from app.cli.client.endings import Exit, Failure
-from app.cli.client.service import Service, path_of
+from app.cli.client.service import Service, path_of, segment
 from app.cli.client.settings import AsJson, TableName, TokenFile, Url
 from app.cli.client.shown import moment, report, say_json, say_table
 
@@ -62,7 +61,7 @@ def rollback(
     """Show what a rollback to a snapshot changes, ask, and roll back. The snapshots between stay: it can be undone."""
     with Service.at(url, token_file) as service:
         current = service.json("GET", path_of(table, "/snapshot"))["snapshot"]["snapshot"]["id"]
-        path = path_of(table, f"/snapshots/{quote(to, safe='')}/changes")
+        path = path_of(table, f"/snapshots/{segment(to)}/changes")
         changes = service.json("GET", path, params={"since": str(current), "sample": "0"})
         about = "" if changes["exact"] else "about "
         counts = ", ".join(f"{about}{changes[kind]} {kind}" for kind in ("added", "changed", "removed"))
@@ -104,7 +103,7 @@ def list_tags(table: TableName, url: Url = None, token_file: TokenFile = None, a
     """List the tags of a table, and the snapshots that they keep."""
     with Service.at(url, token_file) as service:
         names = list(service.listed(path_of(table, "/tags"), "tags"))
-        tags = [service.json("GET", path_of(table, f"/tags/{quote(name, safe='')}")) for name in names]
+        tags = [service.json("GET", path_of(table, f"/tags/{segment(name)}")) for name in names]
     if as_json:
         say_json(tags)
         return
@@ -120,5 +119,5 @@ def _tag(name: str, kept: dict[str, object], until: int | None) -> tuple[object,
 def delete_tag(table: TableName, name: TagName, url: Url = None, token_file: TokenFile = None) -> None:
     """Delete a tag; its snapshot expires by the table's options again."""
     with Service.at(url, token_file) as service:
-        service.ask("DELETE", path_of(table, f"/tags/{quote(name, safe='')}"))
+        service.ask("DELETE", path_of(table, f"/tags/{segment(name)}"))
     report(f"tag {name} of {table} is gone")

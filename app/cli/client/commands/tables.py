@@ -6,13 +6,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import typer
 
 from app.cli.client.commands import alterations
 from app.cli.client.endings import Exit, Failure, usage
-from app.cli.client.service import CATALOG, Service, path_of
+from app.cli.client.service import CATALOG, Service, path_of, segment
 from app.cli.client.settings import AsJson, TableName, TokenFile, Url
 from app.cli.client.shown import moment, report, say, say_json, say_pairs, say_table
 from app.core.access import pattern_of
@@ -65,7 +64,7 @@ def create(
         raise usage("give --file and --database, or --from-postgres DSN and SCHEMA.TABLE alone")
     body = {"ddl": read_text(file), **({"dialect": dialect.value} if dialect else {})}
     params = {"validateOnly": "true"} if check else {}
-    path = f"{CATALOG}/{quote(database, safe='')}/tables:fromDdl"
+    path = f"{CATALOG}/{segment(database)}/tables:fromDdl"
     with Service.at(url, token_file) as service:
         answer = service.json("POST", path, json=body, params=params)
     if as_json:
@@ -105,7 +104,7 @@ def list_all(
 
 def _names(service: Service, database: str | None) -> Iterator[tuple[str, str]]:
     for one in service.listed(CATALOG, "databases") if database is None else [database]:
-        for name in service.listed(f"{CATALOG}/{quote(one, safe='')}/tables", "tables"):
+        for name in service.listed(f"{CATALOG}/{segment(one)}/tables", "tables"):
             yield one, name
 
 
