@@ -244,6 +244,7 @@ def test_a_bad_row_of_columns_is_named_by_its_number(terminal: Terminal) -> None
         ("a.parquet", b"id,n\n", "it is no Parquet file that can be read"),
         ("a.arrow", b"id,n\n", "it is no Arrow file that can be read"),
         ("missing.csv", None, "missing.csv cannot be read: No such file"),
+        ("old_mac.csv", b'"id",n\r1,1\r2,1\r', "its lines end with CR alone"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_a_fault_of_the_command(
@@ -255,6 +256,14 @@ def test_a_file_that_cannot_be_read_is_a_fault_of_the_command(
     done = terminal.run("load", table, name)
     assert done.returncode == 2
     assert said in done.stderr
+
+
+def test_a_line_of_blanks_is_a_record_of_csv_as_the_service_reads_it(terminal: Terminal) -> None:
+    sql = "CREATE TABLE blanks (word STRING, PRIMARY KEY (word) NOT ENFORCED)"
+    assert terminal.run("table", "create", "-d", DATABASE, "-f", "-", stdin=sql).returncode == 0
+    (terminal.folder / "blanks.csv").write_text("word\n  \n\n")
+    assert terminal.run("load", f"{DATABASE}.blanks", "blanks.csv").stderr == "blanks.csv: 1 record in 1 batch\n"
+    assert terminal.rows(f"{DATABASE}.blanks") == [{"word": "  "}]
 
 
 def test_what_scan_writes_as_csv_loads_into_the_same_rows(terminal: Terminal) -> None:

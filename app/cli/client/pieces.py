@@ -6,6 +6,7 @@ rest in other batches under other keys, which counts records twice.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -15,6 +16,8 @@ from app.cli.client.endings import usage
 from keyfold_client.pieces import PIECE_BYTES, PIECE_RECORDS
 
 MOST_RECORD_BYTES: Final = 2**28  # the service refuses larger records
+_QUOTED: Final = re.compile(rb'"[^"]*"')
+_LONE_CR: Final = re.compile(rb"\r(?!\n)")
 
 
 @dataclass(frozen=True)
@@ -43,10 +46,13 @@ def text_pieces(file: IO[bytes], salt: str, *, csv: bool) -> Iterator[Piece]:
     """Yield the records of NDJSON, or of CSV, each piece of which has the header line.
 
     The mark of a piece is a digest of the file up to its end: corrections after it do not change it, and files with
-    the same beginning share pieces. Raise ``Failure`` for a record without an end.
+    the same beginning share pieces. Raise ``Failure`` for a record without an end, and for CSV whose lines end with CR.
     """
     digest = blake2b(salt.encode(), digest_size=16)
     header = _record(file, quoted=True) if csv else b""
+    if _LONE_CR.search(_QUOTED.sub(b"", header)):
+        # The header would hold records, or the whole file, which would pass for one without records.
+        raise usage("its lines end with CR alone", "  → end them with LF: tr '\\r' '\\n' < FILE")
     digest.update(header)
     before, end, line = 0, len(header), header.count(b"\n") + 1
     taken: list[bytes] = []
@@ -63,7 +69,7 @@ def text_pieces(file: IO[bytes], salt: str, *, csv: bool) -> Iterator[Piece]:
             before, taken, lines, size = before + len(lines), [], [], 0
         if not record:
             return
-        if record.strip():
+        if record.strip(b"\r\n" if csv else None):  # in CSV, blanks are a record of one field
             lines.append(line)
         line += record.count(b"\n")
         size += len(record)
