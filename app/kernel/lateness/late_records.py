@@ -24,7 +24,7 @@ from app.core.table.upkeep.late_records import STEPS, LateOfSender, LateRecords
 from app.files.layout import Warehouse
 from app.kernel.keys import grouped
 from app.kernel.lateness.older_orders import OlderOrders, Place
-from app.kernel.lateness.sequence_ranks import Amounts, Numbers, amounts_of, joined_ranks, ranks_of
+from app.kernel.lateness.sequence_ranks import Amounts, Numbers, amounts_of, joined_ranks, ranks_of, unit_of
 from app.kernel.records import Records, record_pieces
 from app.kernel.tasks import Task
 
@@ -138,7 +138,7 @@ class _Records:
         ranks = ranks.max(initial=0) + 1 - ranks if downwards else ranks
         older = np.zeros(self.count, dtype=np.int64)
         np.maximum.at(older, np.tile(self.state_keys, len(places))[seen], ranks[count:][seen])
-        values = np.full(int(ranks.max(initial=0)) + 1, np.nan)
+        values = np.full(int(ranks.max(initial=0)) + 1, np.nan, dtype=np.longdouble)
         values[ranks] = amounts_of(both[0], fields[0])
         return _Ordered(ranks[:count], older, values)
 
@@ -151,9 +151,10 @@ class _Records:
         ranks = order.ranks[places]
         is_late = ranks < np.maximum(in_merge, older)
         late = places[is_late]
+        apart = np.abs(order.values[np.maximum(in_merge, older)[is_late]] - order.values[ranks[is_late]])
         counter = _Late(
             in_merge=(ranks < in_merge)[is_late],
-            amounts=np.abs(order.values[np.maximum(in_merge, older)[is_late]] - order.values[ranks[is_late]]),
+            amounts=apart * unit_of(lane.order.fields[0]),
             idle=None if lane.kept is None else ~self._changing(lane, late),
         )
         counts = np.bincount(self.sender[part], minlength=len(self.senders))
