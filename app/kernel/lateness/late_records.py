@@ -62,12 +62,12 @@ class _Ordered:
         of the same key has, and that older runs have; 0 for none.
         """
         order = np.argsort(keys[places], kind="stable")
-        delays, ranks = keys[places][order], self.ranks[places][order]
+        ordered_keys, ranks = keys[places][order], self.ranks[places][order]
         size = int(ranks.max(initial=0)) + 1
-        highest = np.maximum.accumulate(delays * size + ranks) if len(delays) else delays
-        earlier = np.zeros(len(delays), dtype=np.int64)
-        same = delays[1:] == delays[:-1]
-        earlier[1:][same] = highest[:-1][same] - delays[:-1][same] * size
+        highest = np.maximum.accumulate(ordered_keys * size + ranks) if len(ordered_keys) else ordered_keys
+        earlier = np.zeros(len(ordered_keys), dtype=np.int64)
+        same = ordered_keys[1:] == ordered_keys[:-1]
+        earlier[1:][same] = highest[:-1][same] - ordered_keys[:-1][same] * size
         in_merge = np.empty_like(earlier)
         in_merge[order] = earlier
         return in_merge, self.older[keys[places]]
