@@ -6,10 +6,11 @@ import asyncio
 import threading
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from keyfold_client import AsyncClient, Busy, Client, NotKeyfold, NotPermitted, Refused, Unreachable
+from keyfold_client import AsyncClient, Busy, Client, NotKeyfold, NotPermitted, Refused, Table, Unreachable
 from tests.answering import answering, reported
 from tests.keyfold_client.conftest import MakeTable
 from tests.service import Service
@@ -76,6 +77,30 @@ def test_a_service_that_is_killed_loses_and_doubles_no_change(spark_remote: str,
     finally:
         service.stop()
     assert seen == [(number, number) for number in range(1, 5)]
+
+
+class CountedTable(Table):
+    """A table that counts how often its schema is read."""
+
+    reads = 0
+
+    def details(self) -> dict[str, Any]:
+        self.reads += 1
+        return super().details()
+
+
+def test_the_schema_is_not_read_again_for_each_change_with_a_column_that_was_dropped(
+    client: Client, table: MakeTable
+) -> None:
+    made = table(**FOLLOWED)
+    made.upsert([{"id": number, "word": "x"} for number in range(50)])
+    snapshot = made.merge()["snapshotId"]
+    dropped = [{"action": "dropColumn", "fieldNames": ["word"]}]
+    client.transport.ask("POST", f"/v1/catalog/databases/shop/tables/{made.name}", json={"changes": dropped})
+    counted = CountedTable(client.transport, made.database, made.name)
+    changes = [*counted.changes(since=snapshot, until=snapshot)]
+    assert [change.row["word"] for change in changes] == ["x"] * 50
+    assert counted.reads < 10
 
 
 def test_asyncio_does_many_things_at_once(url: str, table: MakeTable) -> None:

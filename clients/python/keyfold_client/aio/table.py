@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -24,6 +25,7 @@ _JSON: Final = {"Content-Type": "application/json"}
 _OPEN: Final = ("pending", "running")
 _LOOK_SECONDS: Final = (0.1, 1.0)  # how often a merge is looked at, at first and later
 _PAUSE_SECONDS: Final = 0.5  # before a stream of changes that ended is requested again
+_KNOWN_SECONDS: Final = 1.0  # the schema is not read again so soon for rows of before an ALTER: a feed has many
 Columns = Sequence[str] | None
 
 
@@ -38,6 +40,7 @@ class AsyncTable:
         self.database, self.name = database, name
         self._transport = transport
         self._schema: Schema | None = None
+        self._read_for: dict[frozenset[str], float] = {}  # columns that the schema lacks, and when it was read for them
 
     async def upsert(
         self,
@@ -262,8 +265,12 @@ class AsyncTable:
 
     async def _decoded(self, rows: Sequence[Mapping[str, Any] | None]) -> list[dict[str, Any] | None]:
         schema = await self.schema()
-        if not schema.knows(rows):  # the table was altered since
-            schema = await self.schema(fresh=True)
+        if not schema.knows(rows):  # the table was altered since, or is not what it was
+            names = frozenset(name for row in rows if row is not None for name in row)
+            now = time.monotonic()
+            if now - self._read_for.get(names, float("-inf")) > _KNOWN_SECONDS:
+                self._read_for[names] = now
+                schema = await self.schema(fresh=True)
         return [None if row is None else schema.row(row) for row in rows]
 
     async def _texts(self, key: Key) -> list[str]:

@@ -24,6 +24,7 @@ _JSON: Final = {"Content-Type": "application/json"}
 _OPEN: Final = ("pending", "running")
 _LOOK_SECONDS: Final = (0.1, 1.0)  # how often a merge is looked at, at first and later
 _PAUSE_SECONDS: Final = 0.5  # before a stream of changes that ended is requested again
+_KNOWN_SECONDS: Final = 1.0  # the schema is not read again so soon for rows of before an ALTER: a feed has many
 Columns = Sequence[str] | None
 
 
@@ -38,6 +39,7 @@ class Table:
         self.database, self.name = database, name
         self._transport = transport
         self._schema: Schema | None = None
+        self._read_for: dict[frozenset[str], float] = {}  # columns that the schema lacks, and when it was read for them
 
     def upsert(
         self,
@@ -260,8 +262,12 @@ class Table:
 
     def _decoded(self, rows: Sequence[Mapping[str, Any] | None]) -> list[dict[str, Any] | None]:
         schema = self.schema()
-        if not schema.knows(rows):  # the table was altered since
-            schema = self.schema(fresh=True)
+        if not schema.knows(rows):  # the table was altered since, or is not what it was
+            names = frozenset(name for row in rows if row is not None for name in row)
+            now = time.monotonic()
+            if now - self._read_for.get(names, float("-inf")) > _KNOWN_SECONDS:
+                self._read_for[names] = now
+                schema = self.schema(fresh=True)
         return [None if row is None else schema.row(row) for row in rows]
 
     def _texts(self, key: Key) -> list[str]:
