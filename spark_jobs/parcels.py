@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import random
+import tempfile
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final
@@ -44,6 +47,7 @@ def _parcel(job: Job, places: Sequence[int]) -> str:
 
 def run_parcels(parcels: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run the tasks of each parcel; return a row for each task: its index in the job, and its result."""
+    _keep_temporary_files_with_sparks()
     for batch in parcels:
         for parcel in batch.column(0).to_pylist():
             job = json.loads(parcel)
@@ -52,6 +56,15 @@ def run_parcels(parcels: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             results = [to_text(result) for result in run_tasks(_warehouse(job["warehouse"]), tasks)]
             give_memory_back()
             yield pa.record_batch([pa.array(places, pa.int32()), pa.array(results)], schema=_RESULTS)
+
+
+def _keep_temporary_files_with_sparks() -> None:
+    """Place the records that a task sets aside in Spark's folder for local files.
+
+    Spark removes it, even if this process is killed. ``/tmp`` would keep the rows, and is often memory.
+    """
+    folders = [folder for folder in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if os.path.isdir(folder)]
+    tempfile.tempdir = random.choice(folders) if folders else None  # to fill all disks alike
 
 
 @lru_cache(maxsize=8)

@@ -8,6 +8,7 @@ import subprocess
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -61,6 +62,27 @@ def test_workers_begin_with_the_kernel_imported_and_the_allocator_that_gives_mem
     with connection.job("begun") as spark:
         rows = spark.createDataFrame([("one",)], "word string").mapInArrow(begun, "found string").collect()
     assert [row[0] for row in rows] == ["True", "system"]
+
+
+def test_what_tasks_set_aside_lies_in_the_scratch_folder_of_the_server(
+    server: EmbeddedServer, connection: SparkConnection
+) -> None:
+    """There it goes with the server; elsewhere the rows would stay once a worker is killed."""
+
+    def told(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import tempfile  # noqa: PLC0415  # of the worker
+
+        import pyarrow  # noqa: PLC0415
+
+        from spark_jobs.parcels import run_parcels  # noqa: PLC0415
+
+        for _ in rows:
+            assert list(run_parcels(iter(()))) == []
+            yield pyarrow.record_batch([pyarrow.array([tempfile.gettempdir()])], names=["folder"])
+
+    with connection.job("told") as spark:
+        rows = spark.createDataFrame([("one",)], "word string").mapInArrow(told, "folder string").collect()
+    assert [Path(row[0]).is_relative_to(server.scratch) for row in rows] == [True]
 
 
 def test_progress_counts_the_stages_of_this_thread(connection: SparkConnection) -> None:
