@@ -23,8 +23,9 @@ _DOCUMENT = (
     "MongoDB's connector sends documents as text: use the transform ExtractNewDocumentState, and "
     "format=debezium-flat-json"
 )
-_MARKS = frozenset({"status", "ddl", "tableChanges", "databaseName", "message", "data_collections"})
+_NO_DATA = "send CloudEvents of Debezium's converter in structured mode, with their data as JSON"
 _TIMES = frozenset({"ts_ms", "ts_us", "ts_ns"})  # all that a heartbeat has
+_BOUNDARY = _TIMES | {"status", "id", "event_count", "data_collections"}  # all that a transaction's begin or end has
 _FLAT_OP, _FLAT_DELETED = "__op", "__deleted"
 # Placeholders of a delete of which only the key was logged: nulls, and defaults of NOT NULL columns.
 _MADE_UP: tuple[Any, ...] = (None, 0, 0.0, "", "AA==", "0", "1970-01-01", "1970-01-01T00:00:00Z")
@@ -54,8 +55,7 @@ def read_flat_debezium(changes: Changes, event: Mapping[str, Any]) -> None:
 
 def read_cloudevent(changes: Changes, event: Mapping[str, Any]) -> None:
     """Read one CloudEvent of Debezium's converter, structured mode."""
-    enclosed = event.get("data")
-    payload, schema = (None, None) if enclosed is None else _opened(object_of(enclosed))
+    payload, schema = _enclosed(event)
     changes.objects = (payload or {}, event)
     if payload is None:
         changes.skip()
@@ -77,14 +77,22 @@ def flat_debezium_names_no_row(event: Mapping[str, Any]) -> bool:
 
 def cloudevent_names_no_row(event: Mapping[str, Any]) -> bool:
     """Return whether a CloudEvent of Debezium is about no row."""
-    enclosed = event.get("data")
-    payload = None if enclosed is None else _opened(object_of(enclosed))[0]
+    payload, _ = _enclosed(event)
     return payload is None or _is_mark(payload, payload.get("op", event.get("iodebeziumop")))
 
 
 def _is_mark(payload: Mapping[str, Any], op: object) -> bool:
     """Return whether the event is a message, a heartbeat, a transaction boundary, or a change of a schema."""
-    return op == "m" or (op is None and (bool(payload.keys() & _MARKS) or _is_heartbeat(payload)))
+    return op == "m" or (op is None and (_is_boundary(payload) or _alters(payload) or _is_heartbeat(payload)))
+
+
+def _is_boundary(payload: Mapping[str, Any]) -> bool:
+    # A row without an envelope may have a column of this name: it is to be refused, not left out.
+    return payload.get("status") in ("BEGIN", "END") and payload.keys() <= _BOUNDARY
+
+
+def _alters(payload: Mapping[str, Any]) -> bool:
+    return "tableChanges" in payload or payload.keys() >= {"ddl", "databaseName"}
 
 
 def _is_heartbeat(payload: Mapping[str, Any]) -> bool:
@@ -97,6 +105,18 @@ def _opened(event: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, object]
         return event, None
     payload = event["payload"]
     return (None if payload is None else object_of(payload)), event.get("schema")
+
+
+def _enclosed(event: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, object]:
+    """Return the payload in the data of a CloudEvent, and its schema. Raise ``Unusable``."""
+    enclosed = event.get("data")
+    if enclosed is not None:
+        return _opened(object_of(enclosed))
+    if "data_base64" in event:
+        raise Unusable("the data of the event is base64", _NO_DATA)
+    if "specversion" not in event and not _is_mark(event, None):
+        raise Unusable("the event is no CloudEvent", _NO_DATA)
+    return None, None
 
 
 def _change(changes: Changes, payload: Mapping[str, Any], schema: object, op: object) -> None:
