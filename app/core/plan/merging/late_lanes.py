@@ -11,7 +11,7 @@ from datetime import timedelta
 from app.core.plan.merging.merge_plan import MergePlan
 from app.core.rules.lateness import Horizon, Lateness
 from app.core.rules.order import Order
-from app.core.rules.participation import EVERY_RECORD, Participation
+from app.core.rules.participation import EVERY_RECORD, Adds, Participation
 from app.core.rules.register import OrderPlace, Register
 from app.core.rules.rule import Rule
 from app.core.types.kinds import Family
@@ -86,11 +86,13 @@ def _lane(plan: MergePlan, sequence: tuple[str, ...], closed: Register | None, r
     measured = horizon is not None and Lateness.measures(order.fields[0].column.type, horizon)
     known = plan.replay is None and not plan.row.removes_on_delete
     others = [rule for rule in rules if rule is not closed]
+    # Where no rule takes a retract, older rows say nothing of it: it would come before those of its merge alone.
+    adds_only = known and all(rule.part.adds_only for rule in rules)
     return Lane(
         sequence,
         tuple(column.name for rule in rules for column in rule.columns if column.name not in sequence),
         order,
-        closed.part if closed else EVERY_RECORD,
+        closed.part if closed else Participation((Adds(),)) if adds_only else EVERY_RECORD,
         (closed,) if closed else _of_fields(order, rules),
         tuple(rule for rule in others if isinstance(rule, Register)) if known else None,
         tuple(rule for rule in others if not isinstance(rule, Register)) if known else None,
