@@ -259,24 +259,6 @@ def test_columns_that_were_renamed_widened_and_added_meanwhile_are_counted_on(si
     assert (sender.counts.records, sender.counts.against_older, sender.counts.largest) == (3, 1, 1.0)
 
 
-@pytest.mark.parametrize("cut", [1, 2, 3])
-def test_retracts_that_change_no_column_of_a_lane_make_no_record_late_in_it(
-    database: CatalogDatabase, site: MergeSite, cut: int
-) -> None:
-    table = create(database, {**GROUPS, "sequence.field": "s"})
-    records: list[dict[str, Any]] = [
-        {"id": 1, "s": 2, "a": "x"},
-        {"id": 1, "s": 5, "u": 7, "v": "2026-03-01", "_kind": "-D"},
-        {"id": 1, "s": 3, "a": "y"},
-        {"id": 1, "s": 1, "a": "z"},
-    ]
-    for batch in (records[:cut], records[cut:]):
-        send(database, site, "", *batch)
-        assert count(site, table)
-    [sender] = next(lane for lane in report(database, table).lanes if lane.sequence == ("s",)).senders
-    assert (sender.counts.records, sender.counts.late, sender.counts.largest) == (3, 1, 2.0)
-
-
 def test_rows_that_can_be_removed_leave_open_what_late_records_changed(
     database: CatalogDatabase, site: MergeSite
 ) -> None:

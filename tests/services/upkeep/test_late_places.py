@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -56,3 +57,21 @@ def test_sequences_of_several_fields_are_those_of_one_record(database: CatalogDa
         compact(site, table)
     [one] = report(database, table).lanes[0].senders
     assert (one.counts.records, one.counts.late, one.counts.largest) == (3, 1, 2.0)
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_retracts_that_change_no_column_of_a_lane_make_no_record_late_in_it(
+    database: CatalogDatabase, site: MergeSite, cut: int
+) -> None:
+    table = create(database, {**GROUPS, "sequence.field": "s"})
+    records: list[dict[str, Any]] = [
+        {"id": 1, "s": 2, "a": "x"},
+        {"id": 1, "s": 5, "u": 7, "v": "2026-03-01", "_kind": "-D"},
+        {"id": 1, "s": 3, "a": "y"},
+        {"id": 1, "s": 1, "a": "z"},
+    ]
+    for batch in (records[:cut], records[cut:]):
+        send(database, site, "", *batch)
+        assert count(site, table)
+    [sender] = next(lane for lane in report(database, table).lanes if lane.sequence == ("s",)).senders
+    assert (sender.counts.records, sender.counts.late, sender.counts.largest) == (3, 1, 2.0)
