@@ -172,7 +172,9 @@ def test_nobody_at_the_url_is_reported_at_once(terminal: Terminal) -> None:
     assert f"{url}: no answer" in done.stderr
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8080", "http://a:b@c", "ftp://x", "http://"])
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:8080", "http://a:b@c", "ftp://x", "http://", "http://[::1", "http://a:99999"]
+)
 def test_a_url_that_is_none_is_a_fault_of_the_command(terminal: Terminal, url: str) -> None:
     done = terminal.run("status", KEYFOLD_URL=url)
     assert done.returncode == Exit.USAGE

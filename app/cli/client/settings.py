@@ -11,6 +11,7 @@ from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.cli.client.endings import usage
+from keyfold_client.names import check_url
 
 Url = Annotated[str | None, typer.Option("--url", help="where the service is [KEYFOLD_URL]", show_default=False)]
 TokenFile = Annotated[
@@ -35,6 +36,7 @@ class ClientSettings(BaseSettings):
         """Raise ``ValueError`` for an invalid URL, or one with a password, which messages would show."""
         if re.fullmatch(r"https?://[^/?#@\s]+(/[^?#@\s]*)?", url) is None:
             raise ValueError("write it like http://127.0.0.1:8080, without a name and password")
+        check_url(url)
         return url.rstrip("/")
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from keyfold_client.errors import Misuse
 
@@ -34,6 +34,17 @@ def leading_names(text: str) -> tuple[list[str], str]:
             break
         end += 1
     return names, text[end:]
+
+
+def check_url(url: str) -> None:
+    """Raise ``Misuse`` for what is no URL of a service."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and parts.hostname is not None and parts.port != 0
+    except ValueError:  # [ without ], or a port beyond 65535
+        usable = False
+    if not usable:
+        raise Misuse(f"{url!r} is no URL of a service; write http://host:port or https://host")
 
 
 def segment(name: str) -> str:

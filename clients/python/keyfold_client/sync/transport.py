@@ -15,6 +15,7 @@ import httpx
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_before_delay, wait_exponential_jitter
 
 from keyfold_client.errors import Misuse, NotKeyfold, Refused, Unreachable, refused
+from keyfold_client.names import check_url
 
 PATIENCE_SECONDS: Final = 30.0  # for which a request is retried
 _TIMEOUT: Final = httpx.Timeout(120.0, connect=10.0)
@@ -47,8 +48,7 @@ class Transport:
         paused: Paused = log_pause,
     ) -> None:
         """Open nothing yet. Raise ``Misuse`` for a URL or a token that is none."""
-        if urlsplit(url).scheme not in {"http", "https"}:
-            raise Misuse(f"{url!r} is no URL of a service; write http://host:port or https://host")
+        check_url(url)
         headers = {"User-Agent": agent}
         if token:
             if not token.isascii() or not token.isprintable():
