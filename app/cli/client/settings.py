@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.cli.client.endings import usage
-from keyfold_client.names import check_url
 
 Url = Annotated[str | None, typer.Option("--url", help="where the service is [KEYFOLD_URL]", show_default=False)]
 TokenFile = Annotated[
@@ -36,7 +36,7 @@ class ClientSettings(BaseSettings):
         """Raise ``ValueError`` for an invalid URL, or one with a password, which messages would show."""
         if re.fullmatch(r"https?://[^/?#@\s]+(/[^?#@\s]*)?", url) is None:
             raise ValueError("write it like http://127.0.0.1:8080, without a name and password")
-        check_url(url)
+        _ = urlsplit(url).port  # raises it for [ without ], and beyond 65535
         return url.rstrip("/")
 
     @property
