@@ -301,6 +301,10 @@ def _parsed(text: bytes | msgspec.Raw) -> object:
 _FIX = "send JSON in UTF-8"
 
 
+class _Constant(ValueError):
+    """NaN, Infinity or -Infinity as a number, as Python's ``json.dumps`` writes it."""
+
+
 class _TooManyDigits(ValueError):
     """A whole number with too many digits: parsing takes quadratic time in them."""
 
@@ -318,6 +322,8 @@ def _fault(error: Exception, what: str, fix: str) -> Violation:
         return Violation("", FaultCode.NESTED_TOO_DEEPLY, message, "nest fewer levels")
     if isinstance(error, _TooManyDigits):
         return Violation("", FaultCode.INT_PARSING_SIZE, f"{what} has {error}", "send a number that some type holds")
+    if isinstance(error, _Constant):
+        return Violation("", FaultCode.NOT_JSON, f"{what} is not JSON: {error} is no number of JSON", f'send "{error}"')
     return Violation("", FaultCode.NOT_JSON, f"{what} is not JSON: {error}", fix)
 
 
@@ -328,7 +334,7 @@ def _whole(text: str) -> int:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
+    raise _Constant(name)
 
 
 def _decimal(text: str) -> Decimal:

@@ -59,6 +59,16 @@ def test_a_request_with_a_fault_stores_nothing(database: CatalogDatabase, wareho
     assert batches_of(database, table) == []
 
 
+@pytest.mark.parametrize("number", ["NaN", "-Infinity"])
+def test_a_number_that_json_does_not_have_is_to_be_sent_as_text(
+    database: CatalogDatabase, warehouse: Warehouse, number: str
+) -> None:
+    create_table(database)
+    with pytest.raises(Invalid) as refusal:
+        accept(database, warehouse, f'{{"records": [{{"id": 1, "n": {number}}}]}}'.encode())
+    assert [fault.fix for fault in refusal.value.violations] == [f'send "{number}"']
+
+
 def test_a_request_is_refused_while_the_first_with_its_key_is_under_way(site: MergeSite) -> None:
     table, commits = create_table(site.database), GroupCommit(site.database, site.warehouse)
     upload = Upload(b'{"records": [{"id": 1, "n": 1}]}', JSON, "k")
