@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from spark_jobs.server import EmbeddedServer
 
 logger = logging.getLogger(__name__)
-# Time between two checks of Spark: while it does not answer, and while it does. A check takes 6 ms of CPU in all.
+# Time between two checks of Spark: while it does not answer, and while it does. A check takes 6 to 20 ms of CPU in all.
 READY_SECONDS = (0.2, 10.0)
 CHECK_SECONDS = 2.0  # a check takes about this time at most
 # The log says after this time, and again, that nothing is merged because Spark has not started.
