@@ -4,6 +4,7 @@ columns of older runs.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,13 +38,12 @@ def late_records(warehouse: Warehouse, task: Task) -> tuple[LateOfSender, ...]:
     Raise ``DamagedFile``.
     """
     lanes = lanes_of(compile_plan(task.schema))
-    totals: dict[tuple[int, str], LateRecords] = {}
+    totals: dict[tuple[int, str], LateRecords] = defaultdict(LateRecords)
     for piece in record_pieces(warehouse, task):
         records = _Records.from_piece(warehouse, task, lanes, piece)
         for number, lane in enumerate(lanes):
             for sender, counts in records.late(lane).items():
-                before = totals.get((number, sender))
-                totals[number, sender] = counts if before is None else before + counts
+                totals[number, sender] += counts
     return tuple(LateOfSender(number, sender, counts) for (number, sender), counts in totals.items())
 
 
@@ -98,8 +98,7 @@ class _Records:
             piece.rows.column(ARRIVAL_COLUMN).to_numpy() >> POSITION_BITS, return_inverse=True
         )
         sender = np.array([by_number[number] for number in numbers.tolist()], dtype=np.int64)[of_record]
-        logged = compile_plan(task.schema).replay is not None
-        tokens, states = OlderOrders(warehouse, task, lanes, logged).of_keys(groups.key_tokens)
+        tokens, states = OlderOrders(warehouse, task, lanes).of_keys(groups.key_tokens)
         state_keys = np.searchsorted(groups.key_tokens, tokens)
         return cls(piece.rows, groups.numbers, len(groups.starts), senders, sender, state_keys, states)
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.core.plan.merging.late_lanes import Lane
+from app.core.plan.merging.merge_plan import compile_plan
 from app.core.rules.log_records import member_of
 from app.core.rules.order import OrderField
 from app.core.rules.participation import Names
@@ -35,20 +36,19 @@ Place = tuple[str, str | None]
 class OlderOrders:
     """Reads the runs of a task, which are older than its batches, for the lanes ``lanes``.
 
-    ``logged``: rows are replayed from logs. A log has the records that removed a row, the row itself shows nothing of
-    them.
+    Logs are read, too, if rows are replayed: a row shows nothing of the records that removed it.
     """
 
     warehouse: Warehouse
     task: Task
     lanes: Sequence[Lane]
-    logged: bool
 
     def of_keys(self, touched: Tokens) -> tuple[Tokens, Mapping[Place, pa.Array]]:
         """Return the tokens of older rows of the keys, and of entries of their logs, and their values at each place."""
         fields = {place[1:]: place[0] for lane in self.lanes for place in places_of(lane)}
         parts = {place: [pa.array([], arrow_type(field.column.type))] for place, field in fields.items()}
         kept = [np.empty(0, dtype=np.int64)]
+        logged = compile_plan(self.task.schema).replay is not None
         tokens = TokenRange(int(touched[0]), int(touched[-1]))
         for run in self.task.runs:
             names = {column.id: column.name for column in self.task.schema_at(run.schema_id).columns}
@@ -57,7 +57,7 @@ class OlderOrders:
                 place: names.get(field.column.id, place[0]) if place[1] is None else place[0]
                 for place, field in fields.items()
             }
-            wanted = sorted({*stored.values(), *([LOG] if self.logged else [])} & present)
+            wanted = sorted({*stored.values(), *([LOG] if logged else [])} & present)
             read = batches_of(self.warehouse, self.task.table_id, run, tokens, wanted, partial(may_hold, touched))
             for batch in (only_touched(one, touched) for one in read):
                 kept.append(tokens_in(batch))

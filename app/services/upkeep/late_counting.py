@@ -13,7 +13,7 @@ from queue import Empty, Full, Queue
 from typing import Any, Final
 
 from app.catalog.repository import Repository
-from app.core.errors import Conflict, KeyfoldError, NotFound
+from app.core.errors import Conflict, DamagedCatalog, KeyfoldError, NotFound
 from app.core.plan.merging.late_lanes import Lane, lanes_of
 from app.core.plan.merging.merge_plan import compile_plan
 from app.core.table.history import Batch, CatalogTask
@@ -51,10 +51,9 @@ class _Counting:
 
         A lane has the ids of its sequence fields, which are stable.
         """
-        by_lane: dict[int, dict[str, LateRecords]] = defaultdict(dict)
+        by_lane: dict[int, dict[str, LateRecords]] = defaultdict(lambda: defaultdict(LateRecords))
         for late in (late for result in results for late in result.late):
-            before = by_lane[late.lane].get(late.sender)
-            by_lane[late.lane][late.sender] = late.counts if before is None else before + late.counts
+            by_lane[late.lane][late.sender] += late.counts
         share = sum(task.share for task in self.tasks)
         lanes = [
             {
@@ -75,7 +74,7 @@ def count_late_records(site: MergeSite, merges: Sequence[CatalogTask], most_olde
     for merge in merges:
         try:
             countings += _countings(site, merge, most_older_rows)
-        except KeyfoldError as error:
+        except DamagedCatalog as error:  # of one table
             logger.warning("late records of merge %s are not counted: %s", merge.id, error)
     if not countings:
         return 0
