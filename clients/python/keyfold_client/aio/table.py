@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -25,7 +24,6 @@ _JSON: Final = {"Content-Type": "application/json"}
 _OPEN: Final = ("pending", "running")
 _LOOK_SECONDS: Final = (0.1, 1.0)  # how often a merge is looked at, at first and later
 _PAUSE_SECONDS: Final = 0.5  # before a stream of changes that ended is requested again
-_KNOWN_SECONDS: Final = 1.0  # the schema is not read again so soon for rows of before an ALTER: a feed has many
 Columns = Sequence[str] | None
 
 
@@ -40,7 +38,6 @@ class AsyncTable:
         self.database, self.name = database, name
         self._transport = transport
         self._schema: Schema | None = None
-        self._read_for: dict[frozenset[str], float] = {}  # columns that the schema lacks, and when it was read for them
 
     async def upsert(
         self,
@@ -167,11 +164,14 @@ class AsyncTable:
         else with what is merged from now on. A connection that breaks is made again: nothing is missing or twice.
         Raise ``Refused`` where the changes are not kept, or not any more.
         """
+        read_for: int | None = None  # the changes of a snapshot have one schema: it is read again once for them
         async for line, place in self.change_lines(since=since, until=until, after=after):
             values = json.loads(line)
             kind, snapshot = values.pop("_kind"), values.pop("_snapshot")
-            [row] = await self._decoded([values])
-            yield Change(kind, snapshot, row or {}, place)
+            schema = await self.schema()
+            if snapshot != read_for and not schema.knows([values]):  # the table was altered since, or after it
+                schema, read_for = await self.schema(fresh=True), snapshot
+            yield Change(kind, snapshot, schema.row(values), place)
 
     async def change_lines(
         self, *, since: int | None = None, until: int | None = None, after: str | None = None
@@ -265,12 +265,8 @@ class AsyncTable:
 
     async def _decoded(self, rows: Sequence[Mapping[str, Any] | None]) -> list[dict[str, Any] | None]:
         schema = await self.schema()
-        if not schema.knows(rows):  # the table was altered since, or is not what it was
-            names = frozenset(name for row in rows if row is not None for name in row)
-            now = time.monotonic()
-            if now - self._read_for.get(names, float("-inf")) > _KNOWN_SECONDS:
-                self._read_for[names] = now
-                schema = await self.schema(fresh=True)
+        if not schema.knows(rows):  # the table was altered since
+            schema = await self.schema(fresh=True)
         return [None if row is None else schema.row(row) for row in rows]
 
     async def _texts(self, key: Key) -> list[str]:
