@@ -16,7 +16,14 @@ def main() -> None:
     run = _of(_words())
     gc.freeze()
     gc.enable()
-    run()
+    try:
+        try:
+            run()
+        finally:
+            print(end="", flush=True)  # noqa: T201  # standard output may be closed, which this allows
+    except OSError as error:  # a full disk, usually; commands report the files that they open themselves
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes it once more at its end
+        sys.exit(f"keyfold: {error}")
 
 
 def _words() -> Sequence[str]:

@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -163,9 +163,10 @@ def _served_metrics(settings: Settings, metrics: Metrics) -> Iterator[str]:
     if port is None:
         yield ""
         return
-    try:
-        with metrics_at(port, partial(exposed, metrics, ())) as taken:
-            yield f"\nIts metrics are at http://127.0.0.1:{taken}/metrics"
-    except OSError as error:
-        typer.echo(f"cannot listen on 127.0.0.1:{port}: {error.strerror}; choose another --metrics-port", err=True)
-        raise typer.Exit(1) from error
+    with ExitStack() as stack:
+        try:
+            taken = stack.enter_context(metrics_at(port, partial(exposed, metrics, ())))
+        except OSError as error:
+            typer.echo(f"cannot listen on 127.0.0.1:{port}: {error.strerror}; choose another --metrics-port", err=True)
+            raise typer.Exit(1) from error
+        yield f"\nIts metrics are at http://127.0.0.1:{taken}/metrics"

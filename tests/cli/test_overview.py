@@ -1,10 +1,11 @@
-"""What ``keyfold --help`` tells without loading the commands is what they tell of themselves."""
+"""What ``keyfold --help`` says without loading the commands is what they say of themselves."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from app.cli.overview import COMMANDS
 from app.cli.program import program_for
+from tests.cli.terminal import COMMAND
 
 NEEDED = {"fastapi", "sqlalchemy", "pyarrow", "httpx"}
 LOADED = """
@@ -30,7 +32,7 @@ def _run(*words: str) -> list[str]:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
 
 
-def test_every_command_is_reported_as_it_tells_itself() -> None:
+def test_every_command_is_reported_as_in_its_own_help() -> None:
     group = typer.main.get_command(program_for([]))
     context = typer.Context(group)
     commands = {name: group.get_command(context, name) for name in group.list_commands(context)}  # type: ignore[attr-defined]
@@ -74,3 +76,14 @@ def test_a_shell_completes_the_options_of_a_command() -> None:
     command = [sys.executable, "-c", "from app.cli import main; import sys; sys.argv = ['keyfold']; main()"]
     answer = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, **asked})
     assert answer.stdout.split() == ["--rename"]
+
+
+def test_output_that_cannot_be_written_is_one_line() -> None:
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run([*COMMAND, "--version"], check=False, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (ended.returncode, ended.stderr) == (1, "keyfold: [Errno 28] No space left on device\n")
+
+
+def test_standard_output_may_be_closed() -> None:
+    closed = ["sh", "-c", '"$0" "$@" >&-', *COMMAND, "--version"]
+    assert subprocess.run(closed, check=True, capture_output=True, text=True).stderr == ""
