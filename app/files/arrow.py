@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -16,31 +16,48 @@ from app.core.types.kinds import Kind
 FOUND_COLUMN = "_kf_found"  # no column of a table is called so
 _FIELD_ID = b"PARQUET:field_id"
 
-ARROW_TYPES: Mapping[Kind, Callable[[DataType], pa.DataType]] = {
-    Kind.BOOLEAN: lambda _: pa.bool_(),
-    Kind.TINYINT: lambda _: pa.int8(),
-    Kind.SMALLINT: lambda _: pa.int16(),
-    Kind.INT: lambda _: pa.int32(),
-    Kind.BIGINT: lambda _: pa.int64(),
-    Kind.FLOAT: lambda _: pa.float32(),
-    Kind.DOUBLE: lambda _: pa.float64(),
-    Kind.DECIMAL: lambda t: pa.decimal128(t.precision, t.scale),
-    **{kind: lambda _: pa.string() for kind in (Kind.CHAR, Kind.VARCHAR, Kind.STRING)},
-    **{kind: lambda _: pa.binary() for kind in (Kind.BINARY, Kind.VARBINARY, Kind.BYTES)},
-    Kind.DATE: lambda _: pa.date32(),
-    Kind.TIME: lambda _: pa.int32(),
-    Kind.TIMESTAMP: lambda _: pa.timestamp("us"),
-    Kind.TIMESTAMP_LTZ: lambda _: pa.timestamp("us", "UTC"),
-    Kind.ARRAY: lambda t: pa.list_(arrow_type(t.element_type)),
-    Kind.MULTISET: lambda t: pa.map_(arrow_type(t.element_type), pa.int32()),
-    Kind.MAP: lambda t: pa.map_(arrow_type(t.key_type), arrow_type(t.element_type)),
-    Kind.ROW: lambda t: pa.struct([pa.field(field.name, arrow_type(field.type)) for field in t.fields]),
-}
+
+def _types(time: pa.DataType) -> Mapping[Kind, Callable[[DataType], pa.DataType]]:
+    def inner(data_type: DataType) -> pa.DataType:
+        return of_kinds[data_type.kind](data_type)
+
+    of_kinds: Mapping[Kind, Callable[[DataType], pa.DataType]] = {
+        Kind.BOOLEAN: lambda _: pa.bool_(),
+        Kind.TINYINT: lambda _: pa.int8(),
+        Kind.SMALLINT: lambda _: pa.int16(),
+        Kind.INT: lambda _: pa.int32(),
+        Kind.BIGINT: lambda _: pa.int64(),
+        Kind.FLOAT: lambda _: pa.float32(),
+        Kind.DOUBLE: lambda _: pa.float64(),
+        Kind.DECIMAL: lambda t: pa.decimal128(t.precision, t.scale),
+        **{kind: lambda _: pa.string() for kind in (Kind.CHAR, Kind.VARCHAR, Kind.STRING)},
+        **{kind: lambda _: pa.binary() for kind in (Kind.BINARY, Kind.VARBINARY, Kind.BYTES)},
+        Kind.DATE: lambda _: pa.date32(),
+        Kind.TIME: lambda _: time,
+        Kind.TIMESTAMP: lambda _: pa.timestamp("us"),
+        Kind.TIMESTAMP_LTZ: lambda _: pa.timestamp("us", "UTC"),
+        Kind.ARRAY: lambda t: pa.list_(inner(t.element_type)),
+        Kind.MULTISET: lambda t: pa.map_(inner(t.element_type), pa.int32()),
+        Kind.MAP: lambda t: pa.map_(inner(t.key_type), inner(t.element_type)),
+        Kind.ROW: lambda t: pa.struct([pa.field(field.name, inner(field.type)) for field in t.fields]),
+    }
+    return of_kinds
+
+
+ARROW_TYPES = _types(time=pa.int32())  # Spark has no type of times of a day
+_ANSWERED = _types(time=pa.time32("ms"))
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:
     """Return the Arrow type that holds ``data_type`` as Spark reads and writes it."""
     return ARROW_TYPES[data_type.kind](data_type)
+
+
+def answered_schema(columns: Sequence[Column]) -> pa.Schema:
+    """Return the schema of answers in Arrow and Parquet. It differs from that of files in TIME, which is a time here
+    and milliseconds of the day there.
+    """
+    return pa.schema([pa.field(column.name, _ANSWERED[column.type.kind](column.type)) for column in columns])
 
 
 def arrow_field(column: Column) -> pa.Field:

@@ -23,7 +23,7 @@ EVERY_TYPE = """
   id BIGINT, at TIMESTAMP_LTZ(6), PRIMARY KEY (id, at) NOT ENFORCED,
   b BOOLEAN, f FLOAT, d DOUBLE, de DECIMAL(38, 10), s STRING, raw BYTES, day DATE, hour TIME(3), ts TIMESTAMP(6),
   a ARRAY<DECIMAL(5, 2)>, m MAP<INT, DATE>, k MAP<DATE, DECIMAL(3, 1)>,
-  r ROW<x BIGINT, y DECIMAL(4, 1)>, ms MULTISET<STRING>
+  r ROW<x BIGINT, y DECIMAL(4, 1), z TIME(3)>, ms MULTISET<STRING>, times MAP<TIME(0), ARRAY<TIME(3)>>
 """
 ROW: dict[str, Any] = {
     "id": 2**62 + 1,
@@ -40,8 +40,9 @@ ROW: dict[str, Any] = {
     "a": [Decimal("1.50"), None],
     "m": {1: date(1, 1, 1)},
     "k": {date(2026, 2, 28): Decimal("1.5")},
-    "r": {"x": 2**62 + 3, "y": Decimal("-0.5")},
+    "r": {"x": 2**62 + 3, "y": Decimal("-0.5"), "z": time(10, 0, 0, 1000)},
     "ms": {"a": 2},
+    "times": {time(1): [time(2, 0, 0, 3000), None]},
 }
 KEY = (ROW["id"], ROW["at"])
 
@@ -55,6 +56,15 @@ def test_a_value_of_every_type_comes_back_as_it_was(table: MakeTable) -> None:
     assert every.merge()["state"] == "succeeded"
     assert every.get(KEY) == ROW
     assert list(every.scan(["id", "de", "at"])) == [{name: ROW[name] for name in ("id", "de", "at")}]
+
+
+def test_a_scan_in_arrow_is_an_upload(table: MakeTable) -> None:
+    every, copy = table(EVERY_TYPE), table(EVERY_TYPE)
+    every.upsert([ROW])
+    rows = every.scan().to_arrow()
+    assert rows.column("hour").to_pylist() == [ROW["hour"]]
+    copy.upsert(rows)
+    assert copy.get(KEY) == ROW
 
 
 def test_numbers_that_json_has_not(table: MakeTable) -> None:

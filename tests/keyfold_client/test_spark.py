@@ -23,7 +23,7 @@ from tests.keyfold_client.conftest import MakeTable
 TYPES = """
   id BIGINT PRIMARY KEY NOT ENFORCED, b BOOLEAN, d DOUBLE, de DECIMAL(38, 10), s STRING, raw BYTES, day DATE,
   hour TIME(3), ts TIMESTAMP(6), at TIMESTAMP_LTZ(6), a ARRAY<DECIMAL(5, 2)>, m MAP<INT, DATE>,
-  r ROW<x BIGINT, y DECIMAL(4, 1)>
+  r ROW<x BIGINT, y DECIMAL(4, 1)>, hours ARRAY<ROW<h TIME(0), m MAP<INT, TIME(3)>>>
 """
 SUMS = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
 
@@ -56,12 +56,14 @@ def test_a_table_of_every_type_is_read_as_it_is(spark: SparkSession, url: str, t
         "m": {1: date(1, 1, 1)},
         "r": {"x": 2**62 + 3, "y": Decimal("-0.5")},
     }
-    every.upsert([{**full, "hour": "10:00:00.123", "at": "2026-01-02T03:04:05Z"}, {"id": 2}])
+    hours = {"hour": "10:00:00.123", "hours": [{"h": "00:00:01", "m": {"7": "00:00:00.002"}}]}
+    every.upsert([{**full, **hours, "at": "2026-01-02T03:04:05Z"}, {"id": 2}])
     assert read(spark, url, every).collect() == []  # nothing is merged
     every.merge()
     rows = {row["id"]: row.asDict(recursive=True) for row in read(spark, url, every).collect()}
     found = rows[full["id"]]
     assert found.pop("hour") == 36_000_123  # milliseconds of the day, as in files
+    assert found.pop("hours") == [{"h": 1000, "m": {7: 2}}]
     assert found.pop("at").astimezone(UTC) == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     found["raw"] = bytes(found["raw"])
     assert found == full

@@ -18,7 +18,7 @@ from app.core.table.records import KIND_COLUMN, RowKind
 from app.core.table.schema import Column, TableSchema
 from app.core.table.upkeep.damage import NamedFile
 from app.core.types.datatype import DataType
-from app.files.arrow import arrow_field, arrow_type, field_id
+from app.files.arrow import answered_schema, arrow_field, field_id
 from app.files.layout import Warehouse
 from app.files.named_files import file_of_changelog, file_of_run, opened_parquet
 from app.files.reading import rows_at_once
@@ -54,7 +54,7 @@ def arrow_stream(
     """
     sink = io.BytesIO()
     added_fields = [pa.field("_kind", pa.string()), pa.field("_snapshot", pa.int64())]
-    schema = pa.schema([*added_fields, *(pa.field(column.name, arrow_type(column.type)) for column in columns)])
+    schema = pa.schema([*added_fields, *answered_schema(columns)])
     with pa.ipc.new_stream(sink, schema) as writer:
         for snapshot, rows in changes:
             values = [[row.get(column.name) for _, row in rows] for column in columns]

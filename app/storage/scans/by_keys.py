@@ -14,7 +14,7 @@ import pyarrow as pa
 from app.core.plan.merging.merge_plan import MergePlan
 from app.core.table.keys import Key
 from app.core.table.schema import Column
-from app.files.arrow import FOUND_COLUMN, arrow_type
+from app.files.arrow import FOUND_COLUMN, answered_schema, arrow_type
 from app.files.tokens import Tokens
 from app.kernel.runs import states_table
 from app.storage.scans.merging import FoundRows, Source, rows_of_window
@@ -87,11 +87,12 @@ def keys_stream(
     once = [np.where(piece.places < 0, -1, piece.places + start) for piece, start in zip(pieces, before, strict=False)]
     positions = np.concatenate([np.empty(0, dtype=np.int64), *once])[np.array(places, dtype=np.int64)]
     taken = whole.take(pa.array(positions, mask=positions < 0))
+    fields = answered_schema(columns)
     arrays = [
-        pa.array(keys[column.name], arrow_type(column.type)) if column.name in keys else taken.column(column.name)
-        for column in columns
+        pa.array(keys[field.name], field.type) if field.name in keys else taken.column(field.name).cast(field.type)
+        for field in fields
     ]
-    schema = shown_schema(columns).insert(0, pa.field(FOUND_COLUMN, pa.bool_()))
+    schema = fields.insert(0, pa.field(FOUND_COLUMN, pa.bool_()))
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, schema) as writer:
         writer.write_batch(pa.record_batch([pa.array(positions >= 0), *arrays], schema=schema))

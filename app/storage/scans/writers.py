@@ -15,8 +15,8 @@ from app.core.plan.records.answers import to_json
 from app.core.table.options.entries import Integers
 from app.core.table.schema import Column
 from app.core.types.kinds import Family
+from app.files.arrow import answered_schema
 from app.storage.images.json_texts import TEXT, join, json_pieces, json_texts
-from app.storage.scans.shown import shown_schema
 
 NDJSON, CSV, ARROW = "application/x-ndjson", "text/csv", "application/vnd.apache.arrow.stream"
 PARQUET = "application/vnd.apache.parquet"
@@ -125,10 +125,10 @@ def _cells(values: pa.Array, column: Column) -> pa.Array:
 
 
 def _arrow(columns: Sequence[Column], batches: Iterable[pa.RecordBatch], _: Integers) -> Iterator[bytes]:
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, shown_schema(columns)) as writer:
+    sink, schema = io.BytesIO(), answered_schema(columns)
+    with pa.ipc.new_stream(sink, schema) as writer:
         for batch in pieces(batches):
-            writer.write_batch(batch)
+            writer.write_batch(batch.cast(schema))
             yield sink.getvalue()
             sink.seek(0)
             sink.truncate()
@@ -164,9 +164,10 @@ class _Sink(io.RawIOBase):
 
 def _parquet(columns: Sequence[Column], batches: Iterable[pa.RecordBatch], _: Integers) -> Iterator[bytes]:
     sink, waiting, size = _Sink(), list[pa.RecordBatch](), 0
-    with pq.ParquetWriter(sink, shown_schema(columns), compression="zstd") as writer:
+    schema = answered_schema(columns)
+    with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
         for batch in pieces(batches):
-            waiting.append(batch)
+            waiting.append(batch.cast(schema))
             size += batch.nbytes
             if size >= _GROUP_BYTES:
                 writer.write_table(pa.Table.from_batches(waiting))

@@ -70,7 +70,8 @@ class KeyfoldSource(DataSource):
             columns, _ = _pinned(client.table(settings.table), settings)
         if settings.changes:
             columns = pa.schema([*columns, pa.field(_KIND, pa.string()), pa.field(_SNAPSHOT, pa.int64())])
-        return from_arrow_schema(columns, prefer_timestamp_ntz=True)
+        known = pa.schema([pa.field(column.name, _without_times(column.type)) for column in columns])
+        return from_arrow_schema(known, prefer_timestamp_ntz=True)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads a table of one moment."""
@@ -198,6 +199,19 @@ def _arrow_schema(schema: StructType) -> pa.Schema:
     """Return the columns as Spark expects them, which are in UTC: Spark 4.1 always says so, later ones where asked."""
     zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     return to_arrow_schema(schema, **zone)
+
+
+def _without_times(data_type: pa.DataType) -> pa.DataType:
+    """Return the type with milliseconds of the day in place of times, which Spark does not take."""
+    if pa.types.is_time32(data_type):
+        return pa.int32()
+    if pa.types.is_list(data_type):
+        return pa.list_(_without_times(data_type.value_type))
+    if pa.types.is_map(data_type):
+        return pa.map_(_without_times(data_type.key_type), _without_times(data_type.item_type))
+    if pa.types.is_struct(data_type):
+        return pa.struct([pa.field(field.name, _without_times(field.type)) for field in data_type])
+    return data_type
 
 
 def _cast(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
+from datetime import time as clock
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -294,10 +295,10 @@ def test_batch_get_takes_ten_thousand_keys_and_no_more(table: MakeTable) -> None
 
 
 def test_batch_get_answers_arrow_to_those_who_accept_it(table: MakeTable) -> None:
-    rows = table(("a%b", "INT"), ("id", "STRING"), ("at", "TIMESTAMP(3)"), ("of", "ARRAY<INT>"), key=["id", "a%b"])
-    moment = "2024-01-31T10:00:00.5"
-    rows.merge({"id": "x", "a%b": 1, "at": moment, "of": [1, None]}, {"id": "y", "a%b": 2})
-    keys = [{"id": "y", "a%b": 2}, {"id": "z", "a%b": 3}, {"id": "x", "a%b": 1}]
+    rows = table(("a%b", "TIME"), ("id", "STRING"), ("at", "TIMESTAMP(3)"), ("of", "ARRAY<TIME>"), key=["id", "a%b"])
+    moment, first, second = "2024-01-31T10:00:00.5", "00:00:01", "00:00:02"
+    rows.merge({"id": "x", "a%b": first, "at": moment, "of": [first, None]}, {"id": "y", "a%b": second})
+    keys = [{"id": "y", "a%b": second}, {"id": "z", "a%b": first}, {"id": "x", "a%b": first}]
     answer = rows.client.post(
         f"{ROWS}:batchGet", json={"keys": keys}, headers={"Accept": "text/html, application/vnd.apache.arrow.stream"}
     )
@@ -306,13 +307,19 @@ def test_batch_get_answers_arrow_to_those_who_accept_it(table: MakeTable) -> Non
     read = pa.ipc.open_stream(answer.content).read_all()
     assert read.column_names == ["_kf_found", "id", "a%b", "at", "of"]
     assert read.to_pylist() == [
-        {"_kf_found": True, "id": "y", "a%b": 2, "at": None, "of": None},
-        {"_kf_found": False, "id": "z", "a%b": 3, "at": None, "of": None},
-        {"_kf_found": True, "id": "x", "a%b": 1, "at": datetime.fromisoformat(moment), "of": [1, None]},
+        {"_kf_found": True, "id": "y", "a%b": clock(0, 0, 2), "at": None, "of": None},
+        {"_kf_found": False, "id": "z", "a%b": clock(0, 0, 1), "at": None, "of": None},
+        {
+            "_kf_found": True,
+            "id": "x",
+            "a%b": clock(0, 0, 1),
+            "at": datetime.fromisoformat(moment),
+            "of": [clock(0, 0, 1), None],
+        },
     ]
     shown = rows.batch_get(*keys).json()["rows"]
     assert [one["key"] for one in shown] == keys
-    assert shown[2]["row"] == {"a%b": 1, "id": "x", "at": moment, "of": [1, None]}
+    assert shown[2]["row"] == {"a%b": first, "id": "x", "at": moment, "of": [first, None]}
 
 
 def test_keys_that_are_none_are_named_by_their_places(table: MakeTable) -> None:

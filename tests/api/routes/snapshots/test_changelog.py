@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import time
 from typing import Any
 
 import httpx
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.api.conftest import TABLES, Create, Merge
+from tests.api.conftest import TABLES, Create, Merge, fields_of
 
 CHANGELOG = f"{TABLES}/wide/changelog"
 ARROW = "application/vnd.apache.arrow.stream"
@@ -75,6 +76,14 @@ def test_changes_are_an_arrow_stream_when_asked_for(accept: str, wide: TestClien
     assert table.schema.field("id").type == pa.int64()
     nothing = wide.get(CHANGELOG, params={"pageToken": "2.99"}, headers={"Accept": ARROW})
     assert pa.ipc.open_stream(nothing.content).read_all().schema == table.schema
+
+
+def test_times_are_times_in_arrow(create: Create, shop: TestClient, merge: Merge) -> None:
+    create(fields=fields_of(id="TIME NOT NULL", of="MAP<TIME, INT>"))
+    merge({"id": "00:00:01", "of": {"00:00:02": 3}})
+    answer = shop.get(CHANGELOG, headers={"Accept": ARROW})
+    [row] = pa.ipc.open_stream(answer.content).read_all().to_pylist()
+    assert (row["id"], row["of"]) == (time(0, 0, 1), [(time(0, 0, 2), 3)])
 
 
 def test_a_table_without_a_merge_has_an_empty_changelog(create: Create, shop: TestClient) -> None:
