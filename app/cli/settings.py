@@ -20,8 +20,8 @@ DataFolder = Annotated[Path | None, typer.Option("--data", help="folder of the e
 
 
 def settings_of(**given: object) -> Settings:
-    """Return the environment's settings, overridden by what the command line gives. Set the umask: files that are
-    created from here on are private.
+    """Return the environment's settings, overridden by the command line. Set the umask: files that are created from
+    here on are private.
     """
     settings = Settings(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
     os.umask(settings.umask)

@@ -143,7 +143,7 @@ class Grant:
     scope: TokenScope
 
     def check_role(self, role: Role) -> None:
-        """Raise ``Forbidden`` unless the token has the role, for what is about no database and no table."""
+        """Raise ``Forbidden`` unless the token has the role, for an operation on no database and no table."""
         self._check(role, True)
 
     def check_service(self, role: Role) -> None:

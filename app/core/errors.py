@@ -235,8 +235,8 @@ class PreconditionFailed(KeyfoldError):
 
 
 class Unfoldable(Conflict):
-    """Records that their table cannot hold: no merge of them will succeed. ``batch_number`` is of their batch, where it
-    is known.
+    """Records that their table cannot hold: no merge of them will succeed. ``batch_number`` is that of their
+    batch, if known.
     """
 
     default_code = ErrorCode.MERGE_FAILED
@@ -247,7 +247,7 @@ class Unfoldable(Conflict):
 
 
 class KeyReused(KeyfoldError):
-    """The Idempotency-Key stands for another request."""
+    """The Idempotency-Key belongs to another request."""
 
     default_code = ErrorCode.IDEMPOTENCY_KEY_REUSED
 

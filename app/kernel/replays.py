@@ -57,9 +57,9 @@ def inner_plan(plan: MergePlan, rule: Replay) -> MergePlan:
 
 @dataclass(frozen=True, eq=False)
 class Logs:
-    """The log entries of ``count`` keys, those of a key neighbours in the order in which they are stored.
+    """The log entries of ``count`` keys. Those of a key are neighbours, in the order in which they are stored.
 
-    ``keys``: the number of the key of each. ``bases``: per key what stands before its log, null for nothing.
+    ``keys``: the number of each entry's key. ``bases``: the base before each key's log, null if there is none.
     """
 
     rule: Replay

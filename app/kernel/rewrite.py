@@ -92,7 +92,7 @@ def _copied(
 
 
 def _matches(parquet: pq.ParquetFile, group: int, schema: TableSchema, sought: Sought) -> Mask:
-    """Return which rows of a row group are of the keys."""
+    """Return which rows of a row group have one of the keys."""
     names = _key_names(parquet, schema)
     rows = parquet.metadata.row_group(group).num_rows
     wanted = np.array(sorted(sought.tokens), np.int64)

@@ -85,8 +85,8 @@ def _not_taken(name: str) -> Violation:
 
 
 class Revalidated:
-    """Adds an ETag to whole answers to GET, a digest of their bytes if the route set none, and answers 304 if the
-    caller has it.
+    """Adds an ETag to whole answers to GET, a digest of their bytes if the route set none. Answers 304 if the request
+    names that ETag.
 
     Sets Cache-Control on every answer to GET; streams and answers that always change are not cached.
     """

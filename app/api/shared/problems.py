@@ -323,8 +323,8 @@ def _recursion_error(request: Request, error: Exception) -> ProblemResponse:
 
 
 def internal_error(request: Request, error: Exception) -> ProblemResponse:
-    """Answer an unexpected error without its text, which may quote data, SQL or a password. The log has it under the
-    response's id. A disk error is named, since a retry may succeed.
+    """Answer an unexpected error without its text, which may quote data, SQL or a password. The log has
+    the error under the response's id. A disk error is named, since a retry may succeed.
     """
     number = uuid.uuid4()
     log.error("%s %s failed, id %s", request.method, _path(request), number, exc_info=error)

@@ -44,7 +44,7 @@ def in_one_thread(handler: Handler) -> Handler:
     A handler that needs only the table has no transaction: the table comes from the lookups' view, without a thread if
     the view is current.
 
-    Return a handler without transaction and table as it is. Raise ``TypeError`` for an ``async`` handler with either.
+    Return a handler without transaction and table unchanged. Raise ``TypeError`` for an ``async`` handler with either.
     """
     declared = signature(handler, eval_str=True)
     if not any(_named(declared, marker) for marker in (_READS, _WRITES, _TABLE)):

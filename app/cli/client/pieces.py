@@ -15,7 +15,7 @@ from typing import IO, Final
 from app.cli.client.endings import usage
 from keyfold_client.pieces import PIECE_BYTES, PIECE_RECORDS
 
-MOST_RECORD_BYTES: Final = 2**28  # the service refuses larger records
+MOST_RECORD_BYTES: Final = 2**28  # memory for one record; the service refuses smaller ones already (docs/sizing.md)
 _QUOTED: Final = re.compile(rb'"[^"]*"')
 _LONE_CR: Final = re.compile(rb"\r(?!\n)")
 

@@ -52,6 +52,6 @@ class ClientSettings(BaseSettings):
 
 
 def client_settings(url: str | None, token_file: Path | None) -> ClientSettings:
-    """Return the environment's settings, overridden by what the command line gives."""
+    """Return the environment's settings, overridden by the command line."""
     given = {"url": url, "token_file": token_file}
     return ClientSettings(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]

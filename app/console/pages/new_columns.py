@@ -50,7 +50,7 @@ BEGINNING: Final = ColumnForm(
 
 @dataclass(frozen=True)
 class FormLine:
-    """A line of the form: its number, what it says, and what its function makes of a few values.
+    """A line of the form: its number, its column, and an example of its function.
 
     ``reason`` says why there is no example, where it helps.
     """
@@ -76,7 +76,7 @@ def columns_context(form: ColumnForm, bounds: SchemaBounds) -> dict[str, object]
 
 
 def lines_sent(sent: Mapping[str, str], bounds: SchemaBounds) -> list[FormLine]:
-    """Return the lines of the form as they stand in it, those without a name too."""
+    """Return the lines of the form in their order, also those without a name."""
     form = columns_sent("", sent)
     places = (place for place in range(MOST_COLUMNS) if f"type.{place}" in sent)
     return [_line(place, _column(sent, place), form, bounds) for place in places]

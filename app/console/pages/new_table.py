@@ -149,7 +149,7 @@ def _databases(visit: Visit) -> Sequence[str]:
 
 
 def _curls(visit: Visit, form: _Form, verdict: Verdict | None) -> list[str]:
-    """Return the commands that make what the form says; none of what has faults."""
+    """Return the commands that create the table of the form; none if it has faults."""
     if verdict is None or verdict.faults:
         return []
     made = visit.curl("POST", "/v1/catalog/databases", {"name": form.database})
@@ -183,7 +183,7 @@ def _fill_in(visit: Visit, form: _Form, columns: ColumnForm, action: str) -> Res
 
 
 def _mended(visit: Visit, form: _Form, place: str) -> str:
-    """Return the text after a repair of one of its faults; as it was where there is none any more."""
+    """Return the text with one of its faults repaired; unchanged if that fault is gone."""
     faults = judged(form.draft, visit.parts.settings.catalog_bounds).faults
     number = int(place) if place.isascii() and place.isdigit() and len(place) < 6 else len(faults)
     repair = faults[number].repair if number < len(faults) else None

@@ -21,12 +21,12 @@ _RECORDS: Final = "\n".join(json.dumps(record) for record in _EXAMPLE.records)
 
 
 def show_playground(visit: Visit) -> Response:
-    """Show the page with an example; the page's script puts in what the address has behind its #."""
+    """Show the page with an example; the page's script replaces it by the input in the fragment of the address."""
     return _page(visit, _EXAMPLE.ddl, _RECORDS, _RECORDS)
 
 
 def play_records(visit: Visit) -> Response:
-    """Fold what the form says; the page's script gets what is new of the page alone."""
+    """Fold the records of the form; the page's script replaces only the parts of the page that changed."""
     form = visit.form
     records = form.get("records", "")
     return _page(visit, form.get("schema", ""), records, form.get("posted", "") or records)

@@ -1,4 +1,4 @@
-"""One field for what has a name: tables, columns, options, functions."""
+"""The search field: tables, columns, options and functions by name."""
 
 from __future__ import annotations
 

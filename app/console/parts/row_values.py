@@ -17,7 +17,7 @@ MOST_RECORDS: Final = 5
 class ValueSource:
     """The origin of a value: ``records``, oldest first, and the number ``left_out`` of older ones.
 
-    ``start`` means that it comes from the start of the explanation, alone or too. ``key`` means that it is of the key.
+    ``start``: the value, or a part of it, comes from the start of the explanation. ``key``: the column is in the key.
     """
 
     records: tuple[RecordPlace, ...] = ()

@@ -46,13 +46,13 @@ def query(parameters: Mapping[str, Any]) -> str:
 
 
 def cut(value: object, most: int = LONGEST_TEXT) -> str:
-    """Return the beginning of a long text, and how much there is of it."""
+    """Return the beginning of a long text, and its length."""
     text = str(value)
     return text if len(text) <= most else f"{text[:most]}… ({counted(len(text))} characters)"
 
 
 def cut_short(text: str, most: int = 24) -> str:
-    """Return the beginning of a text that stands in a line with others."""
+    """Return the beginning of a text, short enough for a line with other texts."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

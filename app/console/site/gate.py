@@ -140,8 +140,8 @@ def _elsewhere(request: Request) -> Response | None:
 
 
 def _check_sender(request: Request) -> None:
-    """Raise ``Forbidden`` for what a page of another origin made a browser send, but for a visit that changes nothing,
-    and for a change that does not say which page it comes from.
+    """Raise ``Forbidden`` for a request that a page of another origin made the browser send, except a visit that
+    changes nothing; and for a change without ``Origin``.
     """
     if request.method in ("GET", "HEAD") and _is_visit(request):
         return

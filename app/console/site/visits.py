@@ -138,8 +138,8 @@ class Visit:
             self.parts.audit.write(**who, operation=operation, **members, outcome="done", status=200)
 
     def once(self, digest: str) -> str | None:
-        """Return the Idempotency-Key of a form that has ``new_once`` in its field ``once``; ``digest`` says what it
-        says: sent twice it counts once, and with other values it is another one.
+        """Return the Idempotency-Key of a form that has ``new_once`` in its field ``once``. ``digest`` is that of its
+        values: a form that is sent twice counts once, one with other values counts separately.
         """
         once = self.form.get("once", "")
         return f"console-{once}-{digest}" if re.fullmatch(r"[\w-]{1,40}", once, re.ASCII) else None

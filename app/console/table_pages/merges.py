@@ -43,7 +43,7 @@ def show_list(visit: Visit) -> Response:
 
 
 def start(visit: Visit) -> Response:
-    """Request a merge of what is staged, or for a compaction: of all runs, or of those that the policy picks."""
+    """Request a merge, or a compaction: of all runs, or of those that the policy picks."""
     database, name = table_name(visit)
     job = visit.form.get("job", "")
     if job not in ("merge", "compaction", "full"):

@@ -27,7 +27,7 @@ MOST_FAULTS: Final = 200
 
 @dataclass(frozen=True)
 class FileKind:
-    """A format as a file has it: what it is called, and its media type."""
+    """A format of files: its name on the page, and its media type."""
 
     words: str
     media_type: str
@@ -64,7 +64,7 @@ def send(visit: Visit) -> Response:
 
 
 def _upload(visit: Visit) -> Upload:
-    """Return the file as the API gets it. Raise ``Invalid`` if there is none, or where no one says what it is."""
+    """Return the file as an upload. Raise ``Invalid`` if there is none, or if its format is not known."""
     if visit.file is None:
         raise Invalid("choose a file")
     media_type, coding = media_type_and_coding(visit.file.name)

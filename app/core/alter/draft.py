@@ -95,7 +95,7 @@ class Draft:
         return True
 
     def put(self, place: int, column: Column, member: str) -> None:
-        """Replace the column at ``place``; ``member`` of the change is to blame for what follows from it."""
+        """Replace the column at ``place``; faults that follow from it point at ``member`` of the change."""
         self.columns[place] = column
         self._touch("column", column.name, member)
 

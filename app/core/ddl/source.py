@@ -58,9 +58,7 @@ class Source:
         yield from _if_any(start, "".join([*bare, _unescaped(self.text[end:])]))
 
     def fault(self, place: int, code: FaultCode, message: str, fix: str = "") -> Violation:
-        """Return a fault, or a warning, about what stands at ``place``; its message shows the line, with a caret
-        below.
-        """
+        """Return a fault, or a warning, about the text at ``place``; its message shows the line, with a caret below."""
         line = bisect_right(self._lines, place)
         start = self._lines[line - 1]
         first = max(start, place - _EXCERPT)

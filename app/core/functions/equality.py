@@ -1,4 +1,4 @@
-"""Values of nested types as something that compares by content: what the functions over arrays and maps call equal."""
+"""Comparable forms of nested values: they define which values are equal to the functions over arrays and maps."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Key = Callable[[Any], Hashable]
 
 @lru_cache(maxsize=1024)
 def key_of(data_type: DataType) -> Key:
-    """Return a function from values of the type, or null, to what is equal for equal ones; maps in any order of their
-    entries.
+    """Return a function that makes a comparable value of a value of the type, or of null: equal values give equal
+    results. The order of a map's entries does not count.
     """
     made = _KEYS.get(data_type.family)
     if made is None:

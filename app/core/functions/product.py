@@ -1,4 +1,4 @@
-"""The ``product`` function: multiplies what is added and divides by what is retracted."""
+"""The ``product`` function: multiplies by added values, and divides by retracted ones."""
 
 from __future__ import annotations
 

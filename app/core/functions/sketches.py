@@ -65,9 +65,9 @@ def hll_shown(value: bytes) -> bytes:
 
 
 def _hll_4(union: Any) -> bytes:
-    """Return the result in bytes that do not depend on the order of what was united.
+    """Return the bytes of the result, which do not depend on the order of the united sketches.
 
-    The coupons of lists are sorted, and the running estimate, which is that of one order, gives way to the one that is
+    The coupons of lists are sorted. The running estimate depends on the order, so it is replaced by the one that is
     computed from the registers.
     """
     value = bytes(union.get_result(datasketches.tgt_hll_type.HLL_4).serialize_compact())

@@ -70,8 +70,8 @@ class _DistinctTokens(_Joined):
 
 
 def _tokens_stay(delimiter: str) -> bool:
-    """Return whether tokens joined by ``delimiter`` are split into the same ones again: no end of it is also its
-    beginning.
+    """Return whether tokens joined by ``delimiter`` are split into the same tokens again: then no suffix of it is also
+    a prefix.
     """
     return bool(delimiter) and not any(delimiter.startswith(delimiter[place:]) for place in range(1, len(delimiter)))
 

@@ -117,7 +117,7 @@ class Rule(ABC):
         return self.combine_all([self.lift(record) for record in records])
 
     def fold_log(self, records: LogRecords) -> State:
-        """Return the state of records in merge order, as ``combine`` of each lifted one with what came before."""
+        """Return the state of records in merge order: each is lifted, and combined with the state before it."""
         return self.combine_all([self.empty, *(self.lift(records.record(place)) for place in range(len(records)))])
 
     def refolded(self, state: Mapping[str, Any]) -> State:

@@ -59,10 +59,10 @@ class OneByOne(Fold):
 class StepFunction:
     """A function of one column, one step per record.
 
-    ``start`` makes the fold of no values. ``associative``: the step also joins two accumulated values (adds only).
+    ``start`` returns an empty fold. ``associative``: the step also joins two accumulated values (adds only).
     ``fault`` and ``retract_fault`` say why a value can never be folded. ``wide``: the type in which to accumulate,
-    checked against the column's when the row is read; None if the column's own will do. ``endless``: the value of
-    ``wide`` that stands for a step that raised ``InexactFold``; None if none does.
+    checked against the column's when the row is read; None if that is the column's type. ``endless``: the value of
+    ``wide`` that marks a step that raised ``InexactFold``; None if no step raises it.
     """
 
     start: Callable[[], Fold]

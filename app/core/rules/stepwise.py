@@ -1,9 +1,8 @@
-"""Rules of functions that fold value by value: the state is the value itself, or the log of what is to be folded.
+"""Rules of functions that fold value by value: the state is the value itself, or a log of the records.
 
-Where the order of records is their arrival and nothing is taken back, the fold of two folded values is the fold of
-all, and the value is the whole state. Otherwise records that come later may belong in the middle, or take back what an
-older run holds. Then the state is the log of the records, and what they come to in merge order, so that a row of one
-run is shown as it is.
+If records are ordered by arrival and no value is taken back, two folded values can be folded into one, and the value
+is the whole state. Otherwise a later record may belong in the middle, or take back a value of an older run. Then the
+state is the log of the records with their result in merge order, so that a row of a single run is shown as stored.
 """
 
 from __future__ import annotations
@@ -174,7 +173,7 @@ class Stepwise(Rule):
         return super().refolded(state) if self._direct or state[self.log] is None else self.of_log(state[self.log])
 
     def of_log(self, log: Sequence[Mapping[str, Any]]) -> State:
-        """Return the state that holds ``log`` without what came too late, and what it comes to."""
+        """Return the state with ``log``, without the entries that came too late, and its result."""
         if not log:
             return self.empty
         kept = self.late.on_time(log, "f0", "t") if self.late else log
@@ -209,7 +208,7 @@ class Stepwise(Rule):
         return None if self._direct else highest_of(state[self.log] or (), "f0")
 
     def comes_late(self, state: Mapping[str, Any], record: Record) -> bool:
-        """Return whether the record comes too late for what ``state`` holds."""
+        """Return whether the record comes too late for the log in ``state``."""
         late = self.late
         return late is not None and late.is_closed(self.highest(state), record.values[late.column.name])
 
@@ -220,7 +219,7 @@ class Stepwise(Rule):
 
     @cached_property
     def _settles(self) -> bool:
-        """Whether the value that the oldest run holds may stand for its log: nothing can come before it any more."""
+        """Whether the value in the oldest run may replace its log: no record can come before it any more."""
         return not self._direct and self._by_arrival and not self.part.group
 
     def _outside(self, state: Mapping[str, Any]) -> bool:

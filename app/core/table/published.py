@@ -72,12 +72,12 @@ class PublishedVersion:
 
     @property
     def keeps(self) -> set[int]:
-        """The snapshots whose files it names."""
+        """The snapshots whose files the version names."""
         return named_snapshots(self.snapshot_id, self.base_id, self.as_of)
 
 
 def named_snapshots(snapshot_id: int, base_id: int, as_of: int) -> set[int]:
-    """Return the snapshots whose files versions up to ``as_of`` on a base name."""
+    """Return the snapshots whose files are named by a version of ``as_of`` that begins from ``base_id``."""
     return {snapshot_id, *range(base_id + 1, as_of + 1)}
 
 

@@ -59,8 +59,8 @@ class Column:
 class TableSchema:
     """Columns in declared order, key columns by name, options as given (Paimon's keys, values always text).
 
-    ``remembers_removals`` is no part of what is declared: runs of earlier schemas may hold removals and retracts that
-    later records must still meet, although the options let none in any more
+    ``remembers_removals`` is not declared: runs of earlier schemas may hold removals and retracts that later records
+    must still meet, although the options accept none any more
     (``app.core.plan.merging.evolution.remembering``). Nor is ``epoch``, the number of earlier ALTERs of the table that
     changed the meaning of its state.
     """
@@ -92,7 +92,7 @@ class TableSchema:
 
     @cached_property
     def encoders(self) -> tuple[tuple[str, Encode], ...]:
-        """The columns' names, in declared order, with what writes their values as JSON."""
+        """The columns' names, in declared order, each with the function that writes its values as JSON."""
         return tuple((column.name, column.type.encoder) for column in self.columns)
 
     @cached_property
@@ -103,7 +103,7 @@ class TableSchema:
 
     @cached_property
     def parsed(self) -> TableOptions:
-        """The options as typed values, with what could not be read."""
+        """The options as typed values, with the faults of those that could not be read."""
         return parse_options(self.options, self.by_name)
 
     @cached_property

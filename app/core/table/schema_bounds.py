@@ -143,7 +143,7 @@ def _code(faults: Sequence[Violation]) -> ErrorCode:
 
 
 def _has_at_most(most: int, body: object) -> bool:
-    """Return whether ``body`` holds no more JSON values than that; counts no further."""
+    """Return whether ``body`` holds at most so many JSON values; stop counting beyond."""
     unseen: list[object] = [body]
     seen = 0
     while unseen:

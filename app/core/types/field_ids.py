@@ -75,7 +75,7 @@ class Place(Protocol):
 class OfColumn:
     """A column or ROW field that has an id, and the ``path`` from it through lists and maps.
 
-    Elements, keys and values have the ids that Paimon gives them, where it gives each its own.
+    Elements, keys and values have the ids that Paimon gives them, if Paimon gives each a separate one.
     """
 
     own_id: int

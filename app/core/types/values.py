@@ -33,12 +33,12 @@ class ValueFault(ValueError):
 
 
 def wrong(expected: str, value: object, fix: str) -> ValueFault:
-    """Return the fault of a value that is of another type."""
+    """Return the fault of a value that does not have the expected type."""
     return ValueFault(FaultCode.WRONG_TYPE, f"{shown(value)} is not {expected}", fix)
 
 
 def shown(value: object) -> str:
-    """Return a value as messages show it, cut to 60 characters; no more of it is looked at than that."""
+    """Return a value as messages show it, cut to 60 characters; no more of it is read."""
     try:
         text = _SHORT.repr(value) if not isinstance(value, Decimal) else str(value)
     except ValueError:

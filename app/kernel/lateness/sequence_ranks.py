@@ -77,5 +77,5 @@ def amounts_of(values: pa.Array, field: OrderField) -> Amounts:
 
 
 def unit_of(field: OrderField) -> float:
-    """Return one in the unit of a field's type, in the unit of its measure (``late_lanes``)."""
+    """Return the size of one unit of a field's type, in units of its measure (``late_lanes``)."""
     return _UNITS.get(field.column.type.family, 1.0)

@@ -158,7 +158,7 @@ def split_events(
 ) -> Split:
     """Return the change events of a body by table: each goes to every table that takes events of its origin.
 
-    ``lines``: the body is NDJSON. Raise ``Invalid`` for what is no list of events.
+    ``lines``: the body is NDJSON. Raise ``Invalid`` if the body is no list of events.
     """
     bounds.check_whole(len(content))
     split, chosen = Split(), defaultdict[str, _Chosen](_Chosen)

@@ -191,7 +191,7 @@ def raw_list(content: Content, bounds: Bounds) -> Sequence[msgspec.Raw]:
 
 def _check_shape(content: Content, decoder: msgspec.json.Decoder[Any], bounds: Bounds) -> None:
     """Raise ``TooLarge`` if the body has more objects than the memory bound allows: an object may take only three
-    bytes. Raise what ``decoder`` raises if other values stand in their place, which could be even more.
+    bytes. Raise what ``decoder`` raises for other values, of which there could be even more.
     """
     most = _OBJECTS_OF_A_RECORD * bounds.records
     objects = count_of(content, b"{")

@@ -18,7 +18,7 @@ MOST_SECONDS: Final = 10.0
 class GivingWay:
     """Delay a compaction while merges wait: as long as the last one took, at most ``MOST_SECONDS``.
 
-    So compactions have half of the time at most.
+    So compactions of up to ``MOST_SECONDS`` take at most half of the time.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -41,7 +41,7 @@ def ask_to_forget(
     """Request that keys (JSON objects) are forgotten, in all records that were accepted until now.
 
     ``reference`` is the caller's name for the request: the keys are not stored. Raise ``Invalid`` with the faults of
-    all keys, and ``Conflict`` if a publication that was turned off keeps what it has.
+    all keys, and ``Conflict`` if a publication that is turned off still keeps files.
     """
     faults = list(name_violations(reference, "/reference", "reference")) if reference is not None else []
     try:

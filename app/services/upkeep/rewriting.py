@@ -47,8 +47,8 @@ class _Searched:
 
 
 class Rewriting:
-    """Looks for keys in files of one table. Each ``add_…`` says where; ``run`` looks; then each ``…_without`` returns
-    the replacement of what held keys, in other files, or None if it holds none.
+    """Looks for keys in files of one table. ``add_…`` adds files, ``run`` searches them; then ``…_without`` returns the
+    replacement of files that held keys, or None if they held none.
     """
 
     def __init__(self, site: MergeSite, table: Table, schemas: Mapping[int, TableSchema]) -> None:

@@ -147,7 +147,7 @@ def _shown(batch: pa.RecordBatch, before: Column | None, column: Column, shown: 
 def _converted(
     batch: pa.RecordBatch, before: Column, column: Column, finish: Callable[[Any], Any], missing: str
 ) -> Texts:
-    """Return the JSON texts of what was stored as ``before``, as ``column`` has it."""
+    """Return the JSON texts of values that were stored as ``before``, converted to ``column``."""
     values = stored_values(batch, before)
     if finish is _as_it_is and same_type(before.type, column.type):
         return json_pieces(values, column.type, missing)

@@ -55,7 +55,7 @@ def write_container(
     """Complete the file at ``path``, which holds the entries: ``places`` says where, one more than there are entries;
     they are compressed with the ``dictionary``, unless it is empty.
 
-    An entry is of ``rows_per_entry`` rows: 1, or ``BLOCK_ROWS`` times a whole number. The file is durable afterwards.
+    An entry has ``rows_per_entry`` rows: 1, or ``BLOCK_ROWS`` times a whole number. The file is durable afterwards.
     """
     with open(path, "r+b") as file:
         end = file.seek(0, os.SEEK_END)

@@ -158,7 +158,7 @@ def _timestamp(values: pa.Array, data_type: DataType) -> Texts:
 
 
 def _with_t(texts: pa.Array) -> pa.Array:
-    """Return texts of moments with a T between day and clock; where all are of one width in one go."""
+    """Return texts of moments with a T between day and clock; texts of one width are changed all at once."""
     content = _content(texts)
     width = len(content) // max(1, len(texts))
     if texts.null_count or texts.offset or not width or not bool((content[10::width] == ord(" ")).all()):

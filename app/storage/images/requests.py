@@ -38,7 +38,7 @@ class ImageName:
 
 @dataclass(frozen=True)
 class ImageRequest:
-    """An image that somebody wants, of a data file as the catalog has it; of state rows it needs no schema."""
+    """A requested image of a data file as the catalog has it. An image of state rows needs no schemas."""
 
     name: ImageName
     file: DataFile

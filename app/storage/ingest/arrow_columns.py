@@ -152,7 +152,7 @@ def _read_time(data_type: DataType, array: pa.Array) -> Vector:
 
 
 def _whole(vector: Vector, unit: int) -> Vector:
-    """Return the vector with what is no multiple of ``unit`` among its suspects."""
+    """Return the vector; values that are no multiple of ``unit`` become suspects."""
     if unit == 1:
         return vector
     bits = 32 if types.is_int32(vector.array.type) else 64
@@ -185,9 +185,7 @@ def json_values(array: pa.Array) -> Sequence[Any]:
 
 
 def _json_of(value: pa.Scalar) -> Any:
-    """Return one value as JSON would have it, regardless of what is inside: in the place of what Python cannot hold is
-    its text, which a decoder refuses.
-    """
+    """Return one value as a JSON value. A value that Python cannot hold becomes its text, which a decoder refuses."""
     if not value.is_valid:
         return None
     if types.is_dictionary(value.type):

@@ -20,7 +20,7 @@ FAULTS = (pa.ArrowException, OSError, ValueError, KeyError, struct.error)
 
 
 def arrow_pieces(decoder: RecordDecoder, content: Content, bounds: Bounds) -> Iterator[Piece]:
-    """Return the records of an Arrow stream. Raise ``Invalid`` for what is no such stream, and ``TooLarge``."""
+    """Return the records of an Arrow stream. Raise ``Invalid`` if it is no such stream, and ``TooLarge``."""
     buffer = pa.py_buffer(content)
     source = pa.BufferReader(buffer)
     try:

@@ -69,7 +69,7 @@ class Sent(Protocol):
 
 def decode_columns(decoder: RecordDecoder, sent: Sent, first: int = 0) -> DecodedRecords:
     """Return the records to stage; ``first`` is the index in the request of the first of them. Raise ``Invalid`` with
-    what ``RecordDecoder`` says of every record at fault.
+    the faults that ``RecordDecoder`` finds in every record.
     """
     arrays: dict[str, pa.Array] = {}
     refused = [sent.odd_rows]
@@ -110,8 +110,8 @@ def _faulty_nulls(plan: MergePlan, column: Column, nulls: Places, kinds: np.ndar
 
 
 def _refuse(decoder: RecordDecoder, sent: Sent, first: int, faulty: Places) -> NoReturn:
-    """Raise ``Invalid`` with what ``RecordDecoder`` says of the ``faulty`` records: of as many of them as are read
-    again in a moment.
+    """Raise ``Invalid`` with the faults that ``RecordDecoder`` finds in the ``faulty`` records, in as many as can be
+    read again quickly.
     """
     read = faulty[: max(REPORTED_VIOLATIONS, _READ_AGAIN // len(decoder.columns))]
     try:
@@ -158,7 +158,7 @@ def _staged(
 def _settled(
     plan: MergePlan, column: Column, decode: Callable[[Any], Any], sent: Sent
 ) -> tuple[pa.Array, Places, Places]:
-    """Return the column as it is staged, where the decoder refuses its values, and where it refuses its nulls."""
+    """Return the column to stage, the places of values that the decoder refuses, and those of refused nulls."""
     vector = sent.vector(column)
     padded = column.name in plan.required_columns and column.type.family in (Family.TEXT, Family.FLOATING)
     suspects = present(vector.array) if padded else NOWHERE

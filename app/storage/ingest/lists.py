@@ -49,7 +49,7 @@ class SentObjects:
 
     @cached_property
     def _objects(self) -> Sequence[dict[str, Any]]:
-        """The records, with an empty one in the place of what is no object."""
+        """The records; an empty one replaces each that is no object."""
         if set(map(type, self.records)) <= {dict}:
             return self.records  # type: ignore[return-value]  # just looked at
         return [record if isinstance(record, dict) else {} for record in self.records]

@@ -34,7 +34,7 @@ def words_of_columns(columns: Sequence[Column], names: Collection[str], rows: in
 
 
 def without_nulls(columns: Sequence[Column], words: Words, present: Mapping[str, Mask]) -> Words:
-    """Return ``words``, of which a record names only what it has a value for: ``present`` by column."""
+    """Return ``words`` in which a record names only the columns that it has a value for: ``present`` by column."""
     kept = dict(words)
     for column in columns:
         if column.name in present:

@@ -20,7 +20,7 @@ _FIX = "send one whole Parquet file"
 
 
 def parquet_pieces(decoder: RecordDecoder, content: Content, bounds: Bounds) -> Iterator[Piece]:
-    """Return the records of a Parquet file. Raise ``Invalid`` for what is no such file, and ``TooLarge``."""
+    """Return the records of a Parquet file. Raise ``Invalid`` if it is no such file, and ``TooLarge``."""
     try:
         footer = read_footer(content)
     except FAULTS as error:

@@ -1,6 +1,6 @@
-"""Columns of text, as CSV and JSON send them, made values of a type by what pyarrow does to a whole column.
+"""Columns of text, as CSV and JSON send them, converted to values of a type by pyarrow, a whole column at once.
 
-What is not spelled in the plainest way is left to the type's decoder, which alone says what is refused.
+Unusual spellings are left to the type's decoder: only it refuses values.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _date_text(data_type: DataType, texts: pa.Array) -> Vector:
 
 
 def within(vector: Vector, first: object, last: object) -> Vector:
-    """Return the vector with what is before ``first`` or after ``last`` among its suspects."""
+    """Return the vector; values before ``first`` or after ``last`` become suspects."""
     array = vector.array
     outside = pc.or_(pc.less(array, pa.scalar(first, array.type)), pc.greater(array, pa.scalar(last, array.type)))
     if not pc.any(outside).as_py():

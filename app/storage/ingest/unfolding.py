@@ -1,4 +1,4 @@
-"""The size of Arrow columns once they are read: dictionaries, views and nested values can be far smaller than that."""
+"""The size of Arrow columns once they are decoded: as dictionaries, views or nested values they can be far smaller."""
 
 from __future__ import annotations
 

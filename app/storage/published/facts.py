@@ -76,8 +76,8 @@ class FileFacts:
 
 
 def read_facts(warehouse: Warehouse, published: Published, runs: Sequence[Run]) -> None:
-    """Read the facts of these of a version's runs and of its changes, of several files at a time where the warehouse is
-    a store: ``facts_of`` and ``facts_of_changes`` need no request then. Raise as they do.
+    """Read the facts of ``runs`` and of the version's changes ahead, in a store several files at a time. Then
+    ``facts_of`` and ``facts_of_changes`` need no request. Raise what they raise.
     """
     table_id = published.version.table_id
     asks: list[Callable[[], FileFacts]] = []

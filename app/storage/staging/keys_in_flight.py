@@ -1,4 +1,4 @@
-"""Idempotency keys whose request is under way, in whichever process of this machine."""
+"""Idempotency keys whose request is in flight, in any process of this machine."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from pathlib import Path
 
 import xxhash
 
-_PLACES = 2**62  # what the offset of a lock may be
+_PLACES = 2**62  # offsets that a lock may have
 
 
 class KeysInFlight:
-    """Locks on single bytes of a file, of which each stands for a key: the system gives them back when a process dies,
-    however it dies. Two keys of one place, one pair in 10^18, are taken for the same.
+    """Locks keys by locking single bytes of a file, one for each key. The system releases the locks of a dead process.
+    Two keys with the same byte, one pair in 10^18, count as one key.
 
-    ``path`` is the file, made on first use; without one the keys are this process's own.
+    ``path`` is the file, created on first use; without it only this process sees the keys.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._lock = threading.Lock()
-        # Locks of a file are those of a process: its own threads are distinguished here. Closing any descriptor of the
-        # file would give all of them back, so that there is one for good.
+        # A file lock belongs to the whole process, so this set distinguishes its threads. Closing any descriptor of the
+        # file would release all locks, so one descriptor stays open.
         self._taken: set[int] = set()
         self._file: int | None = None
 
@@ -52,8 +52,8 @@ class KeysInFlight:
             return True
 
     def _take_of_all(self, place: int) -> bool:
-        """Where the file cannot be locked, every key is free: the catalog takes one of two requests in any
-        case.
+        """Lock the byte against other processes; return whether it was free. If the file cannot be locked, every key
+        counts as free: the catalog still takes only one of two requests.
         """
         if self._path is None:
             return True

@@ -33,7 +33,7 @@ class Room:
 
     @property
     def short_of_memory(self) -> bool:
-        """Whether bodies should take no more of it."""
+        """Whether bodies should take no more memory."""
         return self._memory > self._memory_bytes
 
     def take_memory(self, size: int) -> None:
@@ -115,7 +115,7 @@ class Spool:
         return mapped
 
     def close(self) -> None:
-        """Give back what it takes, but for a content that is in a file, which goes with its last reader."""
+        """Release its memory and its file. A content in a file stays until its last reader has closed it."""
         self._note(0)
         self._pending = bytearray()
         if self._file is not None:

@@ -39,7 +39,7 @@ class StagedBatch:
         return self.schema, staged_record(self.schema, self.number, values)
 
     def is_of(self, key: Key, row: int) -> bool:
-        """Return whether the record in a row is of the key."""
+        """Return whether the record in a row has the key."""
         return same_key(tuple(self.rows.column(name)[row].as_py() for name in self.schema.primary_key), key)
 
     @cached_property  # asking Arrow costs more than loading a batch, and every load asks it of all
@@ -141,7 +141,7 @@ class StagedIndex:
 
 
 def load_bounded_batch(warehouse: Warehouse, batch: Batch, schema: TableSchema, most_bytes: int) -> StagedBatch | None:
-    """Return as ``load_batch``, or None for a batch that takes more memory than ``most_bytes``. Raise as it does."""
+    """Return as ``load_batch``, or None for a batch that takes more than ``most_bytes`` of memory. Raise the same."""
     read = read_bounded_batch(warehouse, batch, schema, most_bytes - _PLACE_BYTES * batch.records)
     return None if read is None else StagedBatch(batch.number, schema, read.rows, read.tokens)
 

@@ -267,8 +267,10 @@ def read_key_records(
 def key_rows(
     warehouse: Warehouse, batch: Batch, schema: TableSchema, key: tuple[object, ...], *, newest_first: bool = False
 ) -> Iterator[pa.Table]:
-    """Yield the rows of one key in a batch, a row group at a time, in the order they were posted: of the others in
-    these row groups only the keys are decoded, and none becomes an object of Python. Raise ``DamagedFile``.
+    """Yield the rows of one key in a batch, a row group at a time. Row groups are in the order in which the key's
+    records were posted, or in reverse (``newest_first``); the rows of each are always in that order.
+
+    Other rows of these row groups have only their keys decoded, and become no Python objects. Raise ``DamagedFile``.
     """
     file = file_of_batch(batch)
     content = read_whole(warehouse, file)
@@ -288,7 +290,7 @@ def key_rows(
 
 
 def rows_of_key(rows: pa.Table, schema: TableSchema, key: tuple[object, ...]) -> pa.BooleanArray:
-    """Return which of the ``rows`` are of the key, as ``same_key`` has it."""
+    """Return which of the ``rows`` have the key, by the rules of ``same_key``."""
     arrow_schema = staging_schema(schema)
     matching = np.ones(rows.num_rows, bool)
     for name, value in zip(schema.primary_key, key, strict=True):

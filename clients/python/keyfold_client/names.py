@@ -14,7 +14,7 @@ _NAME: Final = re.compile(r"(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<plain>[\w-]+))")
 
 
 def named(table: str) -> tuple[str, str]:
-    """Return the database and the table that ``db.table`` names; what is not plain stands in backticks.
+    """Return the database and the table that ``db.table`` names; names that are not plain need backticks.
 
     Raise ``Misuse``.
     """
@@ -37,7 +37,7 @@ def leading_names(text: str) -> tuple[list[str], str]:
 
 
 def check_url(url: str) -> None:
-    """Raise ``Misuse`` for what is no URL of a service."""
+    """Raise ``Misuse`` if this is no URL of a service."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in {"http", "https"} and parts.hostname is not None and parts.port != 0

@@ -180,7 +180,7 @@ class _PushingReader(_Reader):
 
 
 def _text_of(condition: Filter, kinds: Mapping[str, str]) -> str | None:
-    """Return a filter as the service has it; None for one that it may see otherwise than Spark. ``kinds`` are the types
+    """Return a filter in the service's spelling; None if its result could differ from Spark's. ``kinds`` are the types
     of the table's columns: a TIME is a whole number for Spark alone.
     """
     path: tuple[str, ...] = getattr(condition, "attribute", ())
@@ -230,8 +230,8 @@ def _store(
     """Store the rows of one task under ``name``: once, however often the task runs.
 
     A task that runs again may have its rows in another order. So rows are cut by their keys, not by their places: each
-    share is a batch that has the same rows each time, and one that is stored already is left alone. A name that a user
-    gave may stand before other rows the next time, which must not get lost: then what the rows are is a part of it.
+    share is a batch that has the same rows each time, and one that is stored already is left alone. A user may give
+    the same name to other rows later, which must not get lost: then the digest of the rows is a part of the key.
     """
     rows = [batch for batch in batches if batch.num_rows]
     if not rows:

@@ -65,7 +65,7 @@ def to_text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Schema:
-    """A table's columns, each with what makes Python values of those of JSON, and its key."""
+    """A table's columns, each with the function that makes Python values of JSON values, and its key."""
 
     decoders: Mapping[str, Decoder]
     primary_key: Sequence[str]

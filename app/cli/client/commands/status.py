@@ -75,7 +75,7 @@ def _ago(millis: int, now: float) -> str:
 
 
 def _odd(stats: Stats, now: float) -> Iterator[tuple[str, str]]:
-    """Yield what needs attention, each with what to do."""
+    """Yield each thing that needs attention, with its fix."""
     overdue, waits, failure = stats["overdue"], stats["mergesWait"], stats["compactionFailure"]
     if overdue is not None:
         yield "overdue", f"by {spanned(overdue['byMillis'] / 1000)}: {plain(overdue['detail'])}"

@@ -19,7 +19,7 @@ _ENGINE_FUNCTIONS: Mapping[MergeEngine, str | None] = {
 
 @dataclass(frozen=True)
 class ColumnFunction:
-    """The function of a column as it is called there, and the option that calls it so."""
+    """The function of a column: its name in the options (maybe an alias), and the option that names it."""
 
     called: str
     key: str

@@ -59,7 +59,7 @@ def _contradiction(message: str, fix: str) -> Violation:
 
 
 def horizon_warnings(rules: Sequence[Rule], horizon: Horizon | None) -> Iterator[Violation]:
-    """Yield a warning for what the horizon does not bound; ``rules`` are those of a compiled plan."""
+    """Yield a warning for each log that the horizon does not bound; ``rules`` are those of a compiled plan."""
     if horizon is None:
         return
     if all(rule.late is None for rule in rules if isinstance(rule, (Replay, Stepwise))):

@@ -18,9 +18,7 @@ from app.core.table.records import Record
 
 
 class RowStory(ShownFold):
-    """One key from the state row ``state`` on, under ``plan``, regardless of what comes: records, other schemas,
-    removals.
-    """
+    """The story of a key from the state row ``state`` on, under ``plan``: records, changes of the schema, removals."""
 
     def __init__(self, plan: MergePlan, state: Mapping[str, Any] | None, shown: Shown) -> None:
         super().__init__(plan, state, shown, strict=False)

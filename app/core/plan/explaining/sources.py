@@ -94,8 +94,8 @@ def sources(
 ) -> Sources:
     """Return the sources of the values of ``after``.
 
-    ``after`` is the state row ``before`` (None: nothing) with ``records`` folded on top in turn. The values of
-    ``before`` are of ``origin``. ``known`` are the arrivals of all records that can be named.
+    ``after`` is the state row ``before`` (None: nothing) with ``records`` folded on top in turn. ``origin``
+    has the sources of the values of ``before``. ``known`` are the arrivals of all records that can be named.
     """
     if after is None:
         return {}

@@ -24,7 +24,7 @@ class StoryLane:
 
 
 def story_lanes(plan: MergePlan) -> list[StoryLane]:
-    """Return a lane per sequence group, in declared order, that of the columns of no group first."""
+    """Return a lane per sequence group, in declared order; the lane of columns without a group comes first."""
     columns: dict[tuple[str, ...], list[str]] = {}
     for column in plan.schema.value_columns:
         columns.setdefault(plan.rule_of[column.name].part.group, []).append(column.name)

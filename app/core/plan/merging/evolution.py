@@ -83,7 +83,7 @@ def remembering(old: TableSchema, new: TableSchema) -> TableSchema:
 
 
 def same_types(old: TableSchema, new: TableSchema) -> bool:
-    """Return whether the columns that both have are of the same type: then state needs no conversion."""
+    """Return whether the columns of both schemas have the same types: then state needs no conversion."""
     types = {column.id: column.type for column in old.columns}
     return all(same_type(types[column.id], column.type) for column in new.columns if column.id in types)
 

@@ -70,7 +70,7 @@ def finish(plan: MergePlan, state: Mapping[str, Any]) -> dict[str, Any] | None:
 def shown_row(plan: MergePlan, folded: Mapping[str, Any]) -> dict[str, Any]:
     """Return the row as ``finish`` shows it, of the visible columns that a run stores in a state row that is live.
 
-    They are final but for what a union says of its state and for read defaults.
+    These columns are final; only unions and read defaults are applied.
     """
     row = {column.name: folded[column.name] for column in plan.schema.columns}
     for rule in plan.unions:

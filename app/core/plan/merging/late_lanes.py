@@ -46,7 +46,7 @@ class Lane:
 
     @property
     def measure(self) -> str | None:
-        """In what a record is late by the first field: ``SECONDS``, ``NUMBER``, or None if it cannot be measured."""
+        """The unit of lateness along the first field: ``SECONDS`` or ``NUMBER``; None if it cannot be measured."""
         return _MEASURES.get(self.order.fields[0].column.type.family)
 
     @property

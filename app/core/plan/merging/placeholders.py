@@ -245,9 +245,8 @@ class _State(Mapping[str, Any]):
 
 @dataclass(frozen=True)
 class Step:
-    """A part of what becomes of state rows: a function of ``sides``, which gives the columns that it replaces, or None
-    if the row goes. ``types`` are those of the state columns; of those ``kept`` it never matters whether they are
-    null.
+    """One step of a fold: a function of ``sides`` that returns the columns to replace, or None to drop the row.
+    ``types`` are those of the state columns. The step never asks whether a column of ``kept`` is null.
     """
 
     function: Callable[..., State | None]
@@ -317,7 +316,7 @@ def _lifted(
 
 
 def row_lift_step(plan: MergePlan, kind: RowKind, now: int) -> Step:
-    """Return the step of what the row itself stores of records of one kind, merged at ``now`` (epoch seconds)."""
+    """Return the step that lifts the row's own columns from records of one kind, merged at ``now`` (epoch seconds)."""
     return Step(lambda values: plan.row.lift(Record(kind, values), now), {}, (Side.OLDER,))
 
 

@@ -44,8 +44,8 @@ def full_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
 
 
 def says_all_changes(written: TableSchema) -> bool:
-    """Return whether the changelogs of merges under this schema name every row that changes, with all of its columns:
-    changes are looked up, and none is left out for the columns that it is of.
+    """Return whether the changelogs of merges under this schema have every changed row, with all of its columns:
+    changes are looked up, and no column is ignored.
     """
     options = written.parsed
     ignored = options["changelog-producer.row-deduplicate-ignore-fields"]

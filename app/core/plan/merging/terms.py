@@ -1,4 +1,4 @@
-"""The terms that columns are computed from, and the questions that a rule may put about an unknown value."""
+"""The terms that columns are computed from, and the questions that a rule may ask about an unknown value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Change events with faults: what a request wants done with them, and those that are kept apart."""
+"""Change events with faults: what a request does with them, and the events that are set aside."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OnFault(StrEnum):
 class FaultyEvent:
     """An event that is not stored as records; ``number`` is its place in the body.
 
-    ``text`` is its JSON, ``format`` names how it is read, ``unavailable`` is what stands in it for a value that did not
+    ``text`` is its JSON, ``format`` names how it is read, ``unavailable`` is its placeholder for values that did not
     change. The pointers of ``faults`` are into the event.
     """
 
@@ -41,7 +41,7 @@ class FaultyEvent:
 
 @dataclass
 class FaultyEvents:
-    """The events of one body that are kept apart, in its order."""
+    """The events of one body that are set aside, in its order."""
 
     events: list[FaultyEvent] = field(default_factory=list)
 

@@ -256,8 +256,8 @@ def other_name(known: Collection[str], name: str) -> str:
 
 
 def _column_decoder(plan: MergePlan, column: Column) -> Callable[[Any], Any]:
-    """Read one column: its default before the null check, what padding needs, key values in their one
-    form.
+    """Return a function that reads values of one column: it applies the default, checks values that are padded, and
+    normalises and bounds key values.
     """
     decode = column.type.decoder
     if column.name in plan.write_defaults:
@@ -272,7 +272,7 @@ def _column_decoder(plan: MergePlan, column: Column) -> Callable[[Any], Any]:
 
 
 def _short(value: Any) -> Any:
-    """Return a key that rows can be asked for by: their URL holds it."""
+    """Return a key value. Raise ``ValueFault`` if it is too long for the URL of its row."""
     size = len(value.encode() if isinstance(value, str) else value or b"")
     if size > LONGEST_KEY:
         message = f"a key of {size} bytes, at most {LONGEST_KEY} are allowed"

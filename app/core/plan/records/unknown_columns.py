@@ -34,9 +34,9 @@ class DeclaredColumn:
 class FoundColumns:
     """Columns that the records of a body name and the table does not have.
 
-    ``records``: in how many records each is. ``values``: some values that are not null. ``declared``: what the source
-    says of columns, those of the table too; None if it is not needed. There are ``more`` names than a hundred, of
-    which nothing is noted.
+    ``records``: how many records have each. ``values``: some values that are not null. ``declared``: the columns that
+    the source declares, also those of the table; None if they are not needed. ``more``: there are more than a hundred
+    names, and those beyond are not noted.
     """
 
     declared: dict[str, DeclaredColumn] | None

@@ -69,7 +69,7 @@ _CALLBACK = re.compile(r"tag\.callback\..+\.param")
 
 
 def is_foreign(key: str) -> bool:
-    """Return whether the key is of a family that says how Paimon itself works."""
+    """Return whether the key belongs to a family of options about Paimon's own work."""
     return key.startswith(FOREIGN_FAMILIES)
 
 

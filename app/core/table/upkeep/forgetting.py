@@ -1,6 +1,6 @@
-"""Forgettings: keys whose records and rows are taken out of all that a table keeps (docs/decisions/0036).
+"""Forgettings: keys whose records and rows are removed from all files of a table (docs/decisions/0036).
 
-The keys themselves are stored nowhere: a key is known again by its token and a salted digest of what the token is of.
+The keys themselves are stored nowhere: a key is recognized by its token and a salted digest of its bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BLANKED: Final = "this text was removed when keys of the table were forgotten, f
 class ForgettingState(StrEnum):
     """How far a forgetting is."""
 
-    PENDING = "pending"  # asked for: nothing is forgotten yet
+    PENDING = "pending"  # requested: nothing is forgotten yet
     FORGOTTEN = "forgotten"  # no read of the table finds the keys; files that hold them are not removed yet
     GONE = "gone"  # nothing that Keyfold keeps holds them
 
@@ -32,7 +32,7 @@ class RemnantKind(StrEnum):
 
     TASK = "task"  # a merge or compaction that runs: nothing is forgotten before it ends
     DAMAGED_FILE = "damaged-file"  # a file that cannot be read, so it is unknown whether it holds a key
-    SET_ASIDE_EVENT = "set-aside-event"  # a change event with faults, so it is unknown which key it is of
+    SET_ASIDE_EVENT = "set-aside-event"  # a change event with faults, so its key is unknown
     DELTA_VERSION = "delta-version"  # an older version of the Delta log, which keeps its files
     ICEBERG_VERSION = "iceberg-version"  # the same of Iceberg
     FILE = "file"  # a file that nothing names any more; readers that began before have a grace

@@ -42,7 +42,7 @@ class AsyncClient:
         await self.transport.aclose()
 
     def table(self, name: str) -> AsyncTable:
-        """Return the table ``db.table``; nothing is sent yet. Raise ``Misuse`` for what is no such name."""
+        """Return the table ``db.table``; nothing is sent yet. Raise ``Misuse`` if the name is malformed."""
         return AsyncTable(self.transport, *named(name))
 
     async def databases(self) -> list[str]:

@@ -30,8 +30,8 @@ Columns = Sequence[str] | None
 class AsyncTable:
     """The table ``name`` of a database. Values are Python's: int, Decimal, datetime, bytes, dict; none loses a digit.
 
-    ``consistency`` is ``latest`` (what is staged, too) or ``merged``; without it, what the table says. ``as_of`` is a
-    snapshot's number or a tag.
+    ``consistency`` is ``latest`` (with staged records) or ``merged``; without it the table's option counts. ``as_of``
+    is a snapshot's number or a tag.
     """
 
     def __init__(self, transport: AsyncTransport, database: str, name: str) -> None:
@@ -123,7 +123,7 @@ class AsyncTable:
         consistency: str | None = None,
         as_of: str | int | None = None,
     ) -> list[dict[str, Any] | None]:
-        """Return the row of each key, None where there is none, in their order; those of each thousand keys are of one
+        """Return the row of each key, None if there is none, in their order. The rows of each thousand keys are of one
         moment. Raise as ``get``.
         """
         schema, params = await self.schema(), _params(columns, consistency, as_of)
@@ -160,9 +160,9 @@ class AsyncTable:
     ) -> AsyncIterator[Change]:
         """Yield the changes of rows as they are merged, without end unless ``until`` names the last snapshot.
 
-        They begin with those of the snapshot ``since``, or behind the ``place`` of a change that was read before;
-        else with what is merged from now on. A connection that breaks is made again: nothing is missing or twice.
-        Raise ``Refused`` where the changes are not kept, or not any more.
+        They begin with snapshot ``since``, or behind ``after``, the ``place`` of a change that was read before; by
+        default with the next merge. A broken connection is made again: no change is missing or comes twice. Raise
+        ``Refused`` if the changes are not kept, or have expired.
         """
         read_for: int | None = None  # the changes of a snapshot have one schema: it is read again once for them
         async for line, place in self.change_lines(since=since, until=until, after=after):

@@ -191,7 +191,7 @@ def _checked(response: httpx.Response) -> httpx.Response:
 
 
 def _problem(response: httpx.Response) -> Mapping[str, Any]:
-    """Return the problem of an answer; of what answers in Keyfold's place, its status."""
+    """Return the problem of an answer; if it is not Keyfold's, a problem with its status."""
     try:
         body = response.json()
     except (ValueError, UnicodeDecodeError):

@@ -40,7 +40,7 @@ class Client:
         self.transport.close()
 
     def table(self, name: str) -> Table:
-        """Return the table ``db.table``; nothing is sent yet. Raise ``Misuse`` for what is no such name."""
+        """Return the table ``db.table``; nothing is sent yet. Raise ``Misuse`` if the name is malformed."""
         return Table(self.transport, *named(name))
 
     def databases(self) -> list[str]:
