@@ -84,6 +84,6 @@ def _members(name: str, header: str) -> dict[str, Any]:
 
 
 def _bad_header(name: str) -> Invalid:
-    message = f"the header {name.title()} is not written as RFC 9530 has it"
+    message = f"the header {name.title()} does not follow RFC 9530"
     fix = f"write {name.title()}: {_EXAMPLES[name]}"
     return Invalid(message, violations=[Violation("", FaultCode.BAD_HEADER, message, fix)])

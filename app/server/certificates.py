@@ -47,9 +47,9 @@ class Certificate:
             self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
             self._load(self._context)
         except Unavailable as error:
-            logger.warning("the certificate stays what it was: %s", error)
+            logger.warning("the certificate is not replaced: %s", error)
         else:
-            logger.info("the certificate in %s is shown from now on", self._chain)
+            logger.info("the certificate in %s is used from now on", self._chain)
 
     def _load(self, context: ssl.SSLContext) -> ssl.SSLContext:
         try:

@@ -143,7 +143,7 @@ class Counted(Enum):
     REFUSED_BATCHES = Entry(
         "keyfold_refused_batches",
         Kind.COUNTER,
-        "How often a batch was refused before it was read, by what had reached its bound; it is tried for seconds.",
+        "Batches refused before they were read, by the bound that was reached; each retry within a request counts.",
         {"bound": tuple(Bound)},
     )
     TASK_SECONDS = Entry(
@@ -168,19 +168,19 @@ class Counted(Enum):
     REFUSED_WRITERS = Entry(
         "keyfold_refused_writers",
         Kind.COUNTER,
-        "Requests that were answered 503, because other writers waited for a catalog that stood still.",
+        "Requests answered 503, because other writers already waited for a catalog that did not answer.",
     )
     IMAGES_REQUESTED = Entry(
         "keyfold_images_asked",
         Kind.COUNTER,
-        "Images that lookups asked for and that were made, could not be (no room, a table just dropped), or were asked "
-        "for no more, because a compaction had replaced their run.",
+        "Images that lookups requested: made, refused (no room, a table just dropped), or withdrawn, because a "
+        "compaction had replaced their run.",
         {"outcome": ("made", "refused", "withdrawn")},
     )
     UPKEEP_FAULTS = Entry(
         "keyfold_upkeep_faults",
         Kind.COUNTER,
-        "Upkeep that failed for one table, and goes on with the others; the log names the table and the reason.",
+        "Failures of upkeep for one table; the other tables continue. The log names the table and the reason.",
         {"work": tuple(Upkeep)},
     )
     CATALOG_FAULTS = Entry(
@@ -223,7 +223,7 @@ class Measured(Enum):
     OVERDUE_TABLES = Entry(
         "keyfold_overdue_tables",
         Kind.GAUGE,
-        "Tables whose oldest staged batch waits more than a second longer than merge.max-staleness, by why it does.",
+        "Tables whose oldest staged batch waits more than a second longer than merge.max-staleness, by reason.",
         {"reason": tuple(OverdueReason)},
     )
     PUBLISHED_BEHIND = Entry(
@@ -253,7 +253,7 @@ class Measured(Enum):
     EXPIRES_SECONDS = Entry(
         "keyfold_expires_seconds",
         Kind.GAUGE,
-        "Time until the TLS certificate, and the API token that is the next to expire, expire; absent without one.",
+        "Time until the TLS certificate, and the next API token, expire; absent without one.",
         {"what": ("certificate", "token")},
     )
     CATALOG_UP = Entry("keyfold_catalog_up", Kind.GAUGE, "1 if the catalog answered this scrape in time, else 0.")

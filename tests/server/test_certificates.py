@@ -65,10 +65,10 @@ def test_files_that_do_not_belong_together_yet_leave_the_certificate_as_it_was(
     chain.write_bytes(issued.cert_chain_pems[0].bytes())
     certificate.renew()
     certificate.renew()
-    assert ["stays what it was" in message for message in caplog.messages] == [True]
+    assert ["is not replaced" in message for message in caplog.messages] == [True]
     key.unlink()
     certificate.renew()
     key.write_bytes(issued.private_key_pem.bytes())
     os.utime(key, ns=(1, 1))
     certificate.renew()
-    assert "is shown from now on" in caplog.messages[-1]
+    assert "is used from now on" in caplog.messages[-1]

@@ -39,7 +39,7 @@ def schema_in(table_id: str, schema_id: int, row: AnyRow) -> TableSchema:
     try:
         return _SCHEMAS.schema(row.body)
     except (Invalid, ValueError, TypeError, LookupError, AttributeError) as error:
-        raise DamagedCatalog(f"{what} is not one") from error
+        raise DamagedCatalog(f"{what} cannot be read") from error
 
 
 def _schema_text(schema: TableSchema, highest_id: int) -> str:

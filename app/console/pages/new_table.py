@@ -170,9 +170,7 @@ def _guess(visit: Visit, form: _Form) -> Response:
 
 
 def _fill_in(visit: Visit, form: _Form, columns: ColumnForm, action: str) -> Response:
-    """Return the table as SQL, to be looked at and made; the form again where it says none, or more lines are asked
-    for.
-    """
+    """Return the table as SQL, to check and create; the form again if it has faults, or if more lines are requested."""
     if action == "more":
         return _page(visit, form, columns=columns)
     try:

@@ -63,5 +63,5 @@ def form_token(cookie: str) -> str:
 
 
 def is_form_token(cookie: str, brought: str) -> bool:
-    """Return whether a form of a page that was shown to this browser brought it."""
+    """Return whether ``brought`` is the form token of this browser's cookie: the form is of a page shown to it."""
     return hmac.compare_digest(form_token(cookie).encode(), brought.encode("utf-8", "replace"))

@@ -44,7 +44,7 @@ class Compared:
 
     @property
     def most(self) -> int:
-        """In how many rows the column changed that changed most; 1 at least, to divide by."""
+        """The changed rows of the column with most of them; at least 1, as a divisor."""
         return max([1, *(column.changed for column in self.comparison.columns)])
 
     def address(self, row: RowChange) -> str:

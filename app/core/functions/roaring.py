@@ -1,7 +1,7 @@
 """Roaring bitmaps as Java stores them: 32-bit ones in the portable format, 64-bit ones as ``Roaring64Bitmap``.
 
 A Roaring bitmap is a list of containers, each the set of the low 16 bits of all values with the same high bits. Both
-formats write a container's content in the same bytes; they differ in what stands around it. The 64-bit one is the Java
+formats write a container's content in the same bytes; they differ in the bytes around it. The 64-bit one is the Java
 library's own: an adaptive radix tree from the high 48 bits to the containers (*not* the portable 64-bit format).
 
 What is written depends on the values alone, and is what Java writes for a bitmap that was filled in ascending order and

@@ -257,6 +257,6 @@ def _refused(code: FaultCode, why: str) -> Unauthorized:
 
 
 def _no_rule() -> Forbidden:
-    message = "the token is valid, but its claims meet no entry of KEYFOLD_OIDC_GRANTS"
+    message = "the token is valid, but its claims match no entry of KEYFOLD_OIDC_GRANTS"
     fix = "have one added for a claim of this token, or use a token of another group"
     return Forbidden(message, violations=[Violation("", FaultCode.MISSING_ROLE, message, fix)])

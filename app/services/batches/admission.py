@@ -137,7 +137,7 @@ class Admission(Repeated):
         for where, room in rooms.items():
             if room is not None and self._bounds.free_bytes and room < needed:
                 message = (
-                    f"the disk of {where} has {room} bytes of room, and this batch with those under way would leave"
+                    f"the disk of {where} has {room} bytes of room, and this batch with those in flight would leave"
                     f" less than {self._bounds.free_bytes} (KEYFOLD_LEAST_FREE_MIB); nothing was stored"
                 )
                 fix = "free room on the disk, then retry"

@@ -170,7 +170,7 @@ class Upload:
             raise Invalid("columns of such a body cannot be added", violations=[fault])
         chosen = format_of(self.media_type, self.events, self.empty_fields, self.unavailable, self.table)
         if self.empty_fields is EmptyFields.ABSENT and not decoder.plan.schema.absent_unchanged:
-            message, fix = "in this table what is absent is null", "set record.absent-columns = unchanged"
+            message, fix = "in this table an absent column is null", "set record.absent-columns = unchanged"
             fault = Violation("/emptyFields", FaultCode.CONTRADICTING_PARAMETERS, message, fix)
             raise Invalid("empty fields cannot be absent", violations=[fault])
         if chosen is None:
@@ -180,7 +180,7 @@ class Upload:
         bounds = bounds.of_table(len(decoder.plan.schema.declared_names))
         content = decoded(self.body, self.encoding, bounds, self.room)
         if not len(content) and self.events is None:  # of events, nothing is a tombstone
-            fix = f"send the records as {self.media_type}; nothing to store needs no request"
+            fix = f"send the records as {self.media_type}; without records, send no request"
             fault = Violation("", FaultCode.UNREADABLE_BODY, "the body is empty", fix)
             raise Invalid("the body is empty", violations=[fault])
         return chosen.pieces(decoder, self.unmarked(content), bounds)

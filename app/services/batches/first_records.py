@@ -117,6 +117,6 @@ class _FirstRecords:
         row = position if isinstance(position, int) else position.as_py()
         for column in self.columns:
             if self._unnamed(records, column)[place]:
-                message = f"column {column.name!r} cannot be null, and no row of this key is there that has it"
+                message = f"column {column.name!r} cannot be null, and the table has no row of this key with a value"
                 where = f"/records/{row}/{escape_pointer(column.name)}"
                 yield Violation(where, FaultCode.MISSING_COLUMN, message, "send a value", row, column.name)

@@ -66,7 +66,7 @@ class GroupCommit:
             self._lead(table_id, entry)
         if isinstance(entry.outcome, Batch):
             return entry.outcome
-        raise entry.outcome or Unavailable("the batch was not entered; retry")
+        raise entry.outcome or Unavailable("the batch was not committed; retry")
 
     def _wait(self, table_id: str, entry: _Entry) -> None:
         """Wait until ``entry`` is committed or leads. Raise ``NotStored`` on a timeout; it is in no group then."""

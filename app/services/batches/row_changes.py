@@ -108,7 +108,7 @@ class RowChange:
         faults += unordered
         given = {**given, **ordered}
         if faults:
-            raise Invalid("the row cannot be changed so", code=ErrorCode.INVALID_RECORDS, violations=faults)
+            raise Invalid("the row cannot be changed this way", code=ErrorCode.INVALID_RECORDS, violations=faults)
         kind = _delete_kind(decoder.plan) if deletes else {}
         try:
             return decoder.decode([{**given, **key_to_json(schema, key), **kind}])
@@ -144,7 +144,7 @@ class RowChange:
             fault = Violation("", FaultCode.NOT_AN_OBJECT, "a row is a JSON object", 'send {"column": value, …}')
             raise Invalid("the body is not a row", violations=[fault])
         if KIND_MEMBER in given:
-            message = f"{KIND_MEMBER!r} is what the method says"
+            message = f"{KIND_MEMBER!r} follows from the HTTP method"
             fault = Violation(f"/{KIND_MEMBER}", FaultCode.UNKNOWN_MEMBER, message, "remove it, or POST …/batches")
             raise Invalid("the body is not a row", violations=[fault])
         return given
@@ -187,7 +187,7 @@ def _contradictions(columns: Sequence[Column], key: Key, given: Mapping[str, Any
         except ValueFault:
             same = False
         if not same:
-            message = f"key column {column.name!r} is not what the path says"
+            message = f"key column {column.name!r} differs from the path"
             where = f"/{escape_pointer(column.name)}"
             fix = "leave it out of the body"
             faults.append(Violation(where, FaultCode.CONTRADICTING_KEY, message, fix, column=column.name))

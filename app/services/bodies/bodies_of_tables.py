@@ -213,7 +213,7 @@ def _without_table(
             split.no_rows += 1
             return
         if origin is None:
-            message = "the event does not say which table it is of"
+            message = "the event does not name its table"
             raise Unusable(message, _NO_SOURCE)
     except Invalid as error:
         for fault in error.violations:

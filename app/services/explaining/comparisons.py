@@ -169,7 +169,7 @@ def _not_committed(task: CatalogTask) -> Conflict:
 def _expired(repository: Repository, table: Table, task: CatalogTask) -> NotFound:
     number = str(task.snapshot_id)
     missing = repository.snapshots.not_found(table.id, f"snapshot {number}, which the {task.kind} committed,", number)
-    fix = "what it did is known as long as that is kept: snapshot.time-retained, snapshot.num-retained.min, or a tag"
+    fix = "its changes are known while that is kept: snapshot.time-retained, snapshot.num-retained.min, or a tag"
     return not_found(Resource.SNAPSHOT, number, f"{missing.message}; {fix}")
 
 

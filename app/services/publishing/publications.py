@@ -193,7 +193,7 @@ def _log_failure(place: _Place, error: Exception) -> None:
     known = isinstance(error, (KeyfoldError, OSError))
     reason = reason_of(error) if isinstance(error, OSError) else str(error)
     table_id, form = place
-    logger.warning("what is published of table %s as %s waits: %s", table_id, form, reason, exc_info=not known)
+    logger.warning("table %s cannot be published as %s; retried: %s", table_id, form, reason, exc_info=not known)
 
 
 def follow_alter(repository: Repository, before: Table, table: Table) -> None:

@@ -49,7 +49,7 @@ def failure_of(database: CatalogDatabase, error: DamagedFile) -> KeyfoldError:
             message = f"{error.file.path} was removed while it was read: no snapshot needs it any more"
             return Unavailable(f"{message}; repeat the request")
     except KeyfoldError:
-        logger.warning("damage could not be noted: %s", error, exc_info=True)
+        logger.warning("damage could not be recorded: %s", error, exc_info=True)
     return error
 
 

@@ -76,7 +76,7 @@ class Forgetter:
     def _put_off(self, table_id: str, error: Exception) -> None:
         known = isinstance(error, (KeyfoldError, OSError, TaskFailed))
         self._database.metrics.count(Counted.UPKEEP_FAULTS, Upkeep.FORGETTING)
-        logger.warning("keys of table %s are forgotten later: %s", table_id, error, exc_info=not known)
+        logger.warning("keys of table %s cannot be forgotten; retried: %s", table_id, error, exc_info=not known)
         self._not_before[table_id] = self._clock() + RETRY_SECONDS
 
 

@@ -44,9 +44,9 @@ class Room:
         self._free = -1
 
     def fits(self, needed: int) -> bool:
-        """Return whether there is room for ``needed`` bytes, after the least recently used images have left for them.
+        """Return whether there is room for ``needed`` bytes; remove the least recently used images to make it.
 
-        None leaves in vain, and none that was used lately.
+        Images that were used lately stay. If the others do not make enough room, none is removed.
         """
         if needed > self._free:
             self._free = self._make(needed)
@@ -57,7 +57,7 @@ class Room:
         self._free -= size_bytes
 
     def _make(self, needed: int) -> int:
-        """Return the bytes that are free, ``needed`` ones if images can leave for them."""
+        """Return the free bytes, at least ``needed`` if images can be removed for them."""
         images = sorted(stored_images(self._folder), key=lambda image: image.used_at)
         free = available = self._limit - sum(image.size_bytes for image in images)
         before = time.time() - self._recent_seconds

@@ -210,7 +210,7 @@ def _temporal_texts(array: pa.Array) -> list[str | None]:
 
 
 def json_value(value: Any) -> Any:
-    """Return a value, nested or not, as JSON would have it."""
+    """Return a value, nested or not, as a JSON value."""
     if isinstance(value, float):
         return value if value - value == 0 else {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     if isinstance(value, datetime):

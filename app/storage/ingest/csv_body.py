@@ -105,12 +105,14 @@ class SentCells:
         return read(column.type, self._texts[column.name])
 
     def cells(self, column: Column, at: Places) -> Sequence[Any]:
-        """Return the fields, each as JSON would have it."""
+        """Return the fields, each as a JSON value."""
         texts = self._texts[column.name].take(pa.array(at)).to_pylist()
         return [_json_value(column, text) for text in texts]
 
     def words(self, columns: Sequence[Column]) -> Words:
-        """Return every line names the columns of the header, empty fields too unless they are absent."""
+        """Return the words of the lines: each names all columns of the header, without its empty fields if these are
+        absent.
+        """
         words = words_of_columns(columns, self._texts.keys(), self.rows)
         if not self._empty_absent:
             return words

@@ -95,9 +95,8 @@ class Sides:
 
 
 def differences(source: Source, sides: Sides, tokens: TokenRange, touched: Tokens) -> Iterator[Difference]:
-    """Yield what the keys whose token is ``touched``, those of ``tokens`` in ascending order, showed and show.
-
-    Raise ``DamagedFile``.
+    """Yield the rows on both sides of the keys whose token is in ``touched`` and in the range ``tokens``, in ascending
+    order of the tokens. Raise ``DamagedFile``.
     """
     runs = [*sides.apart, *sides.alike]
     apart = {run.id for run in sides.apart}

@@ -95,8 +95,8 @@ def rows_of_partition(
     source: Source, runs: Sequence[Run], staged: StagedKeys, first: int, skip: int, last: int
 ) -> Iterator[Part]:
     """Yield the rows of a partition, whose ``runs`` are given oldest first, from the token ``first`` to ``last``
-    without the first ``skip`` of the token ``first``. A part may be empty: then as many rows were looked at as one has,
-    and none is wanted. Raise ``DamagedFile``.
+    without the first ``skip`` of the token ``first``. A part may be empty: then none of the
+    rows that were read for it meets the conditions. Raise ``DamagedFile``.
     """
     walked = _partition(source, runs, staged.within(first, last), TokenRange(first, last))
     for tokens, batch in _behind(_met(source, walked), first, skip):
@@ -151,7 +151,7 @@ def _pieces(stored: FoundRows, staged: StagedKeys) -> Iterator[tuple[FoundRows, 
 
 
 def _alone(source: Source, runs: Sequence[Run], staged: StagedKeys) -> tuple[Any, Any]:
-    """Return the columns and row groups to read: all, unless one run alone says what is shown."""
+    """Return the columns and row groups to read: all, unless the shown rows come from a single run."""
     if len(runs) != 1 or len(staged.tokens) or runs[0].schema_id not in source.readable:
         return None, None
     written, shown = compile_plan(source.schemas[runs[0].schema_id]), source.shown

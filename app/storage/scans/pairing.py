@@ -1,4 +1,4 @@
-"""Rows of two sides that have the same key: by token and whole columns where that says it, else key by key."""
+"""Rows of two sides that have the same key: by token and whole columns if these decide, else key by key."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from app.storage.images.answers import live_rows, stored_values, unsettled_rows
 
 
 def passing(batch: pa.RecordBatch, written: MergePlan) -> pa.Array:
-    """Return which state rows say by themselves what is shown: those with no total outside its column's type."""
+    """Return which state rows can be shown without others: those with no total outside its column's type."""
     return pc.invert(unsettled_rows(batch, written))
 
 

@@ -43,8 +43,8 @@ def test_the_page_begins_with_an_example_that_is_folded(browser: Browser) -> Non
 
 def test_records_in_another_order_and_another_cut_come_to_the_same(browser: Browser) -> None:
     shown = played(browser, text([RECORDS[1]], [RECORDS[0]]), text(RECORDS))
-    assert "The answer stays:" in shown
-    assert "Folded batch by batch (2 batches), and then together, they come to the same." in shown
+    assert "The rows stay the same:" in shown
+    assert "Folded batch by batch (2 batches), and then together, they give the same rows." in shown
     assert "1 2 x 3 null" in shown
 
 
@@ -59,7 +59,7 @@ def test_what_depends_on_arrival_is_reported_with_its_rule(browser: Browser) -> 
 
 def test_nothing_is_said_of_the_order_of_other_records_than_were_posted(browser: Browser) -> None:
     shown = played(browser, text([RECORDS[0]]), text(RECORDS))
-    assert "The answer stays:" not in shown
+    assert "The rows stay the same:" not in shown
     assert "in the order in which they were posted" in shown
 
 
@@ -75,7 +75,7 @@ def test_several_keys_removals_and_ignored_records_are_folded(browser: Browser) 
     shown = played(browser, text(records[:2], records[2:]), schema=schema)
     assert "no row of id 1 2 z" in shown
     assert "ignored: the table drops this row kind" in shown
-    assert "they come to the same" in shown
+    assert "they give the same rows" in shown
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_records_are_moved_and_cut_by_keyboard_and_the_address_has_it_all(chrome
     with person(chrome, str(service.base_url), "phone", "dark") as first:
         first.open(PAGE)
         first.page.get_by_role("button", name="Move record 4 up").press("Enter")
-        first.page.get_by_text("The answer stays:").wait_for()
+        first.page.get_by_text("The rows stay the same:").wait_for()
         first.page.wait_for_function("document.activeElement.name === 'up'")
         first.page.get_by_role("button", name="Begin or join a batch at record 3").press("Enter")
         first.page.get_by_text("Batch 2", exact=True).wait_for()
@@ -149,7 +149,7 @@ def test_records_are_moved_and_cut_by_keyboard_and_the_address_has_it_all(chrome
     with person(chrome, str(service.base_url)) as second:
         second.open(address)
         second.page.get_by_text("Batch 2", exact=True).wait_for()
-        second.page.get_by_text("The answer stays:").wait_for()
+        second.page.get_by_text("The rows stay the same:").wait_for()
 
 
 @needs_chromium
@@ -168,7 +168,7 @@ def test_records_are_dragged_and_folded_without_a_script(chrome: Chromium, servi
         dragging.open(PAGE)
         rows = dragging.page.locator("#played tr[data-record]")
         rows.nth(3).drag_to(rows.nth(0))
-        dragging.page.get_by_text("The answer stays:").wait_for()
+        dragging.page.get_by_text("The rows stay the same:").wait_for()
         assert "Paris" in dragging.page.input_value("#records").splitlines()[0]
     with person(chrome, str(service.base_url), java_script_enabled=False) as plain:
         plain.open(PAGE)

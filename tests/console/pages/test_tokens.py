@@ -94,7 +94,7 @@ def test_who_revokes_their_own_token_is_signed_out(boss: Browser) -> None:
 def test_the_first_token_closes_the_service_and_the_page_says_so_before(browser: Browser) -> None:
     assert "No token was ever made" in browser.text(TOKENS)
     made = browser.send(TOKENS, name="boss", role="admin", on="*", expires="")
-    assert "From now on everybody needs a token" in words(made.text)
+    assert "From now on every request needs a token" in words(made.text)
     assert browser.get(TOKENS).status_code == 303
     assert browser.sign_in(secret_of(made.text)).status_code == 303
     assert "No token was ever made" not in browser.text(TOKENS)

@@ -96,7 +96,7 @@ def test_a_large_snapshot_is_begun_and_others_are_left_to_the_api(merged: Merged
     assert len(changes_in(page)) == 200
     assert "200 changes, and more" in words(page)
     assert "Snapshot 1<" not in page
-    assert "The newest changes alone" in words(page)
+    assert "Only the newest changes" in words(page)
 
 
 def test_a_table_that_was_never_merged_waits(merged: Merged, browser: Browser) -> None:

@@ -138,7 +138,7 @@ def _check_version(lookup: Lookup) -> None:
         fix = "leave out snapshot or consistency"
         faults.append(Violation("", FaultCode.CONTRADICTING_PARAMETERS, message, fix))
     if lookup.after is not None:
-        message = "after=<batch> waits for what comes, and an earlier snapshot stays what it is"
+        message = "after=<batch> waits for a later commit, and an earlier snapshot never changes"
         faults.append(Violation("", FaultCode.CONTRADICTING_PARAMETERS, message, "leave out snapshot or after"))
     if faults:
         raise Invalid(faults[0].message, violations=faults)

@@ -53,7 +53,7 @@ def _unpublishable(schema: TableSchema, options: TableOptions, publish: str, tak
         reason = _unlike(schema, options, column, taken)
         if reason is not None:
             message = f"column {column.name!r} cannot be published as {taken.called}: {reason}"
-            fix = f"remove {publish}, or the column or what is said of it"
+            fix = f"remove {publish}, or change or remove the column"
             yield option_violation(publish, taken.fault, message, fix, column.name)
     for names in _twins([column.name for column in schema.columns]):
         message = f"columns {names} differ in case only, which readers of {taken.called} do not distinguish"

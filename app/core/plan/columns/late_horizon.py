@@ -63,15 +63,15 @@ def horizon_warnings(rules: Sequence[Rule], horizon: Horizon | None) -> Iterator
     if horizon is None:
         return
     if all(rule.late is None for rule in rules if isinstance(rule, (Replay, Stepwise))):
-        message = "there is no log that the horizon ends: it changes nothing"
+        message = "the table keeps no log that the horizon bounds: the option has no effect"
         yield option_violation(KEY, FaultCode.OPTION_WITHOUT_EFFECT, message, "remove it")
     inside = [inner for rule in rules if isinstance(rule, Replay) for inner in rule.rules]
     for rule in (*rules, *inside):
         if isinstance(rule, Stepwise) and rule.keeps_log and rule.late is None:
             first = rule.order.fields[0].column
             why = "rows can be removed" if rule in inside else f"{first.name!r} is {first.type.base_sql}"
-            message = f"the log of {rule.column.name!r} is kept for ever: {why}"
-            fix = "order the column by what the horizon measures in a table without removals, or keep the log"
+            message = f"the log of {rule.column.name!r} is kept forever: {why}"
+            fix = "order the column by a field that the horizon measures, in a table without removals; or keep the log"
             yield option_violation(KEY, FaultCode.OPTION_WITHOUT_EFFECT, message, fix)
 
 

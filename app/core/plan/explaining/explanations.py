@@ -79,7 +79,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Explanation:
-    """How one kind of rule speaks: ``words`` of a column's rule, ``reason`` of a step."""
+    """The words for one kind of rule: ``words`` describes a column's rule, ``reason`` a step."""
 
     words: Callable[[Any, Column], str]
     reason: Callable[[Any, Column, Step], Reason]

@@ -129,7 +129,7 @@ def _list(data_type: DataType, text: str) -> tuple[Any, ...]:
         raise ValueFault(FaultCode.WRONG_TYPE, f"the list of in cannot be read: {error}", fix) from error
     if len(values) > MOST_VALUES:
         message = f"in has {len(values)} elements, more than {MOST_VALUES}"
-        raise ValueFault(FaultCode.OUT_OF_RANGE, message, "ask several times")
+        raise ValueFault(FaultCode.OUT_OF_RANGE, message, "send several requests")
     return tuple(_scalar(data_type, value) for value in values)
 
 

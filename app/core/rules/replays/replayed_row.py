@@ -205,7 +205,7 @@ class ReplayedRow:
 
 
 def _highest(high: Any, ranks: Sequence[Any]) -> Any:
-    """Return the highest of ``high`` and ``ranks``, without counting None; None if all are."""
+    """Return the highest of ``high`` and ``ranks``, ignoring None; None if all are None."""
     return max((rank for rank in (high, *ranks) if rank is not None), default=None)
 
 

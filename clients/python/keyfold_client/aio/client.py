@@ -26,7 +26,7 @@ class AsyncClient:
         patience_seconds: float = PATIENCE_SECONDS,
         paused: Paused = log_pause,
     ) -> None:
-        """Open nothing yet. Raise ``Misuse`` for a URL or token that is none."""
+        """Open no connection yet. Raise ``Misuse`` for a malformed URL or token."""
         self.transport = AsyncTransport(url, token, patience_seconds=patience_seconds, paused=paused)
 
     async def __aenter__(self) -> Self:

@@ -26,7 +26,7 @@ class Client:
         patience_seconds: float = PATIENCE_SECONDS,
         paused: Paused = log_pause,
     ) -> None:
-        """Open nothing yet. Raise ``Misuse`` for a URL or token that is none."""
+        """Open no connection yet. Raise ``Misuse`` for a malformed URL or token."""
         self.transport = Transport(url, token, patience_seconds=patience_seconds, paused=paused)
 
     def __enter__(self) -> Self:
