@@ -99,7 +99,7 @@ class Worker:
         self._next_lag = float("-inf")
         self._trusted = threading.Event()
         self.refused: tuple[str, ...] = ()
-        self._untried = ""  # the reason that was logged
+        self._trial_failure = ""  # the reason that was logged
         self._publisher = Publisher(site.database, site.warehouse)
         self._forgetter = Forgetter(site, partial(mark_run, site.warehouse))
         self._late = LateCounting(site)
@@ -137,7 +137,7 @@ class Worker:
     def run(self) -> None:
         """Start merges until stopped; wait for a catalog that does not answer."""
         self._warm_up()
-        while not self._stopped.is_set() and not self._tried_well():
+        while not self._stopped.is_set() and not self._passed_trial():
             self._stopped.wait(self.upkeep.retry_seconds if self.refused else IDLE_SECONDS)
         self._repeat(self._start_merges, REST_SECONDS)
 
@@ -146,7 +146,7 @@ class Worker:
         """Whether Spark is compatible; None before the trial."""
         return True if self._trusted.is_set() else False if self.refused else None
 
-    def _tried_well(self) -> bool:
+    def _passed_trial(self) -> bool:
         """Return whether Spark passed its trial, if there is one. Until then nothing is merged, compacted or
         forgotten.
         """
@@ -155,13 +155,13 @@ class Worker:
             try:
                 faults = try_spark(self.site.warehouse, self.site.executor)
             except Exception as error:
-                if str(error) != self._untried:
+                if str(error) != self._trial_failure:
                     logger.warning("Spark could not be tried, nothing is merged until it is: %s", error)
-                self._untried = str(error)
+                self._trial_failure = str(error)
                 return False
         if faults and faults != self.refused:
-            what = "the Spark server at KEYFOLD_SPARK_REMOTE is not compatible; merges are paused"
-            logger.error("%s: %s. keyfold check-spark tries it again", what, "; ".join(faults))
+            problem = "the Spark server at KEYFOLD_SPARK_REMOTE is not compatible; merges are paused"
+            logger.error("%s: %s. keyfold check-spark tries it again", problem, "; ".join(faults))
         self.refused = faults
         if not faults:
             self._trusted.set()

@@ -72,7 +72,7 @@ class TokenScope:
 
     def shows(self, database: str) -> bool:
         """Return whether it holds the database, or any table that the database may have."""
-        return self.covers(database) or any(one == database for one, _ in self.tables)
+        return self.covers(database) or any(name == database for name, _ in self.tables)
 
     @property
     def shown_databases(self) -> Collection[str] | None:
@@ -87,7 +87,7 @@ class TokenScope:
 
     def shown_tables(self, database: str) -> Collection[str] | None:
         """Return the names of those tables of the database that it holds; None for all."""
-        return None if self.covers(database) else {table for one, table in self.tables if one == database}
+        return None if self.covers(database) else {table for name, table in self.tables if name == database}
 
 
 def pattern_of(database: str, table: str | None = None) -> str:

@@ -109,8 +109,8 @@ def folded(fold: Fold, groups: Groups, records: pa.Table, now: int) -> pa.Table:
     once = np.repeat(groups.counts == 1, groups.counts)
     for form, places in _forms(plan.schema, records, groups.order):
         columns, rows = fold.lifts(form)
-        alone = places[once[places]]
-        Pairs(source, states, alone).take(rows)
+        single = places[once[places]]
+        Pairs(source, states, single).take(rows)
         for rule in fold.by_rows:
             if isinstance(rule, Replay):
                 logged = places if lifts_by_columns(form[0]) else places[~once[places]]
@@ -281,7 +281,7 @@ def _combine_by_rows(plan: MergePlan, rule: Rule, states: States, groups: Groups
 
 
 def _combined_by(plan: MergePlan, rule: Rule, states: Sequence[Mapping[str, Any]]) -> State:
-    last_end = max((place for place, one in enumerate(states) if plan.row.ends(one)), default=0)
+    last_end = max((place for place, state in enumerate(states) if plan.row.ends(state)), default=0)
     return rule.combine_all(states[last_end:])
 
 

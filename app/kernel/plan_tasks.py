@@ -35,8 +35,8 @@ class Plan:
         rows, size = sum(batch.records for batch in batches), sum(batch.size_bytes for batch in batches)
         ranges = _ranges(self._count(rows, size))
         return [
-            self._task(Work.MERGE, place, one, output=output, batches=tuple(batches), changelog=changelog)
-            for place, one in enumerate(ranges)
+            self._task(Work.MERGE, place, tokens, output=output, batches=tuple(batches), changelog=changelog)
+            for place, tokens in enumerate(ranges)
         ]
 
     def compaction(self, runs: Sequence[Run], output: str, *, oldest: bool) -> list[Task]:

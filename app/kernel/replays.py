@@ -209,8 +209,8 @@ class Replayed:
         """Return the log that is stored for each key."""
         counts = np.bincount(self.logs.keys[self.stays], minlength=self.logs.count)
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-        kept = self.logs.entries.filter(pa.array(self.stays))
-        return pa.ListArray.from_arrays(pa.array(offsets), kept).cast(data_type)
+        entries = self.logs.entries.filter(pa.array(self.stays))
+        return pa.ListArray.from_arrays(pa.array(offsets), entries).cast(data_type)
 
     def base(self, data_type: pa.StructType) -> pa.StructArray:
         """Return the base that replaces the log of each key, once no older record can come."""

@@ -79,12 +79,12 @@ def _copied(
     ):
         for group, mask in enumerate(masks):
             table = parquet.read_row_group(group)
-            kept = table.filter(pa.array(~mask)) if mask.any() else table
+            remaining = table.filter(pa.array(~mask)) if mask.any() else table
             live += _live(table, mask)
-            if kept.num_rows:
-                writer.write_table(kept, row_group_size=kept.num_rows)
-                rows += kept.num_rows
-                ends += _ends(kept)
+            if remaining.num_rows:
+                writer.write_table(remaining, row_group_size=remaining.num_rows)
+                rows += remaining.num_rows
+                ends += _ends(remaining)
     sums = summed.sums.checksums
     removed = sum(int(mask.sum()) for mask in masks)
     tokens = (ends[0], ends[-1]) if ends else ()

@@ -119,8 +119,8 @@ class _WindowSteps(RunSteps[Rows, pa.Table]):
     def carried_over(self, old: MergePlan, new: MergePlan, rows: pa.Table) -> pa.Table:
         tokens = rows.column(TOKEN_COLUMN).to_numpy()
         states = [carried_over(state, old, new) for state in rows.to_pylist()]
-        kept = np.array([state is not None for state in states], dtype=bool)
-        return states_table(new, tokens[kept], [state for state in states if state is not None])
+        has_state = np.array([state is not None for state in states], dtype=bool)
+        return states_table(new, tokens[has_state], [state for state in states if state is not None])
 
 
 def _padded(plan: MergePlan, rows: pa.Table) -> pa.Table:

@@ -165,13 +165,13 @@ class StrictHttp(HttpToolsProtocol):
         """Return the line and headers of the request without ``Upgrade``, also in ``Connection``."""
         lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
         for name, value in self.headers:
-            kept = value
+            text = value
             if name == b"connection":
-                kept = b", ".join(
+                text = b", ".join(
                     protocol for protocol in map(bytes.strip, value.split(b",")) if protocol.lower() not in _OFFER
                 )
-            if name not in _OFFER and (kept or name != b"connection"):
-                lines.append(b"%b: %b" % (name, kept))
+            if name not in _OFFER and (text or name != b"connection"):
+                lines.append(b"%b: %b" % (name, text))
         return b"\r\n".join([*lines, b"", b""])
 
     def send_400_response(self, msg: str) -> None:

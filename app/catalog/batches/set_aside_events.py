@@ -90,11 +90,11 @@ class SetAsideEvents:
     def some(self, table_id: str, ids: Sequence[str]) -> list[SetAsideEvent]:
         """Return the table's events with these ids, in the order of their numbers. Raise ``NotFound``."""
         self._check_kept(table_id, ids)
-        kept: list[SetAsideEvent] = []
+        stored: list[SetAsideEvent] = []
         for few in _in_parts(ids):
             condition = (events.c.table_id == table_id) & events.c.id.in_(few)
-            kept += [_event(row) for row in self.transaction.execute(sa.select(events).where(condition))]
-        return sorted(kept, key=lambda event: event.number)
+            stored += [_event(row) for row in self.transaction.execute(sa.select(events).where(condition))]
+        return sorted(stored, key=lambda event: event.number)
 
     def delete(self, table_id: str, ids: Sequence[str]) -> None:
         """Delete these events of the table. Raise ``NotFound`` if one does not exist."""
@@ -126,11 +126,11 @@ class SetAsideEvents:
 
     def _check_kept(self, table_id: str, ids: Sequence[str]) -> None:
         """Raise ``NotFound`` for the first of the events that the table does not keep."""
-        kept: set[str] = set()
+        existing: set[str] = set()
         for few in _in_parts(ids):
             query = sa.select(events.c.id).where(events.c.table_id == table_id, events.c.id.in_(few))
-            kept |= set(self.transaction.execute(query).scalars())
-        missing = next((one for one in ids if one not in kept), None)
+            existing |= set(self.transaction.execute(query).scalars())
+        missing = next((event_id for event_id in ids if event_id not in existing), None)
         if missing is not None:
             raise not_found(Resource.SET_ASIDE_EVENT, missing)
 

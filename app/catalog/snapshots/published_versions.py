@@ -65,9 +65,9 @@ def _version(row: Sequence[Any]) -> PublishedVersion:
     return PublishedVersion(table_id, _FORMATS[format_name], *(*rest, counts and FileCounts(**counts)))
 
 
-def runs_of(version: PublishedVersion, kept: Snapshot) -> tuple[Run, ...]:
+def runs_of(version: PublishedVersion, snapshot: Snapshot) -> tuple[Run, ...]:
     """Return the runs that a version shows, from the snapshot that it keeps."""
-    return kept.runs if version.base_id == kept.id else full_runs(kept.runs)
+    return snapshot.runs if version.base_id == snapshot.id else full_runs(snapshot.runs)
 
 
 def _of(table_id: str, form: Format) -> sa.ColumnElement[bool]:
@@ -128,19 +128,19 @@ class PublishedVersions:
         return self.transaction.execute(sa.select(snapshots.c.id).where(condition)).first() is not None
 
     def _add(
-        self, kept: Snapshot, base_id: int, runs: tuple[Run, ...], schema_id: int, current: int | None = None
+        self, snapshot: Snapshot, base_id: int, runs: tuple[Run, ...], schema_id: int, current: int | None = None
     ) -> None:
         """Add the version of ``runs`` and of the changes of merges up to ``current``, if changelogs have them."""
-        schema = self.tables.schema_at(kept.table_id, schema_id)
+        schema = self.tables.schema_at(snapshot.table_id, schema_id)
         formats = formats_of(schema)
-        if not formats or not self.readable(kept.table_id, {run.schema_id for run in runs}, schema):
+        if not formats or not self.readable(snapshot.table_id, {run.schema_id for run in runs}, schema):
             return
-        as_of = current if current and self._says_all(kept.table_id, base_id, current, schema) else base_id
+        as_of = current if current and self._says_all(snapshot.table_id, base_id, current, schema) else base_id
         for form in formats:
-            newest = self.newest(kept.table_id, form)
+            newest = self.newest(snapshot.table_id, form)
             number = 0 if newest is None else newest.version + 1
             now = self.transaction.now()
-            version = PublishedVersion(kept.table_id, form, number, kept.id, base_id, as_of, schema_id, now)
+            version = PublishedVersion(snapshot.table_id, form, number, snapshot.id, base_id, as_of, schema_id, now)
             if newest is None or self._brings_something(newest, version, schema):
                 self._insert(version)
 

@@ -184,8 +184,8 @@ class Snapshots:
         """Return the snapshot after ``base`` without the runs of the partitions ``dropped`` (JSON texts). Raise
         ``Conflict``.
         """
-        kept = [run for run in base.runs if run.partition not in dropped]
-        made = self.commit(base.table_id, base.id, kept, SnapshotKind.PARTITION_DROP)
+        remaining = [run for run in base.runs if run.partition not in dropped]
+        made = self.commit(base.table_id, base.id, remaining, SnapshotKind.PARTITION_DROP)
         self.rewrites.add(made, partitions=tuple(sorted(dropped)))
         return made
 
@@ -237,8 +237,12 @@ class Snapshots:
         """
         current = self.tables.lock(table_id).snapshot_id
         keeping = (tags, history_bases)
-        kept = (sa.select(table.c.snapshot_id).where(table.c.table_id == table_id) for table in keeping)
-        keep = {*keep_ids, current, *(number for query in kept for number in self.transaction.execute(query).scalars())}
+        queries = (sa.select(table.c.snapshot_id).where(table.c.table_id == table_id) for table in keeping)
+        keep = {
+            *keep_ids,
+            current,
+            *(number for query in queries for number in self.transaction.execute(query).scalars()),
+        }
         keep |= self.published.keeps(table_id) | self.published.awaits(table_id)
         every = sa.select(snapshots.c.id).where(snapshots.c.table_id == table_id).order_by(snapshots.c.id)
         expired = [number for number in self.transaction.execute(every).scalars() if number not in keep]

@@ -181,8 +181,8 @@ class Stats:
         """Return all snapshots, tags, files and changelogs of the table."""
         files, size = self._files(data_files, table_id)
         _, changelogs = self._files(changelog_files, table_id)
-        kept, tagged = self._count(snapshots, table_id), self._count(tags, table_id)
-        return RetainedTotals(kept, tagged, files, size, changelogs)
+        snapshot_count, tag_count = self._count(snapshots, table_id), self._count(tags, table_id)
+        return RetainedTotals(snapshot_count, tag_count, files, size, changelogs)
 
     def succeeded(self, table_id: str, kind: TaskKind) -> tuple[int, CatalogTask | None]:
         """Return how many merges (or compactions) of the table have succeeded, and the last of them."""
@@ -193,11 +193,11 @@ class Stats:
         row = self.transaction.execute(newest).first()
         return listed + forgotten, None if row is None else task_of(row)
 
-    def _files(self, what: sa.Table, table_id: str) -> tuple[int, int]:
-        query = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(what.c.size_bytes), 0))
-        count, size = self.transaction.execute(query.where(what.c.table_id == table_id)).one()
+    def _files(self, source: sa.Table, table_id: str) -> tuple[int, int]:
+        query = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(source.c.size_bytes), 0))
+        count, size = self.transaction.execute(query.where(source.c.table_id == table_id)).one()
         return count, int(size)
 
-    def _count(self, what: sa.Table, table_id: str) -> int:
-        query = sa.select(sa.func.count()).select_from(what).where(what.c.table_id == table_id)
+    def _count(self, source: sa.Table, table_id: str) -> int:
+        query = sa.select(sa.func.count()).select_from(source).where(source.c.table_id == table_id)
         return int(self.transaction.execute(query).scalar_one())

@@ -36,20 +36,20 @@ def go_to_provider(visit: Visit) -> Response:
 
     identities, login = _identities(visit), Login.new()
     response = visit.go(identities.sign_in_address(_back(visit), login))
-    kept = f"{login.state}.{login.nonce}.{login.verifier}.{quote(onward_of(visit.param('next')), safe='')}"
+    cookie_value = f"{login.state}.{login.nonce}.{login.verifier}.{quote(onward_of(visit.param('next')), safe='')}"
     secure = visit.request.url.scheme == "https"
     # Lax: a page of the provider leads back here, and a strict cookie would not come along.
     response.set_cookie(
-        _cookie(visit), kept, max_age=_LOGIN_SECONDS, path="/", secure=secure, httponly=True, samesite="lax"
+        _cookie(visit), cookie_value, max_age=_LOGIN_SECONDS, path="/", secure=secure, httponly=True, samesite="lax"
     )
     return response
 
 
 def come_back(visit: Visit) -> Response:
     """End a login that this browser began. Raise ``TooMany`` for another address that guesses."""
-    identities, kept = _identities(visit), _KEPT.fullmatch(visit.request.cookies.get(_cookie(visit), ""))
+    identities, cookie = _identities(visit), _KEPT.fullmatch(visit.request.cookies.get(_cookie(visit), ""))
     try:
-        login, onward = _begun(visit, kept)
+        login, onward = _begun(visit, cookie)
         grant = identities.signed_in(visit.param("code"), _back(visit), login)
         count_request(visit.parts.rates.requests, grant)
         session = begin_provided_session(visit.parts.database, grant)
@@ -67,15 +67,15 @@ def come_back(visit: Visit) -> Response:
     return response
 
 
-def _begun(visit: Visit, kept: re.Match[str] | None) -> tuple[Login, str]:
+def _begun(visit: Visit, cookie: re.Match[str] | None) -> tuple[Login, str]:
     """Return the login that the browser began, and where it goes on. Raise ``Unauthorized`` for another one."""
     from app.services.access.identities import Login  # noqa: PLC0415  # few services need it
 
-    if kept is None or not hmac.compare_digest(kept[1].encode(), visit.param("state").encode()):
+    if cookie is None or not hmac.compare_digest(cookie[1].encode(), visit.param("state").encode()):
         raise _not_begun("this browser did not begin the sign-in, or it took longer than ten minutes")
     if visit.param("error"):
         raise _not_begun(f"the provider says {visit.param('error')[:100]!r}")
-    return Login(kept[1], kept[2], kept[3]), onward_of(unquote(kept[4]))
+    return Login(cookie[1], cookie[2], cookie[3]), onward_of(unquote(cookie[4]))
 
 
 def _not_begun(message: str) -> Unauthorized:

@@ -57,6 +57,6 @@ def answer_asset(name: str, digest: str) -> Response | None:
     asset = assets().get(name)
     if asset is None:
         return None
-    kept = _KEPT if digest == asset.digest else "no-store"
-    headers = {"Cache-Control": kept, "X-Content-Type-Options": "nosniff"}
+    cache_control = _KEPT if digest == asset.digest else "no-store"
+    headers = {"Cache-Control": cache_control, "X-Content-Type-Options": "nosniff"}
     return Response(asset.content, media_type=asset.media_type, headers=headers)

@@ -159,10 +159,10 @@ class UpdateColumnType:
         if not same and not holds(old, self.data_type, key):
             raise self._refused(old, key)
         # Types that are spelled alike may differ in the client's ids of ROW fields: the table's stay.
-        kept = old if same else self.data_type
+        new_type = old if same else self.data_type
         # What a key may hold is said by the key, not by the type.
         nullable = old.nullable if key or self.keep_nullability else self.data_type.nullable
-        return _with_nullability(kept, old, nullable, self.path, False, "/newDataType")
+        return _with_nullability(new_type, old, nullable, self.path, False, "/newDataType")
 
     def _refused(self, old: DataType, key: bool) -> PathFault:
         limit = "only the length of a key column's text or bytes may grow" if key else "it would not hold every value"

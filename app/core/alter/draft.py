@@ -99,10 +99,10 @@ class Draft:
         self.columns[place] = column
         self._touch("column", column.name, member)
 
-    def _touch(self, what: str, name: str, member: str) -> None:
+    def _touch(self, kind: str, name: str, member: str) -> None:
         """Note that the current change's ``member`` is the last one to touch the option or column."""
-        self._touched.pop((what, name), None)  # in the order of the last changes
-        self._touched[what, name] = f"{self.at}{member}"
+        self._touched.pop((kind, name), None)  # in the order of the last changes
+        self._touched[kind, name] = f"{self.at}{member}"
 
     def numbered(self, data_type: DataType) -> tuple[int, DataType] | None:
         """Return the id of a new column or field of that type, and the type, with ids that nothing in the table ever
@@ -202,8 +202,8 @@ class Draft:
             )
             return
         self._touched = {
-            (what, (new if name == old else name) if what == "column" else rename_in_key(name, old, new)): pointer
-            for (what, name), pointer in self._touched.items()
+            (kind, (new if name == old else name) if kind == "column" else rename_in_key(name, old, new)): pointer
+            for (kind, name), pointer in self._touched.items()
         }
         self._dangling = {rename_in_key(key, old, new): drop for key, drop in self._dangling.items()}
         self.options = renamed_options(self.options, old, new)
@@ -243,7 +243,7 @@ class Draft:
         options = MappingProxyType(self.options)
         after = TableSchema(tuple(self.columns), self.primary_key, self.partition_keys, options, self.comment)
         after, violations = (after, list(after.parsed.faults)) if of_changes else _checked(after)
-        touched = [name for what, name in self._touched if what == "option" and name in self.options]
+        touched = [name for kind, name in self._touched if kind == "option" and name in self.options]
         violations += misspelt_options(touched)
         faults = [fault for fault in violations if fault.about.option not in self._dangling]
         if has_rows:
@@ -260,8 +260,8 @@ class Draft:
         elif ("option", about.option) in self._touched:
             named = [("option", about.option or "")]
         # Otherwise it contradicts another option: the last change of an option stands for it.
-        candidates = [pointer for one, pointer in self._touched.items() if one in named]
-        candidates = candidates or [pointer for (what, _), pointer in self._touched.items() if what == "option"]
+        candidates = [pointer for touched, pointer in self._touched.items() if touched in named]
+        candidates = candidates or [pointer for (kind, _), pointer in self._touched.items() if kind == "option"]
         return candidates[-1] if candidates else self.at
 
 

@@ -89,14 +89,14 @@ class _Keyed(Fold):
         return tuple([key(item[name]) for name, key in self._keys])
 
     def add(self, value: list[Any]) -> None:
-        kept = self._elements = {} if self._elements is None else self._elements
+        elements = self._elements = {} if self._elements is None else self._elements
         for item in self._nested.taken(value):
             place = self._place(item)
-            if place in kept:
-                if not self._nested.sequence or self._nested.rank(item) >= self._nested.rank(kept[place]):
-                    kept[place] = item
-            elif self._limit is None or len(kept) < self._limit:
-                kept[place] = item
+            if place in elements:
+                if not self._nested.sequence or self._nested.rank(item) >= self._nested.rank(elements[place]):
+                    elements[place] = item
+            elif self._limit is None or len(elements) < self._limit:
+                elements[place] = item
 
     def retract(self, value: list[Any]) -> None:
         assert self._elements is not None, "something was added before"
@@ -124,9 +124,9 @@ class _Filled(Fold):
         self._elements: dict[Hashable, dict[str, Any]] | None = None
 
     def add(self, value: list[Any]) -> None:
-        kept = self._elements = {} if self._elements is None else self._elements
+        elements = self._elements = {} if self._elements is None else self._elements
         for item in self._nested.taken(value):
-            old = kept.setdefault(self._nested.key(item), dict(item))
+            old = elements.setdefault(self._nested.key(item), dict(item))
             for name in self._fields:
                 if item[name] is not None:
                     old[name] = item[name]

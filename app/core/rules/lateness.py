@@ -59,16 +59,16 @@ class Lateness:
 
     def on_time(self, log: Sequence[Entry], sequence: str, arrival: str) -> list[Entry]:
         """Return the entries of ``log`` that were not too late, by arrival; the texts name the members of an entry."""
-        kept = []
+        entries = []
         highest = bound = None
         for entry in sorted(log, key=itemgetter(arrival)):
             value = entry.get(sequence)
             if highest is not None and _is_below(value, bound):
                 continue
-            kept.append(entry)
+            entries.append(entry)
             if value is not None and (highest is None or value > highest):
                 highest, bound = value, self._bound(value)
-        return kept
+        return entries
 
     def is_closed(self, highest: Any, value: Any) -> bool:
         """Return whether a record with the sequence ``value`` comes too late for a log that has come to ``highest``."""

@@ -67,7 +67,7 @@ class Place(Protocol):
     def member(self, field: Field) -> Place:
         """Return the place of a field of a ROW."""
 
-    def inside(self, what: str) -> Place:
+    def inside(self, part: str) -> Place:
         """Return the place of an ``element``, ``key`` or ``value``."""
 
 
@@ -95,9 +95,9 @@ class OfColumn:
         """Return the place of a field of the ROW."""
         return OfColumn(field.id)
 
-    def inside(self, what: str) -> OfColumn:
+    def inside(self, part: str) -> OfColumn:
         """Return the place of an ``element``, ``key`` or ``value``."""
-        return OfColumn(self.own_id, (*self.path, what))
+        return OfColumn(self.own_id, (*self.path, part))
 
 
 @dataclass(frozen=True)
@@ -118,12 +118,12 @@ class OfHidden:
 
     def member(self, field: Field) -> OfHidden:
         """Return the place of a field of the ROW."""
-        what = field.id if self.in_row and field.id >= 0 else field.name
-        return OfHidden(f"{self.path}.{what}", in_row=True)
+        name = field.id if self.in_row and field.id >= 0 else field.name
+        return OfHidden(f"{self.path}.{name}", in_row=True)
 
-    def inside(self, what: str) -> OfHidden:
+    def inside(self, part: str) -> OfHidden:
         """Return the place of an ``element``, ``key`` or ``value``."""
-        return OfHidden(f"{self.path}.{what}", self.in_row)
+        return OfHidden(f"{self.path}.{part}", self.in_row)
 
 
 def _hashed_id(path: str) -> int:

@@ -175,9 +175,9 @@ class Identities:
     def _may_ask(self) -> bool:
         """Return whether keys may be fetched again because of an unknown key id: any caller can invent one."""
         now = self._clock()
-        may = now - self._fetched_at >= _UNKNOWN_KEY_SECONDS
-        self._fetched_at = now if may else self._fetched_at
-        return may
+        allowed = now - self._fetched_at >= _UNKNOWN_KEY_SECONDS
+        self._fetched_at = now if allowed else self._fetched_at
+        return allowed
 
     def _keys(self) -> jwt.PyJWKClient:
         if self._client is None:

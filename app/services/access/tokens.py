@@ -87,8 +87,8 @@ def make_token(repository: Repository, wish: Wish) -> MadeToken:
         message = "; ".join(f"{fault.message}: {fault.fix}" for fault in faults)
         raise Invalid(f"the token is not valid: {message}", violations=faults)
     secret = new_secret() if wish.webhook else PREFIX + secrets.token_urlsafe(32)
-    kept = secret if wish.webhook else None
-    made = repository.tokens.add(wish.name, token_digest(secret), wish.role, scope, expires_at, now, kept)
+    stored_secret = secret if wish.webhook else None
+    made = repository.tokens.add(wish.name, token_digest(secret), wish.role, scope, expires_at, now, stored_secret)
     return MadeToken(made, secret)
 
 

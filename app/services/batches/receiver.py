@@ -155,10 +155,10 @@ def sets_aside(staged: Sequence[StagedUpload], sent: Sent) -> Callable[[Reposito
     """Return a function that stores the faulty events of ``staged`` as set aside, in a transaction; None if there are
     none.
     """
-    kept = [upload for upload in staged if upload.faulty]
+    with_faults = [upload for upload in staged if upload.faulty]
 
     def settle(repository: Repository) -> None:
-        for upload in kept:
+        for upload in with_faults:
             repository.set_aside_events.add(upload.table.id, upload.new.id, sent.sender, upload.faulty)
 
-    return settle if kept else None
+    return settle if with_faults else None

@@ -111,16 +111,20 @@ class RetriedEvents:
         faults = {self.events[event.number].id: event.faults for event in upload.faulty}
 
         def settle(repository: Repository) -> None:
-            kept, table_id = repository.set_aside_events, upload.table.id
-            kept.delete(table_id, [event.id for event in self.events if event.id not in faults])
-            kept.note_faults(table_id, faults)
+            stored_events, table_id = repository.set_aside_events, upload.table.id
+            stored_events.delete(table_id, [event.id for event in self.events if event.id not in faults])
+            stored_events.note_faults(table_id, faults)
 
         return settle
 
 
 def _events_to_retry(repository: Repository, table: Table, ids: Sequence[str]) -> Sequence[SetAsideEvent]:
-    kept = repository.set_aside_events
-    events = kept.some(table.id, list(dict.fromkeys(ids))) if ids else kept.page(table.id, limit=MOST_RETRIED)
+    stored_events = repository.set_aside_events
+    events = (
+        stored_events.some(table.id, list(dict.fromkeys(ids)))
+        if ids
+        else stored_events.page(table.id, limit=MOST_RETRIED)
+    )
     if not events:
         raise not_found(Resource.SET_ASIDE_EVENT, table.name, f"no event of {table.full_name} is set aside")
     return events

@@ -171,11 +171,11 @@ def split_events(
             continue
         for name in takers.names(origin):
             chosen[name].add((number, text), row, origin)
-    for name, one in chosen.items():
+    for name, of_table in chosen.items():
         # Events of one origin are its own, since they are here; of several it may take one only.
-        events = Events(how, name if len(one.origins) > 1 else "", unavailable)
-        size = sum(len(text) for _, text in one.texts)
-        split.parts[name] = Part(size, partial(chosen_event_pieces, events, one.texts, one.rows, noun))
+        events = Events(how, name if len(of_table.origins) > 1 else "", unavailable)
+        size = sum(len(text) for _, text in of_table.texts)
+        split.parts[name] = Part(size, partial(chosen_event_pieces, events, of_table.texts, of_table.rows, noun))
     return split
 
 

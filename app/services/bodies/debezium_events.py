@@ -155,8 +155,8 @@ def _flat_change(changes: Changes, payload: Mapping[str, Any], schema: object) -
     if op == "t":
         raise Unusable("the event is a truncation, which removes rows without naming them", _TRUNCATED)
     deleted = op == "d" or str(payload.get(_FLAT_DELETED)).lower() == "true"
-    kept = {name: value for name, value in payload.items() if name in names or not name.startswith("__")}
-    row = _converted(changes, kept, schema, None, changed=not deleted)
+    members = {name: value for name, value in payload.items() if name in names or not name.startswith("__")}
+    row = _converted(changes, members, schema, None, changed=not deleted)
     if deleted:
         changes.add(RowKind.DELETE, _logged(changes, row))
     elif op == "u":

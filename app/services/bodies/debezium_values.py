@@ -88,7 +88,7 @@ def _each(read: Read) -> Read:
         if isinstance(value, list):
             return [None if item is None else read(item, element) for item in value]
         if isinstance(value, Mapping):
-            return {name: None if one is None else read(one, element) for name, one in value.items()}
+            return {name: None if item is None else read(item, element) for name, item in value.items()}
         return value
 
     return read_all

@@ -111,15 +111,15 @@ def kept_files(repository: Repository, table: Table, after: int, until: int) -> 
 
 
 def kept_records(
-    warehouse: Warehouse, kept: KeptFiles, key: Key, batches_of: BatchesOf, room: Room = KEY_ROOM
+    warehouse: Warehouse, files: KeptFiles, key: Key, batches_of: BatchesOf, room: Room = KEY_ROOM
 ) -> KeptRecords:
     """Return the newest records of ``key``, as many as ``room`` allows. ``batches_of`` reads the catalog, in a
     transaction in which no file is read.
 
-    Raise ``DamagedFile``; it is ``missing`` also if a sweep has moved records to another file since ``kept`` was read:
+    Raise ``DamagedFile``; it is ``missing`` also if a sweep has moved records to another file since ``files`` was read:
     then repeat both (``app.services.shared.damage.read_again``).
     """
-    return _KeyRecords(warehouse, kept, key, batches_of, room).read()
+    return _KeyRecords(warehouse, files, key, batches_of, room).read()
 
 
 class _KeyRecords:

@@ -177,13 +177,13 @@ class KeptHistory:
             if (schema := schemas[record.batch.snapshot_id or 0])
         ]
 
-    def _schemas(self, kept: Sequence[KeptRecord]) -> Mapping[int, TableSchema]:
+    def _schemas(self, records: Sequence[KeptRecord]) -> Mapping[int, TableSchema]:
         """Return the schema under which each merge folded. For an expired snapshot it is estimated: not older than the
         schemas of its batches, nor than that of the previous merge.
         """
         table = self.view.table
-        numbers = sorted({record.batch.snapshot_id or 0 for record in kept})
-        accepted = {record.batch.snapshot_id or 0: record.batch.schema_id for record in kept}
+        numbers = sorted({record.batch.snapshot_id or 0 for record in records})
+        accepted = {record.batch.snapshot_id or 0: record.batch.schema_id for record in records}
         schemas: dict[int, TableSchema] = {}
         last = 0
         with self._asking() as repository:
@@ -205,8 +205,8 @@ class KeptHistory:
         """
         first = max(self.since, self.read_after, self.lineage.first)
         numbers = [0] if self.since == self.read_after == 0 and self.lineage.complete else []
-        kept = [commit.snapshot_id for commit in self.commits]
-        numbers += [number for number in kept if number >= first and self.lineage.holds(number)]
+        snapshot_ids = [commit.snapshot_id for commit in self.commits]
+        numbers += [number for number in snapshot_ids if number >= first and self.lineage.holds(number)]
         return numbers or [self.until]  # older than all that is kept: its own state is all that is known of it
 
     def base(self, number: int) -> Base:

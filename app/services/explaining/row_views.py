@@ -73,11 +73,11 @@ def view_row(
         now = explain_row(database, images, name, replace(question, as_of=None, before=None))
     with database.reading() as repository:
         shown = table if question.as_of is None else view_at(repository, table, str(then.snapshot)).table
-        kept = frozenset(commit.snapshot_id for commit in repository.commits.every(table.id))
+        snapshot_ids = frozenset(commit.snapshot_id for commit in repository.commits.every(table.id))
         trial = try_records(repository, images, table, then.key, tried)
         staged = any(step.record is not None and step.record.state is BatchState.STAGED for step in now.steps)
         merged = _merged(repository, images, table, question.texts) if staged else None
-    return RowView(now, then, story_lanes(compile_plan(shown.schema)), kept, trial, staged, merged)
+    return RowView(now, then, story_lanes(compile_plan(shown.schema)), snapshot_ids, trial, staged, merged)
 
 
 def view_no_row(

@@ -37,10 +37,10 @@ def iceberg_versions(
     repository: Repository, table_id: str, *, up_to: int | None = None
 ) -> tuple[Sequence[PublishedVersion], Mapping[int, TableSchema]]:
     """Return the versions that are kept, up to the number ``up_to``, and their schemas by id."""
-    kept = repository.published.page(table_id, Format.ICEBERG)
-    kept = [version for version in kept if up_to is None or version.version <= up_to]
-    return kept, {
-        number: repository.tables.schema_at(table_id, number) for number in {version.schema_id for version in kept}
+    versions = repository.published.page(table_id, Format.ICEBERG)
+    versions = [version for version in versions if up_to is None or version.version <= up_to]
+    return versions, {
+        number: repository.tables.schema_at(table_id, number) for number in {version.schema_id for version in versions}
     }
 
 

@@ -39,13 +39,13 @@ def load_table(repository: Repository, warehouse: Warehouse, table: Table, *, al
     """Return the published metadata of a table, which was read in the same transaction. Raise ``NotFound`` if it is
     not published.
     """
-    kept, schemas = iceberg_versions(repository, table.id)
-    if not kept and not table.schema.parsed[Format.ICEBERG.publish]:
+    versions, schemas = iceberg_versions(repository, table.id)
+    if not versions and not table.schema.parsed[Format.ICEBERG.publish]:
         message = f"table {table.full_name} is not published as Iceberg: set iceberg.publish = true"
         raise not_found(Resource.TABLE, table.full_name, message)
-    versions = [version for version in kept if version.written_at is not None]
-    if not versions:
+    written = [version for version in versions if version.written_at is not None]
+    if not written:
         return Loaded(empty_metadata(warehouse, table), None)
-    location = warehouse.uri(*metadata_file(versions[-1]))
-    shown = versions if all_snapshots else versions[-1:]
+    location = warehouse.uri(*metadata_file(written[-1]))
+    shown = written if all_snapshots else written[-1:]
     return Loaded(metadata_of(warehouse, shown, schemas), location)

@@ -57,8 +57,8 @@ def publication_state(
     repository: Repository, warehouse: Warehouse, table: Table, form: Format, endpoint: Endpoint
 ) -> PublicationState:
     """Return the state of the table's publication as ``form``; the table was read in the same transaction."""
-    kept = repository.published.page(table.id, form)
-    written = [version for version in kept if version.written_at is not None]
+    versions = repository.published.page(table.id, form)
+    written = [version for version in versions if version.written_at is not None]
     newest = written[-1] if written else None
     return PublicationState(
         table.schema.parsed[form.publish],
@@ -66,24 +66,24 @@ def publication_state(
         written[0] if written else None,
         repository.published.behind_of(table.id, newest.as_of if newest else 0),
         repository.now(),
-        _waiting(repository, table, form, kept),
+        _waiting(repository, table, form, versions),
         warehouse.uri(*table_folder(table.id)),
         _READ_BY[form](warehouse, table, newest, endpoint) if newest else None,
     )
 
 
-def _waiting(repository: Repository, table: Table, form: Format, kept: list[PublishedVersion]) -> str | None:
+def _waiting(repository: Repository, table: Table, form: Format, versions: list[PublishedVersion]) -> str | None:
     if not table.schema.parsed[form.publish]:
         return f"nothing is published: set {form.publish} = true" + (
-            ", to go on from the version below" if kept else ""
+            ", to go on from the version below" if versions else ""
         )
     if table.snapshot_id is None:
         return "nothing was merged yet"
-    pending = [version.version for version in kept if version.written_at is None]
+    pending = [version.version for version in versions if version.written_at is None]
     if pending:
         return f"a worker is about to write version {pending[0]}; if it stays so, its log says why"
-    if kept and follows_merges(table.schema, form):
-        return _FOLLOWING[repository.published.next_of(kept[-1])](repository.stats.staged(table.id).batches)
+    if versions and follows_merges(table.schema, form):
+        return _FOLLOWING[repository.published.next_of(versions[-1])](repository.stats.staged(table.id).batches)
     if lags(repository, table, form):
         return f"the next full compaction publishes what was merged: POST …/compact, or set {form.interval}"
     if repository.stats.staged(table.id).batches:

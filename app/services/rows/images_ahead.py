@@ -47,12 +47,12 @@ class ImagesAhead(Repeated):
         self._used = {name: at for name, at in self._used.items() if at >= now - RECENT_SECONDS}
         known = [view for name in self._used if (view := self._views.known(name)) is not None]
         marks = {view.table.id: self._database.marks.mark(view.table.id) for view in known}
-        for view in self._changed([one for one, mark in marks.items() if mark != self._marks.get(one)]):
+        for view in self._changed([table_id for table_id, mark in marks.items() if mark != self._marks.get(table_id)]):
             before = self._seen.get(view.table.id)
             if before is not None:
                 with faults_kept(self._database.metrics, Upkeep.IMAGES, view.table.full_name):
-                    kept = {run.id for run in view.runs}
-                    self._images.unwant(view.table.id, [run for run in before.runs if run.id not in kept])
+                    run_ids = {run.id for run in view.runs}
+                    self._images.unwant(view.table.id, [run for run in before.runs if run.id not in run_ids])
                     want_images(self._images, before, view)
             self._seen[view.table.id] = view
         self._marks = marks
@@ -64,7 +64,11 @@ class ImagesAhead(Repeated):
             return []
         with self._database.reading() as repository:
             tables = [table for table_id in table_ids if (table := repository.tables.find(table_id)) is not None]
-            return [_merged_view(repository, one) for one in tables if _head(one) != _head_of(self._seen.get(one.id))]
+            return [
+                _merged_view(repository, table)
+                for table in tables
+                if _head(table) != _head_of(self._seen.get(table.id))
+            ]
 
 
 def _merged_view(repository: Repository, table: Table) -> View:

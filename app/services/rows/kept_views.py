@@ -108,18 +108,20 @@ class Views:
         """Return the table's view if it is known to be current; it takes no query, no file and no lock. None in
         ``wanted`` means the default of the table, or else of the service.
         """
-        kept = self._fresh(name, wanted)
-        if kept is None:
+        entry = self._fresh(name, wanted)
+        if entry is None:
             return None
         self._used.add(name)
-        seen = kept.seen(wanted)
-        return None if seen is kept.view and not self._shared else seen
+        seen = entry.seen(wanted)
+        return None if seen is entry.view and not self._shared else seen
 
     def _fresh(self, name: Name, wanted: Consistency | None) -> _Kept | None:
         """Return the cached entry for such lookups, if no mark shows a commit since."""
-        kept = self._kept.get(name)
-        fresh = kept is not None and kept.mark == self._database.marks.mark(kept.view.table.id) and kept.serves(wanted)
-        return kept if fresh else None
+        entry = self._kept.get(name)
+        fresh = (
+            entry is not None and entry.mark == self._database.marks.mark(entry.view.table.id) and entry.serves(wanted)
+        )
+        return entry if fresh else None
 
     def take_used(self) -> Collection[Name]:
         """Return the names of the tables that were looked up since the last call."""
@@ -128,8 +130,8 @@ class Views:
 
     def known_table(self, name: Name) -> Table | None:
         """Return the table if it is known to be current; it takes no query."""
-        kept = self._fresh(name, Consistency.MERGED) if self._shared else None
-        return None if kept is None else kept.view.table
+        entry = self._fresh(name, Consistency.MERGED) if self._shared else None
+        return None if entry is None else entry.view.table
 
     def current_table(self, name: Name) -> Table:
         """Return the table from the catalog, and cache its view. Raise ``NotFound``."""
@@ -141,8 +143,8 @@ class Views:
 
     def known(self, name: Name) -> View | None:
         """Return the table's view, current or not; None if there is none."""
-        kept = self._kept.get(name)
-        return None if kept is None else kept.view
+        entry = self._kept.get(name)
+        return None if entry is None else entry.view
 
     def current(self, name: Name, wanted: Consistency | None) -> View:
         """Return the table's view now. Raise ``NotFound``, ``DamagedFile`` for a staged batch, ``Unavailable`` if
@@ -158,29 +160,29 @@ class Views:
 
     def _unchanged(self, name: Name, wanted: Consistency | None) -> View | None:
         """Return the cached view if the catalog has no later batch."""
-        kept = self._fresh(name, wanted)
-        if kept is None:
+        entry = self._fresh(name, wanted)
+        if entry is None:
             return None
         with self._database.reading() as repository:
             last = repository.batches.last_number_of(*name)
-        return kept.seen(wanted) if last == (kept.view.table.id, kept.view.last_batch) else None
+        return entry.seen(wanted) if last == (entry.view.table.id, entry.view.last_batch) else None
 
     def _read(self, name: Name, wanted: Consistency | None) -> _Kept:
         before = self._kept.get(name)
         self._check_failed(name, wanted)
         try:
-            kept = read_again(lambda: self._fed(name, before, wanted))
+            entry = read_again(lambda: self._fed(name, before, wanted))
         except NotFound:
             self._forget(name)
             raise
         except DamagedFile as error:
             self._failed[name] = error, self._clock(), self._database.marks.mark(error.file.table_id)
             raise
-        self._kept[name] = kept
+        self._kept[name] = entry
         self._kept.move_to_end(name)
         while len(self._kept) > MOST_TABLES or (len(self._kept) > 1 and self._columns() > MOST_COLUMNS):
             self._forget(next(iter(self._kept)))
-        return kept
+        return entry
 
     def _check_failed(self, name: Name, wanted: Consistency | None) -> None:
         """Raise the recent failure of reading the staged batches again: reading them for each lookup would keep all
@@ -195,7 +197,7 @@ class Views:
         self._failed.pop(name, None)
 
     def _columns(self) -> int:
-        return sum(len(kept.view.table.schema.columns) for kept in list(self._kept.values()))
+        return sum(len(entry.view.table.schema.columns) for entry in list(self._kept.values()))
 
     def _forget(self, name: Name) -> None:
         self._kept.pop(name, None)
@@ -207,8 +209,8 @@ class Views:
         if before is not None and before.view.table.id == view.table.id:
             view = replace(view, index=_index_after(before.view, view))
         default = view.table.schema.parsed["lookup.consistency"] or self._default
-        kept = _Kept(view, view.merged, mark, fed=False, default=default)
-        return kept if kept.serves(wanted) else replace(kept, view=self._indexed(view), fed=True)
+        entry = _Kept(view, view.merged, mark, fed=False, default=default)
+        return entry if entry.serves(wanted) else replace(entry, view=self._indexed(view), fed=True)
 
     def _seen(self, name: Name, before: _Kept | None) -> tuple[View, int]:
         """Return the table from the catalog, and its mark from before that."""
@@ -241,17 +243,17 @@ class Views:
         return replace(view, unread=tuple(batch for batch in unread if batch.records), index=index)
 
     def _others_bytes(self, table_id: str) -> int:
-        return sum(kept.view.index.size_bytes for kept in [*self._kept.values()] if kept.view.table.id != table_id)
+        return sum(entry.view.index.size_bytes for entry in [*self._kept.values()] if entry.view.table.id != table_id)
 
     def compare(self) -> None:
         """Set the marks of the tables whose views differ from the catalog."""
-        kept = {kept.view.table.id: kept for kept in list(self._kept.values())}
-        if not kept:
+        entries = {entry.view.table.id: entry for entry in list(self._kept.values())}
+        if not entries:
             return
         with self._database.reading() as repository:
-            heads = repository.commits.states(kept)
+            heads = repository.commits.states(entries)
         self._database.marks.change(
-            [table_id for table_id, one in kept.items() if heads.get(table_id) != _state(one.view)]
+            [table_id for table_id, entry in entries.items() if heads.get(table_id) != _state(entry.view)]
         )
 
     def _listen(self) -> None:

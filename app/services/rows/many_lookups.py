@@ -78,7 +78,7 @@ def _once(keys: Sequence[Key], texts: Sequence[bytes]) -> _Wanted:
         return _Wanted(keys, texts, [1] * len(keys), places)
     counted = Counter(places)
     of_text = dict(zip(texts, keys, strict=True))
-    return _Wanted([of_text[text] for text in first], [*first], [counted[one] for one in range(len(first))], places)
+    return _Wanted([of_text[text] for text in first], [*first], [counted[place] for place in range(len(first))], places)
 
 
 def rows_as_json(images: Images, request: KeysRequest) -> bytes:
@@ -95,9 +95,9 @@ def rows_as_json(images: Images, request: KeysRequest) -> bytes:
     hit, miss = key + b'"found":true,"row":%b}', key + b'"found":false,"row":null}'
     if request.integers is Integers.TEXT:
         bodies = [None if body is None else body_as_text(schema, body) for body in bodies]
-        texts = [_texts_of(entry[0], one) for entry, one in zip(schema.key_types, texts, strict=True)]
+        texts = [_texts_of(entry[0], parts) for entry, parts in zip(schema.key_types, texts, strict=True)]
     rows = [bodies[place] for place in wanted.places]
-    items = [miss % one[:-1] if one[-1] is None else hit % one for one in zip(*texts, rows, strict=True)]
+    items = [miss % parts[:-1] if parts[-1] is None else hit % parts for parts in zip(*texts, rows, strict=True)]
     return b'{"rows":[%b],"snapshotId":%b}' % (b",".join(items), to_json(request.view.snapshot_id))
 
 

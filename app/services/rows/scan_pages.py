@@ -211,10 +211,10 @@ def _staged(repository: Repository, table: Table, token: PageToken) -> tuple[Bat
         raise _no_token(token.text)
     listed = repository.batches.page(table.id, after_number=token.first - 1, limit=token.last - token.first + 1)
     # Since then no batch has joined these: one that is staged again gets another number.
-    kept = tuple(batch for batch in listed if batch.state in (BatchState.STAGED, BatchState.MERGED))
-    if len(kept) != token.staged:
+    batches = tuple(batch for batch in listed if batch.state in (BatchState.STAGED, BatchState.MERGED))
+    if len(batches) != token.staged:
         raise gone(token.snapshot_id)
-    return kept
+    return batches
 
 
 def gone(snapshot_id: int | None) -> Exception:
@@ -254,11 +254,11 @@ def read_page(
     rows = size = 0
     for number, part in parts(warehouse, scan, start):
         fit = (MOST_BYTES - size) * len(part) // max(1, part.text_bytes)
-        kept = part.first(max(0 if taken else 1, min(limit - rows, fit, len(part))))
-        if len(kept):
-            taken.append((number, kept))
-            rows, size = rows + len(kept), size + kept.text_bytes
-        if len(kept) < len(part):
+        fitting = part.first(max(0 if taken else 1, min(limit - rows, fit, len(part))))
+        if len(fitting):
+            taken.append((number, fitting))
+            rows, size = rows + len(fitting), size + fitting.text_bytes
+        if len(fitting) < len(part):
             return ScanPage(scan, taken, _token(scan, filters, _behind(taken, start)).text)
     return ScanPage(scan, taken, None)
 

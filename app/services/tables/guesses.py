@@ -105,7 +105,7 @@ def _check_depth(records: Sequence[Mapping[str, Any]]) -> None:
     """Raise ``Invalid`` for values that are nested deeper than any type."""
     level: Sequence[Any] = records
     for _ in range(DEEPEST_TYPE + 1):
-        level = [inner for one in level for inner in _inside(one)]
+        level = [inner for value in level for inner in _inside(value)]
         if not level:
             return
     raise Invalid(f"a value of the sample is nested more than {DEEPEST_TYPE} levels deep; flatten the records")

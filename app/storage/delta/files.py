@@ -83,8 +83,8 @@ def _add(file: _File, hidden: BitMap, schema: TableSchema) -> dict[str, Any]:
 
 def removed_file(action: Mapping[str, Any], at: int) -> dict[str, Any]:
     """Return the ``remove`` action for an ``add``, at ``at`` (epoch milliseconds): file and deletion vector name it."""
-    kept = {name: action[name] for name in ("path", "partitionValues", "size", "deletionVector") if name in action}
-    return {**kept, "deletionTimestamp": at, "dataChange": True, "extendedFileMetadata": True}
+    members = {name: action[name] for name in ("path", "partitionValues", "size", "deletionVector") if name in action}
+    return {**members, "deletionTimestamp": at, "dataChange": True, "extendedFileMetadata": True}
 
 
 def _stats(facts: FileFacts, rows: int, schema: TableSchema, *, tight: bool) -> dict[str, Any]:

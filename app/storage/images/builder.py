@@ -137,8 +137,8 @@ def main() -> None:
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    with builders_lock(folder) as alone:
-        if alone:
+    with builders_lock(folder) as locked:
+        if locked:
             build(Builder(folder, Warehouse(wanted["warehouse"]), wanted["limit"]))
 
 

@@ -70,8 +70,8 @@ class Room:
                 free += image.size_bytes
         if free < needed:
             return available
-        for one in leaving:
-            one.path.unlink(missing_ok=True)
+        for image in leaving:
+            image.path.unlink(missing_ok=True)
         return free
 
 

@@ -88,12 +88,12 @@ def decode_columns(decoder: RecordDecoder, sent: Sent, first: int = 0) -> Decode
     refused += [_faulty_nulls(decoder.plan, column, nulls, kinds, words) for column, nulls in refused_nulls]
     refused.append(np.flatnonzero(kinds == _NO_KIND))
     dropped = [int(kind) for kind in decoder.plan.dropped]
-    kept = ~np.isin(kinds, dropped) if dropped else np.ones(len(kinds), bool)
-    refused.append(_never_folded(decoder.plan, kinds, kept, arrays, words))
+    folded = ~np.isin(kinds, dropped) if dropped else np.ones(len(kinds), bool)
+    refused.append(_never_folded(decoder.plan, kinds, folded, arrays, words))
     faulty = np.unique(np.concatenate(refused))
     if len(faulty):
         _refuse(decoder, sent, first, faulty)
-    records = _staged(arrays, words, kinds, kept, first)
+    records = _staged(arrays, words, kinds, folded, first)
     decoder.check(records)
     return records
 
@@ -146,10 +146,10 @@ class _Unsent:
 
 
 def _staged(
-    arrays: Mapping[str, pa.Array], words: Words, kinds: np.ndarray[Any, Any], kept: np.ndarray[Any, Any], first: int
+    arrays: Mapping[str, pa.Array], words: Words, kinds: np.ndarray[Any, Any], folded: np.ndarray[Any, Any], first: int
 ) -> DecodedRecords:
-    at = np.flatnonzero(kept)
-    ignored = len(kept) - len(at)
+    at = np.flatnonzero(folded)
+    ignored = len(folded) - len(at)
     chosen = {name: array.take(pa.array(at)) if ignored else array for name, array in arrays.items()}
     kept_words = {word: pa.array(bits[at]) for word, bits in words.items()}
     return DecodedRecords(chosen, pa.array(kinds[at], pa.int8()), pa.array(first + at, pa.int32()), ignored, kept_words)
@@ -215,7 +215,7 @@ def _number(kind: RowKind | None) -> int:
 def _never_folded(
     plan: MergePlan,
     kinds: np.ndarray[Any, Any],
-    kept: np.ndarray[Any, Any],
+    folded: np.ndarray[Any, Any],
     arrays: Mapping[str, pa.Array],
     words: Words,
 ) -> Places:
@@ -231,7 +231,7 @@ def _never_folded(
         faulty |= mask
     for row, record in _looked_at(plan, kinds, arrays):
         faulty[row] |= any(rule.fault(record) is not None for rule in plan.faulting)
-    return np.flatnonzero(faulty & kept)
+    return np.flatnonzero(faulty & folded)
 
 
 def _looked_at(

@@ -141,18 +141,18 @@ def _shown(source: Source, side: Sequence[Run], by_run: Mapping[str, Rows]) -> K
 
 def _difference(source: Source, keys: int, before: KeyedRows, after: KeyedRows) -> Difference:
     schema = source.shown.schema
-    one, other = paired(schema, before, after)
-    old, new = before.take(one), after.take(other)
+    before_places, after_places = paired(schema, before, after)
+    old, new = before.take(before_places), after.take(after_places)
     names = set(schema.primary_key)
     columns = [column for column in source.read if column.name not in names]
     differing = {column.name: unlike(old.column(column.name), new.column(column.name), column) for column in columns}
-    changed = np.logical_or.reduce(list(differing.values())) if differing else np.zeros(len(one), dtype=bool)
-    kept = pa.array(changed, pa.bool_())
+    changed = np.logical_or.reduce(list(differing.values())) if differing else np.zeros(len(before_places), dtype=bool)
+    mask = pa.array(changed, pa.bool_())
     return Difference(
         keys,
-        added=after.without(other),
-        removed=before.without(one),
-        before=old.filter(kept),
-        after=new.filter(kept),
+        added=after.without(after_places),
+        removed=before.without(before_places),
+        before=old.filter(mask),
+        after=new.filter(mask),
         unlike={name: flags[changed] for name, flags in differing.items()},
     )

@@ -128,9 +128,9 @@ def _behind(walked: _Walked, first: int, skip: int) -> _Walked:
 
 
 def _partition(source: Source, runs: Sequence[Run], staged: StagedKeys, tokens: TokenRange) -> _Walked:
-    alone = _alone(source, runs, staged)
+    selection = _alone(source, runs, staged)
     share = WINDOW_BYTES // len(runs) if len(runs) > 1 else _BYTES_OF_ONE
-    read = [RunRows(batches_of(source.warehouse, source.table_id, run, tokens, *alone, share)) for run in runs]
+    read = [RunRows(batches_of(source.warehouse, source.table_id, run, tokens, *selection, share)) for run in runs]
     for bound, rows in windows(read):
         now, staged = staged.split(bound)
         stored = [(run.schema_id, taken) for run, taken in zip(runs, rows, strict=True) if taken is not None]

@@ -28,9 +28,9 @@ class KeyedRows:
 
     def without(self, places: Tokens) -> pa.RecordBatch:
         """Return the rows but those at ``places``."""
-        kept = np.ones(len(self.tokens), dtype=bool)
-        kept[places] = False
-        return self.batch.filter(pa.array(kept))
+        mask = np.ones(len(self.tokens), dtype=bool)
+        mask[places] = False
+        return self.batch.filter(pa.array(mask))
 
 
 def paired(schema: TableSchema, ones: KeyedRows, others: KeyedRows) -> tuple[Tokens, Tokens]:

@@ -68,8 +68,8 @@ class _Segment:
 
     def only(self, numbers: Collection[int]) -> _Segment:
         """Return the places in the batches ``numbers``."""
-        kept = np.isin(self.batches, list(numbers))
-        return _Segment(_numbers(np.asarray(self.tokens)[kept]), self.batches[kept], self.rows[kept])
+        mask = np.isin(self.batches, list(numbers))
+        return _Segment(_numbers(np.asarray(self.tokens)[mask]), self.batches[mask], self.rows[mask])
 
     def __add__(self, later: _Segment) -> _Segment:
         tokens = np.concatenate([np.asarray(self.tokens), np.asarray(later.tokens)])

@@ -175,8 +175,8 @@ def _next(request: Request, token: str | None) -> dict[str, str]:
     if token is None:
         return {}
     left_out = ("pageToken", "snapshot", "consistency")
-    kept = [(name, value) for name, value in request.query_params.multi_items() if name not in left_out]
-    query = urlencode([*kept, ("pageToken", token)])
+    parameters = [(name, value) for name, value in request.query_params.multi_items() if name not in left_out]
+    query = urlencode([*parameters, ("pageToken", token)])
     return {NEXT_PAGE_HEADER: token, "Link": f'<{sent_path(request)}?{query}>; rel="next"'}
 
 

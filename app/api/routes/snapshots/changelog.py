@@ -163,8 +163,10 @@ def _headers(request: Request, page: Page) -> dict[str, str]:
     headers = {"Keyfold-Snapshot": str(page.last_snapshot)}
     if page.rest is None:
         return headers
-    kept = [(name, value) for name, value in request.query_params.multi_items() if name in ("maxResults", "integers")]
-    query = urlencode([("pageToken", page.rest.text), ("toSnapshot", page.last_snapshot), *kept])
+    parameters = [
+        (name, value) for name, value in request.query_params.multi_items() if name in ("maxResults", "integers")
+    ]
+    query = urlencode([("pageToken", page.rest.text), ("toSnapshot", page.last_snapshot), *parameters])
     return headers | {"Next-Page-Token": page.rest.text, "Link": f'<{sent_path(request)}?{query}>; rel="next"'}
 
 

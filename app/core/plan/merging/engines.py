@@ -158,10 +158,10 @@ def _free_columns(schema: TableSchema, free: list[Column], options: FoldingOptio
     skipping = [
         column for column in free if not _absent_unchanged(options) or function_of(schema, options, column.name)
     ]
-    kept: list[Rule] = [
+    latest_not_null: list[Rule] = [
         Register((column,), order, part=kept_records(adds_only=True, not_null=column)) for column in skipping
     ]
-    return [*kept, *_named_columns([column for column in free if column not in skipping], order)]
+    return [*latest_not_null, *_named_columns([column for column in free if column not in skipping], order)]
 
 
 def _named_columns(columns: list[Column], order: Order) -> list[Rule]:

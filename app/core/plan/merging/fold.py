@@ -41,7 +41,7 @@ def _combined(plan: MergePlan, states: Sequence[Mapping[str, Any]]) -> Mapping[s
         row = plan.row.combine(row, newer)
     newest = states[-1]
     state: State = {name: newest[name] for name in plan.schema.primary_key}
-    last_end = max((place for place, one in enumerate(states) if plan.row.ends(one)), default=0)
+    last_end = max((place for place, stored in enumerate(states) if plan.row.ends(stored)), default=0)
     for rule in plan.rules:
         state.update(rule.combine_all(states[last_end:]))
     return {**state, **row}

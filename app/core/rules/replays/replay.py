@@ -58,9 +58,9 @@ class Replay(Rule):
     def hidden(self) -> tuple[HiddenColumn, ...]:
         log = HiddenColumn(LOG, DataType(Kind.ARRAY, element=self.entry_type))
         carries = {bounds.carry for bounds in self.bounds}
-        kept = [hidden for rule in self.rules for hidden in rule.hidden if hidden.name in carries]
+        carried = [hidden for rule in self.rules for hidden in rule.hidden if hidden.name in carries]
         base = [HiddenColumn(BASE, self.base_type)] if self.settles else []
-        return (HiddenColumn(LIVE_COLUMN, BOOLEAN), log, *kept, *base)
+        return (HiddenColumn(LIVE_COLUMN, BOOLEAN), log, *carried, *base)
 
     @property
     def log(self) -> str:
@@ -141,8 +141,8 @@ class Replay(Rule):
             log = row.without_removed(log)
         inner = row.state
         folded = {name: inner[name] for name in (*self._visible, *(bounds.carry for bounds in self.bounds))}
-        kept = {LIVE_COLUMN: row.live, LOG: log, BASE: base} if self.settles else {LIVE_COLUMN: row.live, LOG: log}
-        return {**folded, **kept}
+        stored = {LIVE_COLUMN: row.live, LOG: log, BASE: base} if self.settles else {LIVE_COLUMN: row.live, LOG: log}
+        return {**folded, **stored}
 
     def _sequence(self, late: Lateness) -> str:
         return self.members[late.column.name]
