@@ -56,7 +56,7 @@ from app.services.merging.overdue import OverdueWatch
 from app.services.operating.audit_log import AuditLog
 from app.services.operating.readiness import Conditions, check_not_lost, take_warehouse
 from app.services.operating.sampling import Sampler
-from app.services.operating.scrapes import build_info, look_around
+from app.services.operating.scrapes import build_info, scrape_readings
 from app.services.rows.images_ahead import ImagesAhead
 from app.services.rows.kept_views import Views
 from app.services.shared.background import Repeated
@@ -277,7 +277,7 @@ class _Service:
         """Return the parts that requests use: those above, and some that need no start or stop."""
         database, warehouse, metrics = self.running.database, self.running.warehouse, hour.metrics
         heads = Heads(database, settings.poll_seconds)
-        scrape = partial(look_around, database, warehouse, self.images, settings.metrics_tables, settings.tls_cert)
+        scrape = partial(scrape_readings, database, warehouse, self.images, settings.metrics_tables, settings.tls_cert)
         return Parts(
             settings=settings,
             database=database,

@@ -31,7 +31,7 @@ def build_info(database: CatalogDatabase) -> Reading:
     return Reading(Measured.BUILD, (__version__, platform.python_version(), database.kind), 1.0)
 
 
-def look_around(
+def scrape_readings(
     database: CatalogDatabase, warehouse: Warehouse, images: Images, most_tables: int, chain: Path | None = None
 ) -> list[Reading]:
     """Return the gauges of a scrape: the largest ``most_tables`` staging areas and the rest together; failing, waiting

@@ -15,7 +15,7 @@ from app.core.table.upkeep.overdue import OverdueReason
 from app.services.merging.giving_way import MOST_SECONDS, GivingWay
 from app.services.merging.merges import request_merge
 from app.services.merging.overdue import ENDED_SECONDS, LOOK_SECONDS, OverdueWatch, overdue_tables
-from app.services.operating.scrapes import look_around
+from app.services.operating.scrapes import scrape_readings
 from app.services.shared.executor import MergeSite
 from app.storage.images import Images
 from app.telemetry.entries import Measured
@@ -72,7 +72,7 @@ def test_metrics_count_overdue_tables_by_reason(site: MergeSite, clock: SetClock
     create_table(site.database)
     post(site.database, site.warehouse, {"id": 1, "n": 1})
     clock.move(seconds=60)
-    reported = look_around(site.database, site.warehouse, images, 10)
+    reported = scrape_readings(site.database, site.warehouse, images, 10)
     counts = {one.values[0]: one.number for one in reported if one.metric is Measured.OVERDUE_TABLES}
     assert counts.keys() == set(OverdueReason)
     assert sum(counts.values()) == 1

@@ -10,7 +10,7 @@ from app.core.table.history import Table, TaskKind
 from app.core.table.upkeep.overdue import OverdueReason
 from app.services.merging.merges import request_merge
 from app.services.merging.overdue import overdue_tables
-from app.services.operating.scrapes import look_around
+from app.services.operating.scrapes import scrape_readings
 from app.services.operating.stats import TableStats, table_stats
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
@@ -172,5 +172,5 @@ def test_why_they_wait_is_reported(site: MergeSite, table: Table, images: Images
 
 
 def metric(site: MergeSite, images: Images) -> float:
-    reported = look_around(site.database, site.warehouse, images, 10)
+    reported = scrape_readings(site.database, site.warehouse, images, 10)
     return next(one.number for one in reported if one.metric is Measured.WAITING_TABLES)

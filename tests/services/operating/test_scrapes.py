@@ -15,7 +15,7 @@ from app.core.table.published import Format
 from app.core.table.upkeep.damage import DamagedFile, DamageReason
 from app.files.named_files import file_of_batch
 from app.services.access.tokens import create_token
-from app.services.operating.scrapes import look_around
+from app.services.operating.scrapes import scrape_readings
 from app.services.shared.damage import note
 from app.services.shared.executor import MergeSite
 from app.services.upkeep.backups import back_up
@@ -29,7 +29,8 @@ def numbers(
     site: MergeSite, images: Images, chain: Path | None = None
 ) -> dict[tuple[Measured, tuple[str, ...]], float]:
     return {
-        (one.metric, one.values): one.number for one in look_around(site.database, site.warehouse, images, 10, chain)
+        (one.metric, one.values): one.number
+        for one in scrape_readings(site.database, site.warehouse, images, 10, chain)
     }
 
 

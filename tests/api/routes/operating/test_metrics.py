@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 
 from app.api.shared.deps import Parts
 from app.services.access.tokens import create_token
-from app.services.operating.scrapes import look_around
+from app.services.operating.scrapes import scrape_readings
 from app.services.shared.polled import Refreshed
 from app.telemetry.entries import OTHERS
 from app.telemetry.exposition import Reading
@@ -40,7 +40,7 @@ def app_of(client: TestClient) -> FastAPI:
 def scrapes_of(client: TestClient) -> Refreshed[list[Reading]]:
     """A look that remembers nothing."""
     parts = parts_of(client)
-    return Refreshed(lambda: look_around(parts.database, parts.warehouse, parts.images, 50), 1.0, 5.0)
+    return Refreshed(lambda: scrape_readings(parts.database, parts.warehouse, parts.images, 50), 1.0, 5.0)
 
 
 def requests(found: Series) -> dict[tuple[str, str], float]:
