@@ -89,7 +89,7 @@ class Sum(Rule):
         return self._summed([self._signed(values[p], not kinds[p] & 1) for p in self.part.places(records)])
 
     def retotalled(self, before: Sum, state: Mapping[str, Any]) -> State:
-        """Return a state of ``before``, whose column is narrower, as one of this sum."""
+        """Convert a state of ``before``, the same sum of a narrower column."""
         total = before._totals.total(state)
         return self.empty if total is None else self._totals.state(self._totals.widened(total, before.column.type))
 

@@ -20,7 +20,7 @@ _READ_BYTES: Final = 2**20
 
 
 def _arrow() -> ModuleType:
-    """Return what knows PyArrow, an extra. Raise ``Misuse`` where that is missing."""
+    """Import the module that needs PyArrow, an extra. Raise ``Misuse`` if PyArrow is missing."""
     return import_module("keyfold_client.arrow")
 
 

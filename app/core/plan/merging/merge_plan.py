@@ -198,8 +198,8 @@ def _folding_plan(schema: TableSchema, options: FoldingOptions) -> MergePlan:
 
 
 def _with_doors(plan: MergePlan, options: TableOptions) -> MergePlan:
-    """Return the plan with how records come in, how rows are shown and how long dead rows are kept, which no stored
-    state depends on.
+    """Return the plan with the parts that stored state does not depend on: how records come in, how rows are shown,
+    and how long hidden rows are kept.
     """
     defaults = defaults_of(plan.schema, options)
     at_write = options.engine in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW)

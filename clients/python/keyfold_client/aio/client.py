@@ -14,8 +14,8 @@ from keyfold_client.names import CATALOG, named, path_of_database
 class AsyncClient:
     """The service at ``url``, such as ``http://127.0.0.1:8080``. ``token`` is one that ``keyfold token create`` wrote.
 
-    What may pass (a restart, a full staging area) is retried for ``patience_seconds``; ``paused`` hears of each
-    pause, which else is logged. What is wrong with a request raises a ``KeyfoldError``.
+    Temporary failures (a restart, a full staging area) are retried for ``patience_seconds``. ``paused`` is called
+    before each pause, which is logged by default. Every error is a ``KeyfoldError``.
     """
 
     def __init__(

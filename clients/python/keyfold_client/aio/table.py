@@ -51,9 +51,9 @@ class AsyncTable:
 
         Many records become several batches, each all or nothing; a request that breaks off is sent again and counts
         once. With an ``idempotency_key`` the whole call counts once, however often it is made with the same rows.
-        ``wait``: return once they are merged, after so many seconds (60 at most) at the latest. ``progress`` hears
-        how many records are stored. Raise ``Refused`` with every fault of a batch: ``stored`` counts the records before
-        it, which are stored.
+        ``wait``: return once they are merged, after so many seconds (60 at most) at the latest. ``progress`` is called
+        with the number of stored records. Raise ``Refused`` with every fault of a batch: ``stored`` counts the records
+        before it, which are stored.
         """
         name, stored, batches = idempotency_key or f"keyfold-{uuid.uuid4().hex}", 0, list[Batch]()
         pieces = pieces_of(rows)
@@ -224,7 +224,7 @@ class AsyncTable:
         return await self._read("/rows:explain", params)
 
     async def rules(self) -> dict[str, Any]:
-        """Return in words what becomes of the records of each column."""
+        """Return the rule of each column in words."""
         return await self._read("/rules")
 
     async def stats(self) -> dict[str, Any]:
@@ -232,7 +232,7 @@ class AsyncTable:
         return await self._read("/stats")
 
     async def details(self) -> dict[str, Any]:
-        """Return the table's schema, options and files."""
+        """Return the table's schema and options."""
         return await self._read("")
 
     async def ddl(self, dialect: str = "flink") -> str:
@@ -244,7 +244,7 @@ class AsyncTable:
         await self._transport.ask("DELETE", self._path(""))
 
     async def merge(self, *, wait: bool = True) -> dict[str, Any]:
-        """Have what is staged merged now, instead of when it is due; ``wait`` for the end. Return the merge."""
+        """Merge the staged batches now, before they are due; ``wait`` for the end. Return the merge."""
         task: dict[str, Any] = await self._transport.json("POST", self._path("/merges"), again=True)
         pause, most = _LOOK_SECONDS
         while wait and task["state"] in _OPEN:

@@ -51,9 +51,9 @@ class Table:
 
         Many records become several batches, each all or nothing; a request that breaks off is sent again and counts
         once. With an ``idempotency_key`` the whole call counts once, however often it is made with the same rows.
-        ``wait``: return once they are merged, after so many seconds (60 at most) at the latest. ``progress`` hears
-        how many records are stored. Raise ``Refused`` with every fault of a batch: ``stored`` counts the records before
-        it, which are stored.
+        ``wait``: return once they are merged, after so many seconds (60 at most) at the latest. ``progress`` is called
+        with the number of stored records. Raise ``Refused`` with every fault of a batch: ``stored`` counts the records
+        before it, which are stored.
         """
         name, stored, batches = idempotency_key or f"keyfold-{uuid.uuid4().hex}", 0, list[Batch]()
         pieces = pieces_of(rows)
@@ -222,7 +222,7 @@ class Table:
         return self._read("/rows:explain", params)
 
     def rules(self) -> dict[str, Any]:
-        """Return in words what becomes of the records of each column."""
+        """Return the rule of each column in words."""
         return self._read("/rules")
 
     def stats(self) -> dict[str, Any]:
@@ -230,7 +230,7 @@ class Table:
         return self._read("/stats")
 
     def details(self) -> dict[str, Any]:
-        """Return the table's schema, options and files."""
+        """Return the table's schema and options."""
         return self._read("")
 
     def ddl(self, dialect: str = "flink") -> str:
@@ -242,7 +242,7 @@ class Table:
         self._transport.ask("DELETE", self._path(""))
 
     def merge(self, *, wait: bool = True) -> dict[str, Any]:
-        """Have what is staged merged now, instead of when it is due; ``wait`` for the end. Return the merge."""
+        """Merge the staged batches now, before they are due; ``wait`` for the end. Return the merge."""
         task: dict[str, Any] = self._transport.json("POST", self._path("/merges"), again=True)
         pause, most = _LOOK_SECONDS
         while wait and task["state"] in _OPEN:

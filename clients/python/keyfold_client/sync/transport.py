@@ -28,14 +28,14 @@ Paused = Callable[[Exception, float], None]
 
 
 def log_pause(error: Exception, seconds: float) -> None:
-    """Log what is retried, and in how many seconds: no one waits without knowing what for."""
+    """Log the error that is retried, and the seconds until then."""
     logger.warning("%s; asking again in %.0f s", str(error).partition("\n")[0], seconds)
 
 
 class Transport:
     """The service at ``url``. Every error is a ``KeyfoldError``.
 
-    ``patience_seconds``: how long what may pass is retried. ``paused`` hears of each pause.
+    ``patience_seconds``: how long temporary failures are retried. ``paused`` is called before each pause.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Transport:
         agent: str = "keyfold-client",
         paused: Paused = log_pause,
     ) -> None:
-        """Open nothing yet. Raise ``Misuse`` for a URL or a token that is none."""
+        """Open no connection yet. Raise ``Misuse`` for a malformed URL or token."""
         check_url(url)
         headers = {"User-Agent": agent}
         if token:
