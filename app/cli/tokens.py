@@ -88,7 +88,7 @@ def _millis(time: datetime | None) -> int | None:
 
 @commands.command("revoke")
 def token_revoke(name: str, data: DataFolder = None, url: Url = None, token_file: TokenFile = None) -> None:
-    """Revoke a token. Running servers refuse it at once."""
+    """Revoke a token. Running services refuse it within two seconds."""
     if url is not None:
         over_http.revoke(url, token_file, name)
         return

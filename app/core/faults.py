@@ -7,11 +7,9 @@ from enum import StrEnum
 from typing import Self
 
 
+# A new code needs a line in docs/errors.md, and a case in tests/api/fault_cases.py.
 class FaultCode(StrEnum):
-    """Every ``errors[].code`` of a violation and its ``meaning``; a closed set, so clients can switch on it.
-
-    docs/errors.md prints the table, and a test provokes every member: a new one needs a line in both.
-    """
+    """Every ``errors[].code`` of a violation; a closed set, so clients can switch on it."""
 
     meaning: str
 
