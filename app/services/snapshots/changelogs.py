@@ -302,13 +302,16 @@ def _written(repository: Repository, table: Table, number: int) -> _Written:
 def _written_under(repository: Repository, table: Table, commit: Commit, schema: TableSchema) -> TableSchema:
     """Return the schema under which the changes of a commit were written; ``schema`` is the one at the commit.
 
-    For a merge these are the types at the commit, since types change only if nothing is staged. A full compaction may
-    have begun before an ALTER: its own run is the newest full one.
+    Both a merge and a full compaction may have begun before an ALTER. The merge's run is the newest one, that of the
+    compaction is the newest full one.
     """
-    if commit.kind is not SnapshotKind.COMPACTION or commit.schema_id == 0:
+    if commit.schema_id == 0:
         return schema
     runs = repository.snapshots.get(table.id, commit.snapshot_id).runs
-    began = max((run.schema_id for run in runs if run.full), default=commit.schema_id)
+    if commit.kind is SnapshotKind.COMPACTION:
+        began = max((run.schema_id for run in runs if run.full), default=commit.schema_id)
+    else:
+        began = runs[-1].schema_id if runs else commit.schema_id
     return schema if began == commit.schema_id else repository.tables.schema_at(table.id, began)
 
 

@@ -13,6 +13,7 @@ from app.core.table.history import SnapshotKind, Table, TaskState
 from app.files.layout import Warehouse
 from app.services.shared.executor import MergeSite
 from app.services.snapshots.changelogs import Changes, Page, Position, follow_from, read_page
+from app.services.tables.tables import alter_table
 from tests.catalog.builders import CATALOGS
 from tests.services import builders
 from tests.services.builders import SUM, compact, create_table, snapshot_of
@@ -233,6 +234,18 @@ def test_a_merge_during_which_the_producer_was_altered_is_tried_again(site: Merg
     assert merge(change, table, {"id": 1, "n": 5}) is TaskState.FAILED
     assert merge(site, table) is TaskState.SUCCEEDED
     assert changelog(site, table) == ["1 +I 1=5"]
+
+
+@pytest.mark.parametrize("producer", ["none", "input", "lookup"])
+def test_changes_of_a_merge_during_which_a_field_was_renamed_have_its_values(producer: str, site: MergeSite) -> None:
+    columns = (("id", "BIGINT"), ("n", "ROW<a INT, b STRING>"))
+    table = create_table(site.database, {"changelog-producer": producer}, columns=columns)
+    renames = [
+        {"action": "renameColumn", "fieldNames": ["n", old], "newName": new} for old, new in (("a", "c"), ("b", "a"))
+    ]
+    rename = interrupted(site, lambda: alter_table(site.database, ("shop", table.name), renames))
+    assert merge(rename, table, {"id": 1, "n": {"a": 5, "b": "x"}}) is TaskState.SUCCEEDED
+    assert changelog(site, table) == ["1 +I 1={'c': 5, 'a': 'x'}"]
 
 
 @pytest.mark.parametrize("catalog_kind", CATALOGS)
