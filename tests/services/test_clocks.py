@@ -202,8 +202,8 @@ def test_a_snapshot_of_the_future_expires_as_if_it_were_of_the_next_commit(site:
         merge(site, table, ONE)
         clock.move(hours=-1)
     clock.move(hours=1)
-    expire_snapshots(site.database)
+    expire_snapshots(site.database, site.warehouse)
     assert kept() == [2, 1]
     clock.move(minutes=10)
-    expire_snapshots(site.database)
+    expire_snapshots(site.database, site.warehouse)
     assert kept() == [2]

@@ -55,7 +55,7 @@ def sweep(
 ) -> int:
     """Expire partitions, tags, snapshots, and finished batches and tasks, those with an Idempotency-Key not before
     ``keys_known``. Then remove the files that nothing names and that are older than ``grace``: staging files
-    (``FILED_GRACE`` once their batch is filed), runs and changelogs. The age of expired files counts from their
+    (``FILED_GRACE`` once their batch is filed), runs and changelogs. The age of expired runs counts from their
     expiry. A folder that a running merge may still write to stays.
 
     Return how many files and folders were removed.
@@ -71,8 +71,7 @@ def sweep(
     except OSError as error:
         logger.warning("the warehouse is swept later: %s", reason_of(error))
         return 0
-    for table_id, run_id in expire_snapshots(database):
-        mark_run(warehouse, table_id, run_id)
+    expire_snapshots(database, warehouse)
     file_histories(database, warehouse)
     forget_history(database, keys_known)
     removed = 0
@@ -85,17 +84,17 @@ def sweep(
     return removed
 
 
-def expire_snapshots(database: CatalogDatabase, now: datetime | None = None) -> list[tuple[str, str]]:
-    """Remove expired tags, and the snapshots that neither a tag nor the table's ``snapshot.*`` options keep. Return
-    the (table id, run id) of runs that only these named.
+def expire_snapshots(database: CatalogDatabase, warehouse: Warehouse, now: datetime | None = None) -> None:
+    """Remove expired tags, and the snapshots that neither a tag nor the table's ``snapshot.*`` options keep.
+
+    The age of runs that only these named is renewed before the commit. Otherwise the sweep of another worker, or one
+    after a crash, could remove them under their readers.
     """
     with database.reading() as repository:
         moment = now or repository.now()
-    runs: list[tuple[str, str]] = []
     for table in every_table(database):
         with faults_kept(database.metrics, Upkeep.SNAPSHOTS, table.full_name):
-            runs += sorted(_expire(database, table, moment))
-    return runs
+            _expire(database, warehouse, table, moment)
 
 
 def forget_history(database: CatalogDatabase, keys_known: timedelta, now: datetime | None = None) -> int:
@@ -127,7 +126,7 @@ def every_table(database: CatalogDatabase) -> list[Table]:
         return repository.tables.every_intact()
 
 
-def _expire(database: CatalogDatabase, table: Table, now: datetime) -> set[tuple[str, str]]:
+def _expire(database: CatalogDatabase, warehouse: Warehouse, table: Table, now: datetime) -> None:
     options = table.schema.parsed
     least, most = options["snapshot.num-retained.min"], options["snapshot.num-retained.max"]
     try:
@@ -145,9 +144,10 @@ def _expire(database: CatalogDatabase, table: Table, now: datetime) -> set[tuple
             named = repository.snapshots.live_run_ids(table.id)
             if newest:
                 repository.snapshots.expire(table.id, keep)
-            return named - repository.snapshots.live_run_ids(table.id)
+            over = sorted(named - repository.snapshots.live_run_ids(table.id))
+            at_once(warehouse, lambda run: mark_run(warehouse, *run), over)
     except NotFound:
-        return set()  # dropped meanwhile
+        return  # dropped meanwhile
 
 
 def mark_run(warehouse: Warehouse, table_id: str, run_id: str) -> None:

@@ -180,7 +180,7 @@ def test_what_cannot_be_told_any_more_is_one_state_and_never_wrong(site: MergeSi
     merge(site, table, {"id": 1, "n": 5}, {"id": 1, "n": 6, "_kind": "-D"})
     compact(site, table)
     merge(site, table, {"id": 1, "n": 3})
-    expire_snapshots(site.database, datetime.now(UTC) + timedelta(hours=2))
+    expire_snapshots(site.database, site.warehouse, datetime.now(UTC) + timedelta(hours=2))
     explained = explain(site, images)
     assert explained.row == {"id": 1, "n": 3}
     assert not explained.exact

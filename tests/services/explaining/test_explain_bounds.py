@@ -53,7 +53,7 @@ def test_a_time_whose_snapshot_expired_is_not_answered_with_an_older_one(
         if number in (2, 5):
             with site.database.transaction() as repository:
                 repository.tags.create(table.id, f"tag-{number}", number, None)
-    expire_snapshots(site.database, clock() + timedelta(days=9))
+    expire_snapshots(site.database, site.warehouse, clock() + timedelta(days=9))
     answered = {}
     for number, committed in enumerate(times, 1):
         for minutes in (0, 9):

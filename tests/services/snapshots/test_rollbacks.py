@@ -77,7 +77,7 @@ def test_a_tag_outlives_the_options_of_snapshots_and_the_sweep(site: MergeSite, 
         create_tag(repository, table, "short", 2, "1 h")
     merge(site, table, 100, 1000)
     later = datetime.now(UTC) + timedelta(hours=2)
-    expire_snapshots(site.database, later)
+    expire_snapshots(site.database, site.warehouse, later)
     sweep(site.database, site.warehouse, timedelta(0))
     assert at(site, images, "early") == {"id": 1, "n": 1}
     with pytest.raises(NotFound) as gone:
@@ -94,7 +94,7 @@ def test_the_option_says_how_long_a_tag_is_kept_that_does_not_say_so(site: Merge
     with site.database.transaction() as repository:
         create_tag(repository, table, "default")
         create_tag(repository, table, "longer", None, "2 d")
-    expire_snapshots(site.database, datetime.now(UTC) + timedelta(hours=1, minutes=1))
+    expire_snapshots(site.database, site.warehouse, datetime.now(UTC) + timedelta(hours=1, minutes=1))
     with site.database.reading() as repository:
         assert [tag.name for tag in repository.tags.page(table.id, limit=9)] == ["longer"]
 
@@ -105,7 +105,7 @@ def test_times_beyond_the_calendar_keep_everything(site: MergeSite) -> None:
     merge(site, table, 1, 10)
     with site.database.transaction() as repository:
         create_tag(repository, table, "v1")
-    expire_snapshots(site.database)
+    expire_snapshots(site.database, site.warehouse)
     with site.database.reading() as repository:
         assert [tag.name for tag in repository.tags.page(table.id, limit=9)] == ["v1"]
         assert [snapshot.id for snapshot in repository.snapshots.page(table.id, limit=9)] == [2, 1]

@@ -33,7 +33,7 @@ def test_what_is_over_is_forgotten_and_what_waits_is_not(site: MergeSite, clock:
     withdraw_batch(site.database, site.warehouse, ("shop", "wide"), withdrawn.id)
     waiting = post(site.database, site.warehouse, {"id": 1})
     clock.move(days=1)
-    expire_snapshots(site.database)
+    expire_snapshots(site.database, site.warehouse)
     assert forget_history(site.database, 7 * DAYS) == 0
     clock.move(days=2)
     assert forget_history(site.database, 7 * DAYS) == 4, "three batches and the older merge"
@@ -52,7 +52,7 @@ def test_a_key_is_known_for_as_long_as_is_promised(site: MergeSite, clock: SetCl
     table = create_table(site.database, OPTIONS)
     first = merged(site, table, "key")
     clock.move(days=6)
-    expire_snapshots(site.database)
+    expire_snapshots(site.database, site.warehouse)
     forget_history(site.database, 7 * DAYS)
     assert post(site.database, site.warehouse, {"id": 1}, key="key").id == first.id
     clock.move(days=2)
@@ -67,7 +67,7 @@ def test_a_merge_is_listed_while_a_batch_names_it(site: MergeSite, clock: SetClo
     clock.move(seconds=1)
     merged(site, table)
     clock.move(days=3)
-    expire_snapshots(site.database)
+    expire_snapshots(site.database, site.warehouse)
     assert forget_history(site.database, 7 * DAYS) == 1, "the batch without a key"
     assert len(tasks_of(site.database, table)) == 2
 
@@ -78,7 +78,7 @@ def test_thousands_are_forgotten_some_at_a_time(site: MergeSite, clock: SetClock
     for _ in range(30):
         merged(site, table)
     clock.move(days=3)
-    expire_snapshots(site.database)
+    expire_snapshots(site.database, site.warehouse)
     with site.database.transaction() as repository:
         assert repository.batches.forget(table.id, clock(), clock(), 20) == 20
     assert forget_history(site.database, DAYS) == 10 + 29

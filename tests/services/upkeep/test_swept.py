@@ -23,7 +23,7 @@ from app.files.layout import Warehouse, run_folder
 from app.files.writable import claim
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
-from app.services.upkeep.sweeps import GRACE, sweep
+from app.services.upkeep.sweeps import GRACE, expire_snapshots, sweep
 from lab.faults.places import Clock
 from tests.catalog.builders import claim_next
 from tests.services.builders import SUM, batches_of, create_table, post, totals
@@ -233,6 +233,22 @@ def test_what_expired_stays_for_its_readers_until_the_grace_is_over(site: MergeS
         os.utime(entry, (time.time() - DAY,) * 2)
     assert sweep(site.database, site.warehouse) == 1
     assert not folder.exists()
+
+
+def test_an_expired_run_is_young_before_another_worker_sees_that_nothing_names_it(
+    catalog_url: str, site: MergeSite
+) -> None:
+    options = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1"}
+    table = create_table(site.database, SUM | options)
+    old = write(site, table, "runs", "old", "part.parquet", age=DAY).parent
+    for run_id in ("old", "new"):
+        commit(site, table, run_id, keep=True)
+    seen = []
+    database = SleepyDatabase(catalog_url, within=lambda: seen.append(old.stat().st_mtime > time.time() - DAY / 2))
+    expire_snapshots(database, site.warehouse)
+    database.close()
+    assert seen == [True]
+    assert sweep(site.database, site.warehouse) == 0
 
 
 SWEEP = """

@@ -49,12 +49,12 @@ def test_a_row_is_shown_as_it_was_with_the_columns_of_then(history: Read, shop: 
 def test_a_tag_names_a_snapshot(history: Read, shop: TestClient) -> None:
     shop.post(f"{TABLE}/tags", json={"tagName": "v1", "snapshotId": 1})
     assert history(snapshot="v1").json() == {"id": 1, "note": "first"}
-    expire_snapshots(parts_of(shop).database)
+    expire_snapshots(parts_of(shop).database, parts_of(shop).warehouse)
     assert history(snapshot="1").json() == history(snapshot="v1").json() == {"id": 1, "note": "first"}
 
 
 def test_a_snapshot_that_is_not_there_says_which_are(history: Read, shop: TestClient) -> None:
-    expire_snapshots(parts_of(shop).database)
+    expire_snapshots(parts_of(shop).database, parts_of(shop).warehouse)
     for version in ("1", "4", "v1", "", "9" * 30):
         for answer in (
             history(snapshot=version),
