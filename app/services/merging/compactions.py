@@ -214,6 +214,8 @@ class Compaction:
                 snapshot = repository.claimed_tasks.commit_compaction(
                     claimed.task.id, claimed.lease_owner, runs, base_snapshot_id=base, changelog=changelog
                 )
+                if changelog:  # after the ALTER its changes would follow newer ones
+                    check_producer(repository, claimed, snapshot)
                 if picked is self.steps[-1]:
                     self._finish(repository, snapshot, lease)
                 return snapshot
@@ -291,6 +293,18 @@ def changes_wanted(options: TableOptions) -> dict[str, Any]:
     deduplicate = options["changelog-producer.row-deduplicate"] or options.engine is MergeEngine.FIRST_ROW
     ignored = options["changelog-producer.row-deduplicate-ignore-fields"]
     return {"row_deduplicate": deduplicate, "ignored_fields": ignored}
+
+
+def check_producer(repository: Repository, claimed: ClaimedTask, snapshot: Snapshot) -> None:
+    """Raise ``Conflict`` if an ALTER has since set another changelog producer than the task used."""
+    table = claimed.table
+    if snapshot.schema_id != table.schema_id:
+        schemas = (table.schema, repository.tables.schema_at(table.id, snapshot.schema_id))
+        before, after = (schema.parsed["changelog-producer"] for schema in schemas)
+        if before is not after:
+            raise Conflict(
+                f"the table's changelog-producer was altered during the {claimed.task.kind}; it will be retried"
+            )
 
 
 def replaced(runs: Sequence[Run], picked: Sequence[Sequence[str]], compacted: Sequence[Run]) -> list[Run]:

@@ -28,7 +28,7 @@ from app.core.table.history import (
 from app.core.table.options.entries import ChangelogProducer
 from app.kernel.plan_tasks import Plan, changes_written, runs_written
 from app.kernel.tasks import Result, Task
-from app.services.merging.compactions import changes_wanted, request_due_compaction
+from app.services.merging.compactions import changes_wanted, check_producer, request_due_compaction
 from app.services.merging.leases import Done, Lease, run_leased
 from app.services.merging.task_results import plan_of, run_tasks
 from app.services.shared.commits import Commit, commit_on_current
@@ -249,7 +249,7 @@ def _commit_merge(site: MergeSite, claimed: ClaimedTask, folded: Folded, lease: 
                 changelog=folded.changelog,
                 detail=lease.detail,
             )
-            _check_producer(repository, claimed, snapshot)
+            check_producer(repository, claimed, snapshot)
             request_due_compaction(repository, claimed.table, snapshot)
             return snapshot
 
@@ -265,16 +265,6 @@ def _check_base(reader: Repository, claimed: ClaimedTask, folded: Folded, base: 
         return
     if not reader.commits.only_compacted(claimed.table.id, compared.id, base.id):
         raise Conflict("the table's rows were changed by a rollback or a partition drop; the merge will be retried")
-
-
-def _check_producer(repository: Repository, claimed: ClaimedTask, snapshot: Snapshot) -> None:
-    """Raise ``Conflict`` if an ALTER has since set another changelog producer than the merge used."""
-    table = claimed.table
-    if snapshot.schema_id != table.schema_id:
-        schemas = (table.schema, repository.tables.schema_at(table.id, snapshot.schema_id))
-        before, after = (schema.parsed["changelog-producer"] for schema in schemas)
-        if before is not after:
-            raise Conflict("the table's changelog-producer was altered during the merge; it will be retried")
 
 
 def request_merge(database: CatalogDatabase, table_id: str) -> CatalogTask:

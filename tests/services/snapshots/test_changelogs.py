@@ -16,7 +16,7 @@ from app.services.snapshots.changelogs import Changes, Page, Position, follow_fr
 from app.services.tables.tables import alter_table
 from tests.catalog.builders import CATALOGS
 from tests.services import builders
-from tests.services.builders import SUM, compact, create_table, snapshot_of
+from tests.services.builders import SUM, compact, create_table, set_options, snapshot_of
 from tests.services.executor import InterruptedExecutor
 from tests.services.one_catalog import catalog_kind
 from tests.services.tables.test_altered_tables import alter
@@ -234,6 +234,22 @@ def test_a_merge_during_which_the_producer_was_altered_is_tried_again(site: Merg
     assert merge(change, table, {"id": 1, "n": 5}) is TaskState.FAILED
     assert merge(site, table) is TaskState.SUCCEEDED
     assert changelog(site, table) == ["1 +I 1=5"]
+
+
+def test_a_compaction_during_which_the_producer_was_altered_tells_no_old_changes_after_newer_ones(
+    site: MergeSite,
+) -> None:
+    table = create_table(site.database, FULL)
+    merge(site, table, {"id": 1, "n": 1})
+
+    def meanwhile() -> None:
+        set_options(site.database, table, {"changelog-producer": "input"})
+        merge(site, table, {"id": 1, "n": 2})
+
+    executor = InterruptedExecutor(meanwhile, in_compaction=True)
+    assert compact(replace(site, executor=executor), table).state is TaskState.FAILED
+    assert compact(site, table).state is TaskState.SUCCEEDED
+    assert changelog(site, table) == ["2 +I 1=2"]
 
 
 @pytest.mark.parametrize("producer", ["none", "input", "lookup"])
