@@ -12,7 +12,7 @@ from app.catalog.repository import Commit, Repository
 from app.core.errors import Conflict, ErrorCode, FaultCode, NotFound, Resource, Violation, not_found
 from app.core.plan.merging.fold import shown_row
 from app.core.plan.merging.merge_plan import compile_plan
-from app.core.table.history import SnapshotKind, Table
+from app.core.table.history import ChangelogFile, SnapshotKind, Table
 from app.core.table.named_columns import names_in
 from app.core.table.options.entries import ChangelogProducer, MergeEngine
 from app.core.table.records import KIND_COLUMN, RowKind
@@ -289,29 +289,33 @@ def _written(repository: Repository, table: Table, number: int) -> _Written:
         schema = repository.tables.schema_at(table.id, commit.schema_id)
     options = schema.parsed
     producer = options["changelog-producer"]
+    stored: Sequence[ChangelogFile] = ()
     if producer is ChangelogProducer.NONE and commit.kind is SnapshotKind.MERGE:
         _check_keeps_changelog(schema, f"snapshot {number} was merged when the table")
         runs = repository.snapshots.get(table.id, number).runs
         files = files_of_runs(table.id, [run for run in runs if run.changed_at == commit.committed_at])
     else:
-        files = files_of_changelog(table.id, number, repository.changelogs.snapshot_files(table.id, number))
-    under = _written_under(repository, table, commit, schema)
+        stored = repository.changelogs.snapshot_files(table.id, number)
+        files = files_of_changelog(table.id, number, stored)
+    under = _written_under(repository, table, commit, schema, stored)
     return _Written(commit, schema, under, files, producer is not ChangelogProducer.INPUT)
 
 
-def _written_under(repository: Repository, table: Table, commit: Commit, schema: TableSchema) -> TableSchema:
+def _written_under(
+    repository: Repository, table: Table, commit: Commit, schema: TableSchema, files: Sequence[ChangelogFile]
+) -> TableSchema:
     """Return the schema under which the changes of a commit were written; ``schema`` is the one at the commit.
 
-    Both a merge and a full compaction may have begun before an ALTER. The merge's run is the newest one, that of the
-    compaction is the newest full one.
+    A merge or a full compaction may have begun before an ALTER. The merge's run is the newest one. The compaction's run
+    has the folder name of its ``files``; there is none if it left no row.
     """
     if commit.schema_id == 0:
         return schema
     runs = repository.snapshots.get(table.id, commit.snapshot_id).runs
     if commit.kind is SnapshotKind.COMPACTION:
-        began = max((run.schema_id for run in runs if run.full), default=commit.schema_id)
-    else:
-        began = runs[-1].schema_id if runs else commit.schema_id
+        folders = {file.name.partition("/")[0] for file in files}
+        runs = tuple(run for run in runs if run.id.partition(".")[0] in folders)
+    began = runs[-1].schema_id if runs else commit.schema_id
     return schema if began == commit.schema_id else repository.tables.schema_at(table.id, began)
 
 

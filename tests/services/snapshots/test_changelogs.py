@@ -252,6 +252,19 @@ def test_a_compaction_during_which_the_producer_was_altered_tells_no_old_changes
     assert changelog(site, table) == ["2 +I 1=2"]
 
 
+def test_changes_of_a_compaction_that_leaves_no_row_are_read_under_its_schema(site: MergeSite) -> None:
+    columns = (("p", "STRING"), ("id", "BIGINT"), ("n", "ROW<a INT>"))
+    table = create_table(site.database, FULL, columns=columns, key=("p", "id"), partitions=("p",))
+    merge(site, table, {"p": "older", "id": 1, "n": {"a": 1}})
+    compact(site, table)
+    rename = [{"action": "renameColumn", "fieldNames": ["n", "a"], "newName": "c"}]
+    alter_table(site.database, ("shop", table.name), rename)
+    for record in ({"n": {"c": 5}}, {"_kind": "-D"}):
+        merge(site, table, {"p": "newer", "id": 2, **record})
+        compact(site, table)
+    assert changelog(site, table, 4) == ["4 +I 2={'c': 5}", "6 -D 2={'c': 5}"]
+
+
 @pytest.mark.parametrize("producer", ["none", "input", "lookup"])
 def test_changes_of_a_merge_during_which_a_field_was_renamed_have_its_values(producer: str, site: MergeSite) -> None:
     columns = (("id", "BIGINT"), ("n", "ROW<a INT, b STRING>"))
