@@ -10,7 +10,18 @@ from typing import Any
 
 import pytest
 
-from keyfold_client import AsyncClient, Busy, Client, NotKeyfold, NotPermitted, Refused, Table, Unreachable
+from keyfold_client import (
+    AsyncClient,
+    Busy,
+    Client,
+    Misuse,
+    NotKeyfold,
+    NotPermitted,
+    Refused,
+    ServiceFault,
+    Table,
+    Unreachable,
+)
 from tests.answering import answering, reported
 from tests.keyfold_client.conftest import MakeTable
 from tests.service import Service
@@ -138,11 +149,49 @@ def test_what_may_pass_is_asked_again_and_told() -> None:
     assert pauses == ["the catalog does not answer", "too much is staged"]
 
 
+@pytest.mark.parametrize("status", ["502 Bad Gateway", "503 Service Unavailable", "504 Gateway Timeout"])
+def test_a_service_that_is_away_behind_a_proxy_is_waited_for(status: str) -> None:
+    """The first answer is a refusal: it, too, shows that a service is there."""
+    away = reported(status, "<html>")
+    known = reported("409 Conflict", '{"errorCode": "database_already_exists"}')
+    batch = '{"id": "b", "number": 1, "state": "staged", "records": 1, "ignoredRecords": 0}'
+    pauses: list[str] = []
+    with (
+        answering([known, away, reported("202 Accepted", batch)]) as url,
+        Client(url, paused=lambda error, _: pauses.append(str(error))) as client,
+    ):
+        client.create_database("shop", if_not_exists=True)
+        assert client.table("shop.orders").upsert([{"id": 1}]).records == 1
+    assert len(pauses) == 1
+    assert status in pauses[0]
+
+
+def test_changes_of_what_does_not_answer_end_with_an_error() -> None:
+    broken = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{"
+    pauses: list[Exception] = []
+    with (
+        answering([broken, reported("502 Bad Gateway", "")]) as url,
+        Client(url, patience_seconds=0, paused=lambda error, _: pauses.append(error)) as client,
+        pytest.raises(Unreachable, match="502 Bad Gateway"),
+    ):
+        next(client.table("a.b").changes(since=1))
+    assert len(pauses) == 1
+
+
+def test_a_client_that_is_closed_says_so(url: str) -> None:
+    with Client(url) as client:
+        assert client.databases()
+    with pytest.raises(Misuse, match="closed"):
+        client.databases()
+
+
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
         (reported("503 Service Unavailable", '{"detail": "damaged"}', "Retry-After: 60"), Busy),
         (reported("401 Unauthorized", '{"detail": "no token"}'), NotPermitted),
+        (reported("502 Bad Gateway", "<html>"), Unreachable),
+        (reported("500 Internal Server Error", "<html>"), ServiceFault),
         (reported("200 OK", "<html>"), NotKeyfold),
         (reported("200 OK", "")[:-20], Unreachable),
     ],

@@ -17,6 +17,7 @@ import pytest
 
 from keyfold_client import Client, Conflict, Misuse, NotFound, Refused, Table
 from keyfold_client.pieces import PIECE_RECORDS
+from keyfold_client.values import Schema
 from tests.keyfold_client.conftest import MakeTable
 
 EVERY_TYPE = """
@@ -252,6 +253,21 @@ def test_what_was_altered_since_is_decoded(
     found = one.get(1)
     assert found is not None
     assert found.items() >= value.items()
+
+
+def test_a_key_that_was_renamed_since_is_read(client: Client, table: MakeTable) -> None:
+    one = table()
+    one.upsert([{"id": 1, "n": 5}])
+    assert one.get_many([1]) == [{"id": 1, "word": None, "n": 5}]
+    renamed = [{"action": "renameColumn", "fieldNames": ["id"], "newName": "number"}]
+    client.transport.ask("POST", f"/v1/catalog/databases/shop/tables/{one.name}", json={"changes": renamed})
+    expected = {"number": 1, "word": None, "n": 5}
+    assert one.get_many([1]) == [expected]
+    for read in (lambda: one.get({"number": 1}), lambda: one.get_many([{"number": 1}])[0]):
+        one._schema = Schema.from_answer({"schema": {"fields": [{"name": "id", "type": "INT"}], "primaryKeys": ["id"]}})
+        assert read() == expected
+    with pytest.raises(Misuse, match="the table's key is number"):
+        one.get({"id": 1})
 
 
 def test_what_a_column_of_the_name_held_before_stays_as_it_is(client: Client, table: MakeTable) -> None:

@@ -12,7 +12,7 @@ import httpx
 from httpx_sse import EventSource, SSEError
 
 from keyfold_client.aio.transport import AsyncTransport
-from keyfold_client.errors import Misuse, NotFound, NotKeyfold, Refused, Unreachable, refused
+from keyfold_client.errors import Misuse, NotFound, NotKeyfold, Refused, refused
 from keyfold_client.names import path_of_table
 from keyfold_client.pieces import Piece, pieces_of
 from keyfold_client.results import Batch, Change, Upserted
@@ -126,15 +126,25 @@ class AsyncTable:
         """Return the row of each key, None if there is none, in their order. The rows of each thousand keys are of one
         moment. Raise as ``get``.
         """
-        schema, params = await self.schema(), _params(columns, consistency, as_of)
-        named = [schema.key(key) for key in keys]
+        every, params = list(keys), _params(columns, consistency, as_of)
+        named = await self._named(every)
         rows: list[dict[str, Any] | None] = []
-        for first in range(0, len(named), MOST_KEYS):
-            body = to_json({"keys": named[first : first + MOST_KEYS]})
-            request: dict[str, Any] = {"content": body, "params": params, "headers": _JSON}
-            answer = await self._transport.json("POST", self._path("/rows:batchGet"), again=True, **request)
+        for first in range(0, len(every), MOST_KEYS):
+            some = slice(first, first + MOST_KEYS)
+            try:
+                answer = await self._found(named[some], params)
+            except Refused as error:
+                if error.code != "invalid_key":
+                    raise
+                await self.schema(fresh=True)  # its key may have other names since
+                named = await self._named(every)
+                answer = await self._found(named[some], params)
             rows += await self._decoded([one["row"] for one in answer["rows"]])
         return rows
+
+    async def _found(self, keys: Sequence[Mapping[str, Any]], params: Sequence[tuple[str, str]]) -> Any:
+        request: dict[str, Any] = {"content": to_json({"keys": keys}), "params": params, "headers": _JSON}
+        return await self._transport.json("POST", self._path("/rows:batchGet"), again=True, **request)
 
     def scan(
         self,
@@ -182,27 +192,26 @@ class AsyncTable:
             since = ((await self.stats())["snapshotId"] or 0) + 1
         place = after or f"{since}.0"
         while until is None or int(place.partition(".")[0]) <= until:
-            try:
-                async for event in self._events(place, until):
-                    place = event.id or place
-                    if event.event == "error":
-                        problem = json.loads(event.data)
-                        raise refused(problem, problem["status"])
-                    if event.event == "message":
-                        yield event.data, place
-            except Unreachable as error:
-                if not error.sent:
-                    raise
-                self._transport.paused(error, _PAUSE_SECONDS)
+            async for event in self._events(place, until):
+                place = event.id or place
+                if event.event == "error":
+                    problem = json.loads(event.data)
+                    raise refused(problem, problem["status"])
+                if event.event == "message":
+                    yield event.data, place
             await anyio.sleep(_PAUSE_SECONDS)
 
     async def _events(self, place: str, until: int | None) -> AsyncIterator[Any]:
+        """Yield the events behind a place until the stream ends or breaks off; the caller requests the next."""
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store", "Last-Event-ID": place}
         params: Mapping[str, int] = {} if until is None else {"toSnapshot": until}
         try:
             async with self._transport.streamed(self._path("/changelog"), params=params, headers=headers) as answer:
-                async for event in EventSource(answer).aiter_sse():
-                    yield event
+                try:
+                    async for event in EventSource(answer).aiter_sse():
+                        yield event
+                except httpx.TransportError as error:
+                    self._transport.paused(self._transport.broken(error), _PAUSE_SECONDS)
         except SSEError as error:
             raise NotKeyfold(self._transport.url) from error
 
@@ -269,11 +278,19 @@ class AsyncTable:
             schema = await self.schema(fresh=True)
         return [None if row is None else schema.row(row) for row in rows]
 
+    async def _named(self, keys: Sequence[Key]) -> list[dict[str, Any]]:
+        """Return keys by column. Raise ``Misuse`` for one with other columns than the table has now."""
+        schema = await self.schema()
+        try:
+            return [schema.key(key) for key in keys]
+        except Misuse:
+            schema = await self.schema(fresh=True)
+        return [schema.key(key) for key in keys]
+
     async def _texts(self, key: Key) -> list[str]:
         if isinstance(key, Mapping):
-            schema = await self.schema()
-            named = schema.key(key)
-            key = tuple(named[name] for name in schema.primary_key)
+            [named] = await self._named([key])
+            key = tuple(named[name] for name in (await self.schema()).primary_key)
         return [to_text(value) for value in (key if isinstance(key, tuple) else (key,))]
 
     def _path(self, rest: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import httpx
 from httpx_sse import EventSource, SSEError
 
-from keyfold_client.errors import Misuse, NotFound, NotKeyfold, Refused, Unreachable, refused
+from keyfold_client.errors import Misuse, NotFound, NotKeyfold, Refused, refused
 from keyfold_client.names import path_of_table
 from keyfold_client.pieces import Piece, pieces_of
 from keyfold_client.results import Batch, Change, Upserted
@@ -124,15 +124,25 @@ class Table:
         """Return the row of each key, None if there is none, in their order. The rows of each thousand keys are of one
         moment. Raise as ``get``.
         """
-        schema, params = self.schema(), _params(columns, consistency, as_of)
-        named = [schema.key(key) for key in keys]
+        every, params = list(keys), _params(columns, consistency, as_of)
+        named = self._named(every)
         rows: list[dict[str, Any] | None] = []
-        for first in range(0, len(named), MOST_KEYS):
-            body = to_json({"keys": named[first : first + MOST_KEYS]})
-            request: dict[str, Any] = {"content": body, "params": params, "headers": _JSON}
-            answer = self._transport.json("POST", self._path("/rows:batchGet"), again=True, **request)
+        for first in range(0, len(every), MOST_KEYS):
+            some = slice(first, first + MOST_KEYS)
+            try:
+                answer = self._found(named[some], params)
+            except Refused as error:
+                if error.code != "invalid_key":
+                    raise
+                self.schema(fresh=True)  # its key may have other names since
+                named = self._named(every)
+                answer = self._found(named[some], params)
             rows += self._decoded([one["row"] for one in answer["rows"]])
         return rows
+
+    def _found(self, keys: Sequence[Mapping[str, Any]], params: Sequence[tuple[str, str]]) -> Any:
+        request: dict[str, Any] = {"content": to_json({"keys": keys}), "params": params, "headers": _JSON}
+        return self._transport.json("POST", self._path("/rows:batchGet"), again=True, **request)
 
     def scan(
         self,
@@ -180,27 +190,26 @@ class Table:
             since = ((self.stats())["snapshotId"] or 0) + 1
         place = after or f"{since}.0"
         while until is None or int(place.partition(".")[0]) <= until:
-            try:
-                for event in self._events(place, until):
-                    place = event.id or place
-                    if event.event == "error":
-                        problem = json.loads(event.data)
-                        raise refused(problem, problem["status"])
-                    if event.event == "message":
-                        yield event.data, place
-            except Unreachable as error:
-                if not error.sent:
-                    raise
-                self._transport.paused(error, _PAUSE_SECONDS)
+            for event in self._events(place, until):
+                place = event.id or place
+                if event.event == "error":
+                    problem = json.loads(event.data)
+                    raise refused(problem, problem["status"])
+                if event.event == "message":
+                    yield event.data, place
             time.sleep(_PAUSE_SECONDS)
 
     def _events(self, place: str, until: int | None) -> Iterator[Any]:
+        """Yield the events behind a place until the stream ends or breaks off; the caller requests the next."""
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store", "Last-Event-ID": place}
         params: Mapping[str, int] = {} if until is None else {"toSnapshot": until}
         try:
             with self._transport.streamed(self._path("/changelog"), params=params, headers=headers) as answer:
-                for event in EventSource(answer).iter_sse():
-                    yield event
+                try:
+                    for event in EventSource(answer).iter_sse():
+                        yield event
+                except httpx.TransportError as error:
+                    self._transport.paused(self._transport.broken(error), _PAUSE_SECONDS)
         except SSEError as error:
             raise NotKeyfold(self._transport.url) from error
 
@@ -267,11 +276,19 @@ class Table:
             schema = self.schema(fresh=True)
         return [None if row is None else schema.row(row) for row in rows]
 
+    def _named(self, keys: Sequence[Key]) -> list[dict[str, Any]]:
+        """Return keys by column. Raise ``Misuse`` for one with other columns than the table has now."""
+        schema = self.schema()
+        try:
+            return [schema.key(key) for key in keys]
+        except Misuse:
+            schema = self.schema(fresh=True)
+        return [schema.key(key) for key in keys]
+
     def _texts(self, key: Key) -> list[str]:
         if isinstance(key, Mapping):
-            schema = self.schema()
-            named = schema.key(key)
-            key = tuple(named[name] for name in schema.primary_key)
+            [named] = self._named([key])
+            key = tuple(named[name] for name in (self.schema()).primary_key)
         return [to_text(value) for value in (key if isinstance(key, tuple) else (key,))]
 
     def _path(self, rest: str) -> str:

@@ -20,6 +20,7 @@ from keyfold_client.names import check_url
 PATIENCE_SECONDS: Final = 30.0  # for which a request is retried
 _TIMEOUT: Final = httpx.Timeout(120.0, connect=10.0)
 _RETRIED: Final = (409, 429, 503)  # with Retry-After
+_OF_PROXIES: Final = (502, 503, 504)  # without a problem: a proxy answers that the service does not
 _BACKOFF: Final = wait_exponential_jitter(multiplier=0.2, max=5.0)
 _NOT_MODIFIED: Final = 304
 logger = logging.getLogger(__name__)
@@ -147,7 +148,6 @@ class Transport:
             reraise=True,
         )
         answer: httpx.Response = retrying(once)
-        self._answered = True
         return answer
 
     def _may_pass(self, error: BaseException, *, again: bool) -> bool:
@@ -163,10 +163,16 @@ class Transport:
         return self._reached(send)
 
     def _reached(self, send: Answering) -> httpx.Response:
+        if self._http.is_closed:
+            raise Misuse("the client is closed: call it before it is closed, or make another")
         try:
             answer: httpx.Response = send()
         except httpx.TransportError as error:
             raise self.broken(error) from error
+        except Refused:
+            self._answered = True
+            raise
+        self._answered = True
         return answer
 
     def _tell_of_pause(self, state: RetryCallState) -> None:
@@ -185,20 +191,23 @@ def _pause(state: RetryCallState) -> float:
 def _checked(response: httpx.Response) -> httpx.Response:
     if response.is_success or response.status_code == _NOT_MODIFIED:
         return response
+    problem = _problem(response)
+    if problem is None and response.status_code in _OF_PROXIES:
+        said = ConnectionError(f"a proxy answers {response.status_code} {response.reason_phrase}")
+        raise Unreachable(str(response.url.join("/")), said, sent=True)
     text = response.headers.get("Retry-After", "")
     seconds = float(text) if response.status_code in _RETRIED and text.isdigit() else None
-    raise refused(_problem(response), response.status_code, seconds)
+    detail = f"the answer is {response.status_code} {response.reason_phrase}"
+    raise refused(problem or {"detail": detail}, response.status_code, seconds)
 
 
-def _problem(response: httpx.Response) -> Mapping[str, Any]:
-    """Return the problem of an answer; if it is not Keyfold's, a problem with its status."""
+def _problem(response: httpx.Response) -> Mapping[str, Any] | None:
+    """Return the problem of an answer; None if something else answers in Keyfold's place."""
     try:
         body = response.json()
     except (ValueError, UnicodeDecodeError):
         body = None
-    if isinstance(body, dict):
-        return body
-    return {"status": response.status_code, "detail": f"the answer is {response.status_code} {response.reason_phrase}"}
+    return body if isinstance(body, dict) else None
 
 
 def _is_here(url: str) -> bool:
