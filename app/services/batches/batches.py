@@ -266,7 +266,7 @@ def accept_batch(
             else:
                 here.set_attributes({"keyfold.batch": done.batch.id, "keyfold.records": done.batch.records})
                 return done
-    raise Conflict(f"table {table_name!r} is altered again and again; post the batch later")
+    raise Conflict(f"table {table_name!r} is altered again and again; post the batch later", retry_seconds=1)
 
 
 def _accept(

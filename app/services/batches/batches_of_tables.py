@@ -155,7 +155,7 @@ class TablesIntake:
                 except Conflict as error:
                     if error.code is not ErrorCode.COMMIT_CONFLICT:
                         raise
-        raise Conflict(f"tables of {name!r} are altered again and again; post the request later")
+        raise Conflict(f"tables of {name!r} are altered again and again; post the request later", retry_seconds=1)
 
     def _accept(self, name: str, upload: UploadOfTables) -> AcceptedBatches:
         key = upload.idempotency_key

@@ -14,9 +14,9 @@ from app.catalog.database import CatalogDatabase
 from app.core.access import EVERYBODY
 from app.core.errors import Conflict, Invalid, TooLarge
 from app.core.plan.records.bounds import Bounds
-from app.core.table.history import Batch
+from app.core.table.history import Batch, NewBatch
 from app.files.layout import Warehouse
-from app.services.batches.batches import Upload
+from app.services.batches.batches import Upload, accept_batch
 from app.services.batches.batches_of_tables import AcceptedBatches, TablesIntake, UnknownTables, UploadOfTables
 from app.services.batches.group_commit import GroupCommit
 from app.services.bodies.formats import JSON
@@ -64,6 +64,13 @@ class Site:
             repository.tables.alter(now.id, now.schema_id, changed)
 
 
+class TooLate(GroupCommit):
+    """Commits of batches whose table was altered since their records were read."""
+
+    def enter(self, table_id: str, new: NewBatch) -> Batch:
+        raise Conflict(f"table {table_id} was altered before {new.id}")
+
+
 @pytest.fixture
 def two(database: CatalogDatabase, warehouse: Warehouse) -> Site:
     return Site(database, warehouse)
@@ -103,8 +110,12 @@ def test_a_table_that_is_altered_all_the_time_keeps_all_out(two: Site) -> None:
         columns = [(f"c{number}", "STRING") for number in range(next(numbers) + 1)]
         two.alter("a", *columns)
 
-    with pytest.raises(Conflict, match="again and again"):
+    with pytest.raises(Conflict, match="again and again") as of_tables:
         two.accept(request(a=[A], b=[B]), alter)
+    upload, late = Upload(json.dumps([A]).encode(), JSON), TooLate(two.database, two.warehouse)
+    with pytest.raises(Conflict, match="again and again") as of_one:
+        accept_batch(two.database, two.warehouse, "shop", "a", upload, Bounds(100), late)
+    assert [refusal.value.retry_seconds for refusal in (of_tables, of_one)] == [1, 1]
     assert (two.batches("a"), two.batches("b"), two.files()) == ([], [], set())
 
 

@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.api.routes.batches.patience import with_retries
-from app.core.errors import Unavailable
+from app.core.errors import Conflict, Unavailable
 from tests.api.conftest import DATABASES, TABLES, Opened, new_table, parts_of
 from tests.services.builders import merge_staged
 
@@ -88,3 +88,23 @@ def test_a_catalog_that_does_not_answer_is_waited_for_with_a_key(roomy: TestClie
         roomy.portal.call(ask, None)
     assert roomy.portal.call(ask, "k") == "stored"
     assert tries == [None, "k", "k"]
+
+
+def test_a_table_that_others_alter_meanwhile_is_waited_for(roomy: TestClient) -> None:
+    """Nothing is stored meanwhile; a conflict that does not pass is answered at once."""
+    errors: list[Conflict] = []
+
+    async def ask(retry_seconds: float | None) -> str:
+        def work() -> str:
+            if len(errors) < 2:
+                errors.append(Conflict("altered again and again", retry_seconds=retry_seconds))
+                raise errors[-1]
+            return "stored"
+
+        return await with_retries(parts_of(roomy), None, work)
+
+    assert roomy.portal is not None
+    with pytest.raises(Conflict):
+        roomy.portal.call(ask, None)
+    assert roomy.portal.call(ask, 1) == "stored"
+    assert len(errors) == 2
