@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.core.hints import cut
 from app.core.plan.records.record_decoder import Note
 from app.core.table.records import RowKind
 from app.services.bodies.debezium_types import declared_columns
-from app.services.bodies.debezium_values import Unreadable, readers, sends_defaults
+from app.services.bodies.debezium_values import Unreadable, readers, row_fields, sends_defaults
 from app.services.bodies.event_changes import WHOLE_ROWS, Changes, Row, Unusable, object_of, row_in
 from app.services.shared.unavailable import is_unavailable, members_unavailable
 
@@ -27,8 +27,11 @@ _NO_DATA = "send CloudEvents of Debezium's converter in structured mode, with th
 _TIMES = frozenset({"ts_ms", "ts_us", "ts_ns"})  # all that a heartbeat has
 _BOUNDARY = _TIMES | {"status", "id", "event_count", "data_collections"}  # all that a transaction's begin or end has
 _FLAT_OP, _FLAT_DELETED = "__op", "__deleted"
-# Placeholders of a delete of which only the key was logged: nulls, and defaults of NOT NULL columns.
-_MADE_UP: tuple[Any, ...] = (None, 0, 0.0, "", "AA==", "0", "1970-01-01", "1970-01-01T00:00:00Z")
+# Placeholders of a delete of which only the key was logged: nulls, and what NOT NULL columns without a default get.
+_MADE_UP: tuple[Any, ...] = (
+    *(None, 0, 0.0, "", "AA==", "0", "{}", [], {}, {"scale": 0, "value": "AA=="}),
+    *("1970-01-01", "1970-01-01Z", "00:00:00Z", "1970-01-01T00:00:00Z", "1970-01-01T00:00:00"),
+)
 
 
 def read_debezium(changes: Changes, event: Mapping[str, Any]) -> None:
@@ -135,7 +138,8 @@ def _change(changes: Changes, payload: Mapping[str, Any], schema: object, op: ob
     before = _side(changes, payload, schema, "before", changed=op == "u")
     after = _side(changes, payload, schema, "after", changed=op == "u")
     if op == "d":
-        changes.add(RowKind.DELETE, _logged(changes, row_in(before, "before", WHOLE_ROWS)))
+        row = row_in(before, "before", WHOLE_ROWS)
+        changes.add(RowKind.DELETE, _logged(changes, row, payload["before"], row_fields(schema, "before")))
     elif op == "u":
         changes.update(before, row_in(after, "after", WHOLE_ROWS))
     else:
@@ -158,21 +162,32 @@ def _flat_change(changes: Changes, payload: Mapping[str, Any], schema: object) -
     members = {name: value for name, value in payload.items() if name in names or not name.startswith("__")}
     row = _converted(changes, members, schema, None, changed=not deleted)
     if deleted:
-        changes.add(RowKind.DELETE, _logged(changes, row))
+        changes.add(RowKind.DELETE, _logged(changes, row, kept, row_fields(schema, None)))
     elif op == "u":
         changes.update(None, row)
     else:
         changes.add(RowKind.INSERT, row)
 
 
-def _logged(changes: Changes, row: Row) -> Row:
-    """Return the logged columns of a deleted row: its key alone if all others are null or placeholders (REPLICA
-    IDENTITY DEFAULT).
+def _logged(changes: Changes, row: Row, sent: Row, fields: Sequence[Mapping[str, Any]]) -> Row:
+    """Return the logged columns of a deleted row: its key alone if all others may be made up (REPLICA IDENTITY
+    DEFAULT). ``sent`` has the values as Debezium encodes them, ``fields`` is their schema, if there is one.
     """
     keys = set(changes.plan.schema.primary_key)
-    if all(name in keys or any(value == placeholder for placeholder in _MADE_UP) for name, value in row.items()):
+    declared = {str(field.get("field")): field for field in fields}
+    if all(name in keys or _is_made_up(value, declared.get(name, {})) for name, value in sent.items()):
         return {name: value for name, value in row.items() if name in keys}
     return row
+
+
+def _is_made_up(value: Any, field: Mapping[str, Any]) -> bool:
+    """Return whether Debezium may have made up the value of a column that was not logged: null, or if the column is NOT
+    NULL its default or a placeholder. Kafka's converter can send the default for null.
+    """
+    default = field.get("default")
+    if value is None or (default is not None and value == default):
+        return True
+    return default is None and field.get("optional") is not True and value in _MADE_UP
 
 
 def _converted(changes: Changes, row: object, schema: object, side: str | None, *, changed: bool) -> Row:
