@@ -196,7 +196,7 @@ def _converted(changes: Changes, row: object, schema: object, side: str | None, 
     """
     plan, placeholder = changes.plan, changes.unavailable
     if changes.declared is not None and schema is not None:
-        changes.declared.update(declared_columns(schema, side))
+        changes.declare(declared_columns(schema, side))
     values = dict(row_in(row, side or "the event", WHOLE_ROWS))
     for name in members_unavailable(values, placeholder):
         whole = is_unavailable(values[name], placeholder) and name not in plan.schema.primary_key

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from app.core.alter.actions import holds
 from app.core.errors import FaultCode
 from app.core.plan.merging.merge_plan import MergePlan
 from app.core.plan.records.record_decoder import KIND_MEMBER, Note
@@ -20,6 +21,7 @@ from app.core.table.options.event_position import EventPosition
 from app.core.table.records import RowKind
 from app.core.table.schema import Column
 from app.core.types.kinds import Family, Kind
+from app.core.types.parser import parse_type
 from app.services.bodies.event_positions import EventObjects, position_of
 from app.services.shared.unavailable import UNAVAILABLE
 
@@ -80,6 +82,15 @@ class Changes:
         if self.takes_back:
             self.add(RowKind.UPDATE_BEFORE, row_in(before, "before", WHOLE_ROWS))
         self.add(RowKind.UPDATE_AFTER, after)
+
+    def declare(self, columns: Mapping[str, DeclaredColumn]) -> None:
+        """Collect the columns that an event declares. A type that is narrower than the one of another event is of an
+        earlier event that came late.
+        """
+        if self.declared is not None:
+            self.declared.update(
+                {name: column for name, column in columns.items() if not _is_narrower(column, self.declared.get(name))}
+            )
 
     def skip(self) -> None:
         """Count an event about no row."""
@@ -152,6 +163,12 @@ def _each_of(rules: Iterable[Rule]) -> Iterator[Rule]:
     """Yield the rules of columns, those by which logged records are replayed, too."""
     for rule in rules:
         yield from _each_of(rule.rules) if isinstance(rule, Replay) else (rule,)
+
+
+def _is_narrower(column: DeclaredColumn, other: DeclaredColumn | None) -> bool:
+    if other is None or other.type == column.type:
+        return False
+    return holds(parse_type(column.type), parse_type(other.type), key=False)
 
 
 def truncated(column: Column, text: str) -> str:

@@ -142,6 +142,22 @@ def test_a_wider_type_is_taken_as_alter_allows(table: Table, shop: TestClient, m
     assert shop.get(f"{T}/rows?key=90&key=1").json()["qty"] == 7
 
 
+def test_an_event_of_before_a_type_became_wider_may_come_after_one_of_then(table: Table, shop: TestClient) -> None:
+    table({"id": "BIGINT", "n": "INT"}, "id")
+
+    def event(key: int, kind: str, value: int) -> dict[str, Any]:
+        fields = [{"field": name, "type": kind, "optional": True} for name in ("n", "more")]
+        row = {"id": key, "n": value, "more": value}
+        schema = {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]}
+        return {"schema": schema, "payload": {"op": "c", "before": None, "after": row}}
+
+    body = [event(1, "int32", 1), event(2, "int64", 2**40), event(3, "int32", 3)]
+    answer = post(shop, body, "add", format="debezium-json")
+    assert answer.status_code == 202, answer.text
+    assert types(shop) == {"id": "BIGINT NOT NULL", "n": "BIGINT", "more": "BIGINT"}
+    assert shop.get(f"{T}/rows?key=2").json() == {"id": 2, "n": 2**40, "more": 2**40}
+
+
 def test_a_value_that_no_wider_type_holds_is_refused_and_changes_nothing(table: Table, shop: TestClient) -> None:
     table({"id": "BIGINT", "n": "INT"}, "id")
     answer = post(shop, records({"id": 1, "n": 2**40, "more": 1}), "add")
