@@ -162,7 +162,7 @@ def _flat_change(changes: Changes, payload: Mapping[str, Any], schema: object) -
     members = {name: value for name, value in payload.items() if name in names or not name.startswith("__")}
     row = _converted(changes, members, schema, None, changed=not deleted)
     if deleted:
-        changes.add(RowKind.DELETE, _logged(changes, row, kept, row_fields(schema, None)))
+        changes.add(RowKind.DELETE, _logged(changes, row, members, row_fields(schema, None)))
     elif op == "u":
         changes.update(None, row)
     else:
