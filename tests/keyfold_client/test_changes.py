@@ -27,6 +27,7 @@ from tests.keyfold_client.conftest import MakeTable
 from tests.service import Service
 
 FOLLOWED = {"changelog-producer": "lookup"}
+PATIENCE_SECONDS = 60
 
 
 def test_changes_are_read_from_a_snapshot_a_place_or_from_now_on(table: MakeTable) -> None:
@@ -178,9 +179,34 @@ def test_changes_of_what_does_not_answer_end_with_an_error() -> None:
     assert len(pauses) == 1
 
 
+def test_feeds_are_not_counted_among_the_connections_of_other_requests() -> None:
+    """httpx opens a hundred connections at most by itself: a hundred feeds would take them all."""
+
+    async def play() -> None:
+        begun, ended = asyncio.Semaphore(0), asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            begun.release()
+            await ended.wait()
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        async with server, AsyncClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as client:
+            feeds = [asyncio.create_task(anext(client.table("a.b").changes(since=1))) for _ in range(101)]
+            for _ in feeds:
+                await asyncio.wait_for(begun.acquire(), PATIENCE_SECONDS)
+            for feed in feeds:
+                feed.cancel()
+            await asyncio.gather(*feeds, return_exceptions=True)
+            ended.set()
+
+    asyncio.run(play())
+
+
 def test_a_client_that_is_closed_says_so(url: str) -> None:
     with Client(url) as client:
-        assert client.databases()
+        client.databases()
     with pytest.raises(Misuse, match="closed"):
         client.databases()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
@@ -64,19 +65,27 @@ class Transport:
             "headers": headers,
             "timeout": _TIMEOUT,
             "trust_env": not _is_here(url),
+            "verify": _trusted(url),
         }
         self._http = httpx.Client(**self._settings)
+        self._streams = self._for_streams()
         self._answered = False
 
     def apart(self) -> Self:
         """Return a copy with separate connections."""
         other = copy(self)
         other._http = httpx.Client(**self._settings)
+        other._streams = other._for_streams()
         return other
+
+    def _for_streams(self) -> httpx.Client:
+        """Return the client of streamed answers. A feed keeps its connection, so others must not wait for it."""
+        return httpx.Client(**self._settings, limits=httpx.Limits(max_connections=None))
 
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
+        self._streams.close()
 
     def ask(self, method: str, path: str, *, again: bool | None = None, **request: Any) -> httpx.Response:
         """Return the answer of a request. ``again``: it may be repeated though the service may have had it; what only
@@ -124,7 +133,7 @@ class Transport:
         """Return the answer of a request whose body has not been read yet: the caller closes it. Raise as ``ask``."""
 
         def begin() -> httpx.Response:
-            sent = self._http.send(self._http.build_request("GET", path, **request), stream=True)
+            sent = self._streams.send(self._streams.build_request("GET", path, **request), stream=True)
             if sent.is_success:
                 return sent
             try:
@@ -208,6 +217,13 @@ def _problem(response: httpx.Response) -> Mapping[str, Any] | None:
     except (ValueError, UnicodeDecodeError):
         body = None
     return body if isinstance(body, dict) else None
+
+
+def _trusted(url: str) -> ssl.SSLContext:
+    """Return the certificates that are trusted; none for plain HTTP. Reading them takes longer than most requests."""
+    if urlsplit(url).scheme == "http":
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return httpx.create_ssl_context(trust_env=not _is_here(url))
 
 
 def _is_here(url: str) -> bool:
