@@ -31,7 +31,7 @@ NONE: Mapping[str, str] = {
         ("getRow", "getRowByPath", "batchGetRows", "scanRows", "countRows"),
         "views ask, once after each commit (tests/services/rows/test_views.py)",
     ),
-    **dict.fromkeys(("getTable", "getTableDdl"), "the view of lookups has the table"),
+    **dict.fromkeys(("getTable", "getTableDdl", "getRules"), "the view of lookups has the table"),
 }
 _STAGING = (2, "a look at the schema, then the commit: decoding and writing the file hold no lock")
 SEVERAL: Mapping[str, tuple[int, str]] = {
@@ -112,7 +112,7 @@ def _place(operation: str) -> int:
 
 def test_a_missing_table_costs_one_transaction(counted: tuple[TestClient, Fill, CountingCatalog]) -> None:
     client, _, catalog = counted
-    for name in ("batches", "merges", "snapshots", "changelog", "rules", "stats"):
+    for name in ("batches", "merges", "snapshots", "changelog", "stats"):
         catalog.count = 0
         assert client.get(f"{TABLE}x/{name}").status_code == 404
         assert catalog.count == 1, name

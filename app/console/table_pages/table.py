@@ -37,7 +37,7 @@ def show_table(visit: Visit) -> Response:
         stats = table_stats(repository, table, spark_answers=visit.parts.spark_ready())
         failure = repository.overview.merge_failures([table.id]).get(table.id)
     schema = table.schema
-    draft = DraftTable(table.name, schema, table_rules(schema, stats.set_aside), table_warnings(schema))
+    draft = DraftTable(table.name, schema, table_rules(schema), table_warnings(schema))
     return table_page(visit, "overview", table=draft, whole=table, stats=stats, failure=failure)
 
 

@@ -44,11 +44,10 @@ class TableRules:
     columns: list[ColumnRule]
     hidden_columns: list[str]
     warnings: list[Violation]
-    set_aside: int
 
 
-def table_rules(schema: TableSchema, set_aside: int = 0) -> TableRules:
-    """Return the rules of a valid schema; ``set_aside`` is the number of its batches that are set aside."""
+def table_rules(schema: TableSchema) -> TableRules:
+    """Return the rules of a valid schema."""
     plan = compile_plan(schema)
     options = schema.parsed
     return TableRules(
@@ -59,7 +58,6 @@ def table_rules(schema: TableSchema, set_aside: int = 0) -> TableRules:
         [_column_rule(plan, column) for column in schema.columns],
         [hidden.name for hidden in plan.hidden],
         table_warnings(schema),
-        set_aside,
     )
 
 

@@ -74,7 +74,7 @@ class _Telling:
             reported = None
         if step.merged:
             self.names["merge_id"] = self.merge(self.table_ids[given["table"]])
-        asked = {name: value for place in places.values() for name, value in place.items()}
+        asked = dict(sorted(item for place in places.values() for item in place.items()))
         return {
             **({"parameters": asked} if asked else {}),
             **({"request": step.request} if step.request is not None else {}),

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from app.api.document.components import RowKind, Treatment
 from app.api.document.payloads import TableWarning
 from app.api.middleware.routing import Router
 from app.api.shared.answers import Answer
 from app.api.shared.paths import TABLE_PATH
 from app.api.shared.problems import PROBLEM_RESPONSES
-from app.api.shared.transactions import Reading, TableDep
+from app.api.shared.transactions import TableDep
 from app.core.table.options.entries import MergeEngine
 from app.services.tables.rules import table_rules
 
@@ -45,10 +43,9 @@ class Rules(Answer):
     columns: list[ColumnRule]
     hidden_columns: list[str]
     warnings: list[TableWarning]
-    set_aside: int = Field(description="batches that no merge can fold: they are in no answer, see the batches' fault")
 
 
 @router.get("", operation_id="getRules")
-def get_rules(table: TableDep, repository: Reading) -> Rules:
+def get_rules(table: TableDep) -> Rules:
     """Return the rule of each column, the treatment of each row kind, and warnings."""
-    return Rules.from_value(table_rules(table.schema, repository.set_aside.count(table.id)))
+    return Rules.from_value(table_rules(table.schema))
