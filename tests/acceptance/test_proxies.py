@@ -141,14 +141,15 @@ def wait_for(proxied: Proxied, process: subprocess.Popen[bytes]) -> None:
 
 def test_a_service_behind_a_proxy_knows_its_clients_and_its_own_name_and_its_refusals_arrive(proxied: Proxied) -> None:
     claimed = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "gopher"}
+    own = {"Authorization": f"Bearer {proxied.token}", "Origin": proxied.url}
     with proxied.client() as client:
-        own = {"Authorization": f"Bearer {proxied.token}", "Origin": proxied.url}
         assert client.get("/v1/config", headers=own | claimed).status_code == 200
-        for _ in range(3):  # before its body has come
-            refused = client.post("/v1/catalog/databases/d/tables/t/batches", content=LARGE, headers=claimed)
-            assert (refused.status_code, refused.json()["errors"][0]["code"]) == (401, "missing_token")
         foreign = client.get("/v1/config", headers=own | {"Origin": "https://elsewhere.example"})
         assert foreign.status_code == 403
         assert f"which the request calls '{proxied.url}'" in foreign.json()["detail"]
+    for _ in range(3):  # refused before its body has come: nginx may then close a connection that it said to keep
+        with proxied.client() as client:
+            refused = client.post("/v1/catalog/databases/d/tables/t/batches", content=LARGE, headers=claimed)
+            assert (refused.status_code, refused.json()["errors"][0]["code"]) == (401, "missing_token")
     reported = [json.loads(line)["address"] for line in proxied.audit.read_text().splitlines()]
     assert reported == [CLIENT] * len(reported)
