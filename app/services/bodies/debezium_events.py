@@ -26,6 +26,7 @@ _DOCUMENT = (
 _NO_DATA = "send CloudEvents of Debezium's converter in structured mode, with their data as JSON"
 _TIMES = frozenset({"ts_ms", "ts_us", "ts_ns"})  # all that a heartbeat has
 _BOUNDARY = _TIMES | {"status", "id", "event_count", "data_collections"}  # all that a transaction's begin or end has
+_WRAPPER = frozenset({"schema", "payload"})  # all that Kafka Connect's JSON converter adds
 _FLAT_OP, _FLAT_DELETED = "__op", "__deleted"
 # Placeholders of a delete of which only the key was logged: nulls, and what NOT NULL columns without a default get.
 _MADE_UP: tuple[Any, ...] = (
@@ -103,8 +104,10 @@ def _is_heartbeat(payload: Mapping[str, Any]) -> bool:
 
 
 def _opened(event: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, object]:
-    """Return the payload of an event of Kafka Connect's JSON converter, and its schema."""
-    if "payload" not in event or "op" in event:
+    """Return the payload of an event of Kafka Connect's JSON converter, and its schema. Other members show that
+    ``payload`` is a column of a row.
+    """
+    if "payload" not in event or not event.keys() <= _WRAPPER:
         return event, None
     payload = event["payload"]
     return (None if payload is None else object_of(payload)), event.get("schema")

@@ -65,6 +65,10 @@ class _Flat(msgspec.Struct):
         return self.db or self.source_db, self.schema or self.source_schema, table
 
 
+# A row without an envelope may have a column ``payload`` with such a value.
+_Column = str | int | float | bool | list[Any] | None
+
+
 class _Envelope(_Flat):
     """Debezium's envelope; a flat row, which may come instead, has no ``source``."""
 
@@ -80,19 +84,21 @@ class _Envelope(_Flat):
 class _Debezium(_Envelope):
     """The envelope, with or without the wrapper of Kafka Connect's JSON converter."""
 
-    payload: _Envelope | None = None
+    payload: _Envelope | _Column = None
 
     def parts(self) -> Sequence[str | None]:
         """Return the database, the schema and the table."""
-        return super().parts() if self.payload is None else self.payload.parts()
+        own = super().parts()
+        return self.payload.parts() if isinstance(self.payload, _Envelope) and not own[-1] else own
 
 
 class _FlatDebezium(_Flat):
-    payload: _Flat | None = None
+    payload: _Flat | _Column = None
 
     def parts(self) -> Sequence[str | None]:
         """Return the database, the schema and the table."""
-        return super().parts() if self.payload is None else self.payload.parts()
+        own = super().parts()
+        return self.payload.parts() if isinstance(self.payload, _Flat) and not own[-1] else own
 
 
 class _CloudEvent(msgspec.Struct):

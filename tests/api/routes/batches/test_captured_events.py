@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.api.conftest import TABLES, Create, fields_of
+from tests.api.conftest import DATABASES, TABLES, Create, fields_of
 
 Table = Callable[..., None]
 CAPTURED = Path(__file__).parent.parent.parent.parent / "cases" / "cdc"
@@ -163,6 +163,17 @@ def test_rows_without_an_envelope_are_read(how: str, table: Table, shop: TestCli
     assert shop.get(f"{T}/rows?key=bob@example.com").json()["name"] == "Bob"
     assert post(shop, capture("35"), how).status_code == 202
     assert shop.get(f"{T}/rows?key=z@example.org").status_code == 404
+
+
+@pytest.mark.parametrize("how", ["debezium-json", "debezium-flat-json"])
+@pytest.mark.parametrize("url", [f"{T}/batches", f"{DATABASES}/shop/batches"])
+def test_such_a_row_may_have_the_names_of_a_wrapper(how: str, url: str, table: Table, shop: TestClient) -> None:
+    table({"id": "BIGINT", "schema": "STRING", "payload": "STRING"}, "id")
+    row = {"id": 1, "schema": "s", "__op": "c", "__db": "shop", "__table": "orders"}
+    for value in ("x", None, '{"id": 2}'):
+        answer = shop.post(url, params={"format": how}, json=[{**row, "payload": value}])
+        assert answer.status_code == 202, answer.text
+        assert shop.get(f"{T}/rows?key=1").json() == {"id": 1, "schema": "s", "payload": value}
 
 
 KEYED = {"id": "BIGINT", "v": "STRING"}
