@@ -122,6 +122,7 @@ def test_versions_and_their_files_are_forgotten_and_the_others_stay_readable(sit
     assert keep_versions(site.database, site.warehouse, table.id, Format.ICEBERG, then) == 2
     [kept] = versions(site, table)
     assert kept.version == 2
+    assert [one.snapshot_id for one in StaticTable.from_metadata(metadata(site, table)).snapshots()] == [kept.as_of]
     names = {name for name in files_of(site.warehouse, table) if name.startswith("metadata/")}
     assert names == {"metadata/snap-2.avro", f"metadata/{metadata_file(kept)[-1]}"}
     sweep(site.database, site.warehouse, timedelta(0))  # of the table's own snapshots one is kept
