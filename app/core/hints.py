@@ -33,6 +33,11 @@ def some_of(names: Collection[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
+def printable(text: str) -> str:
+    """Return a text of a request as answers can carry it: half a surrogate pair becomes its escape."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def cut(text: str) -> str:
     """Return a text of a request as a message may show it: no longer than 300 characters."""
     return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 1] + "…"

@@ -84,7 +84,7 @@ def staged_upload(
         idempotency_key=request.idempotency_key,
         digest=staged.digest,
         accepted_by=request.sender,
-        ignored_columns=(unknown and unknown.records) or None,
+        ignored_columns=(unknown and unknown.shown) or None,
     )
     return StagedUpload(table, new, counted.counts)
 

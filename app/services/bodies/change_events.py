@@ -15,6 +15,7 @@ from itertools import chain, count
 from typing import Any, Final
 
 from app.core.errors import ErrorCode, FaultCode, Invalid, Violation, escape_pointer
+from app.core.hints import printable
 from app.core.plan.records.bounds import Bounds
 from app.core.plan.records.faulty_events import FaultyEvent
 from app.core.plan.records.record_decoder import REPORTED_VIOLATIONS, DecodedRecords, Note, RecordDecoder
@@ -109,8 +110,15 @@ class _Reading:
     def _kept_apart(self, number: int, event: object, error: Invalid) -> FaultyEvent:
         whole = f"/events/{number}"
         faults = [
-            replace(violation, pointer=violation.pointer.removeprefix(whole), row=None)
-            for violation in error.violations
+            replace(
+                fault,
+                pointer=printable(fault.pointer.removeprefix(whole)),
+                message=printable(fault.message),
+                fix=printable(fault.fix),
+                column=fault.column and printable(fault.column),
+                row=None,
+            )
+            for fault in error.violations
         ]
         return FaultyEvent(number, self.events.format.name, self.events.unavailable, json_text(event), faults)
 

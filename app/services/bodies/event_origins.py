@@ -134,7 +134,7 @@ class Origins:
         """Return the origin of a parsed event; None if it has none."""
         try:
             return _origin(msgspec.convert(event, self._shape))
-        except msgspec.ValidationError:
+        except ValueError:  # of another shape, or a name is half a surrogate pair
             return None
 
     def origin_of_text(self, text: bytes | msgspec.Raw) -> Origin | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from app.core.hints import cut
+from app.core.hints import cut, printable
 
 MOST_NAMES: Final = 100
 # The type of a column is guessed from at most this many values.
@@ -60,6 +60,11 @@ class FoundColumns:
             return
         self.records[name] = self.records.get(name, 0) + records
         self.values.setdefault(name, [])
+
+    @property
+    def shown(self) -> Mapping[str, int]:
+        """``records`` by names that answers can carry."""
+        return {printable(name): count for name, count in self.records.items()}
 
     def known_of(self, names: Sequence[str], known: Collection[str], records: int) -> Sequence[str]:
         """Return those of a body's columns that the table has; the others are noted."""

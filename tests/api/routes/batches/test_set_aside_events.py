@@ -324,3 +324,18 @@ def test_readers_see_them_and_only_writers_retry(table: Table, shop: TestClient,
     [one] = kept(shop)
     assert shop.post(f"{ASIDE}:retry").status_code == 403
     assert shop.delete(f"{ASIDE}/{one['id']}").status_code == 403
+
+
+def test_a_member_that_is_half_a_surrogate_pair_is_a_fault_that_can_be_read(table: Table, shop: TestClient) -> None:
+    table()
+    row = {"id": 1, "v": 1, "lsn": None}
+    bad = event(1, 1, 10) | {"after": row | {"\ud800": 1}}
+    answer = post(shop, [json.dumps(bad), '{"\\ud800": 1}', event(2, 2, 11)])
+    assert (answer.status_code, answer.json()["setAsideEvents"], values(shop, 2)) == (202, 2, [2])
+    assert [one["faults"][0]["pointer"] for one in kept(shop)] == ["/\\ud800", ""]
+    refused = post(shop, ['{"\\ud800": 1}'], onFault="refuse")
+    assert refused.status_code == 400
+    ignored = post(shop, [json.dumps(bad)], unknownColumns="ignore").json()
+    assert ignored["ignoredColumns"] == [{"name": "\\ud800", "records": 1}]
+    assert shop.get(f"{T}/stats").json()["ignoredColumns"] == ignored["ignoredColumns"]
+    assert shop.get(f"{T}/batches/{ignored['id']}").json() == ignored
