@@ -138,6 +138,7 @@ def test_a_database_that_does_not_answer_is_reported(terminal: Terminal) -> None
         ("timestamp without time zone", "TIMESTAMP(6)"),
         ("time(3) with time zone", "STRING"),
         ("bit varying(5)", "STRING"),
+        ("bit varying", "BYTES"),
         ("interval", "BIGINT"),
         ("character varying(10)", "STRING"),
         ("geometry(Point,4326)", "STRING"),

@@ -171,8 +171,13 @@ def _bits(sizes: Sequence[int]) -> str:
     return Kind.BOOLEAN if sizes == [1] else Kind.STRING
 
 
+def _varying_bits(sizes: Sequence[int]) -> str:
+    """Return the type of bits: without a bound their number is not sent, only their bytes are."""
+    return Kind.STRING if sizes else Kind.BYTES
+
+
 _TEXTS: Final = (
-    *("text", "character varying", "character", '"char"', "uuid", "json", "jsonb", "xml", "tsvector", "bit varying"),
+    *("text", "character varying", "character", '"char"', "uuid", "json", "jsonb", "xml", "tsvector"),
     *("inet", "cidr", "macaddr", "macaddr8", "point", "time with time zone"),
     *("int4range", "int8range", "numrange", "daterange", "tsrange", "tstzrange"),
     *("citext", "hstore", "ltree", "geometry", "geography", "vector", "halfvec", "sparsevec"),
@@ -190,6 +195,7 @@ _TYPES: Final[Mapping[str, Callable[[Sequence[int]], Any]]] = {
     "money": _always("DECIMAL(19, 2)"),
     "boolean": _always(Kind.BOOLEAN),
     "bit": _bits,
+    "bit varying": _varying_bits,
     "bytea": _always(Kind.BYTES),
     "date": _always(Kind.DATE),
     "time without time zone": _time,

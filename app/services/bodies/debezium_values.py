@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -12,6 +11,7 @@ from typing import Any, Final
 
 from app.core.types.datatype import DataType
 from app.core.types.kinds import Family, Kind
+from app.services.bodies.json_bodies import json_text
 
 Parameters = Mapping[str, Any]
 Read = Callable[[Any, DataType | None], Any]
@@ -19,6 +19,8 @@ Read = Callable[[Any, DataType | None], Any]
 # What makes a value of an encoding what JSON would have: by the value, the schema's parameters, the column's type.
 Converter = Callable[[Any, Parameters, DataType | None], Any]
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # of times without zone
+# Of a number or a bit string as text. PostgreSQL's numbers have fewer; its BIT VARYING declares 2^31 - 1.
+_MOST_CHARACTERS: Final = 2**18
 _MOST_SCALE: Final = 1_000  # beyond it Debezium has lost a negative scale of PostgreSQL
 _INFINITE = "PostgreSQL's infinity, which Debezium sends as a number beyond the calendar"
 _NO_INFINITY = "let the column be null, or a date that the calendar has, in the database"
@@ -164,7 +166,16 @@ def _variable_decimal(value: Any, _: Parameters, to: DataType | None) -> Any:
 
 def _number(value: Decimal, to: DataType | None) -> Any:
     """Return a decimal, or its text without an exponent where the column is a text."""
-    return format(value, "f") if to is not None and to.family is Family.TEXT else value
+    if to is None or to.family is not Family.TEXT:
+        return value
+    _check_length(abs(int(value.as_tuple().exponent)), "set decimal.handling.mode=string, or make the column a DECIMAL")
+    return format(value, "f")
+
+
+def _check_length(characters: int, fix: str) -> None:
+    """Raise ``Unreadable`` for a text that would be far larger than its event."""
+    if characters > _MOST_CHARACTERS:
+        raise Unreadable(f"its text would have {characters} characters, {_MOST_CHARACTERS} are read", fix)
 
 
 def _unscaled(text: str, scale: int) -> Decimal:
@@ -186,8 +197,9 @@ def _bits(value: Any, parameters: Parameters, to: DataType | None) -> Any:
     if to is None or to.family is not Family.TEXT:
         return value
     content = base64.b64decode(value, validate=True)
-    number = int.from_bytes(content, "little")
-    return f"{number:0{int(parameters.get('length', 8 * len(content)))}b}"
+    number, length = int.from_bytes(content, "little"), int(parameters.get("length", 8 * len(content)))
+    _check_length(length, "make the column BYTES")
+    return f"{number:0{length}b}"
 
 
 def _text_of_number(value: Any, _: Parameters, to: DataType | None) -> Any:
@@ -200,7 +212,7 @@ def _geometry(value: Any, _: Parameters, to: DataType | None) -> Any:
         return value
     if to.family is Family.BINARY:
         return value["wkb"]
-    return json.dumps(value, default=str) if to.family is Family.TEXT else value
+    return json_text(value, 0) if to.family is Family.TEXT else value
 
 
 _TEXTS = ("Enum", "EnumSet", "Json", "Xml", "Uuid", "Ltree", "Tsvector")
