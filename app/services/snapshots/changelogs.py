@@ -17,6 +17,7 @@ from app.core.table.named_columns import names_in
 from app.core.table.options.entries import ChangelogProducer, MergeEngine
 from app.core.table.records import KIND_COLUMN, RowKind
 from app.core.table.schema import TableSchema
+from app.core.table.upkeep.damage import DamagedFile
 from app.files.layout import Warehouse
 from app.storage.history.changelogs import ChangeFile, arrow_stream, changes_in, files_of_changelog, files_of_runs
 from app.storage.scans.writers import text_bytes
@@ -237,7 +238,10 @@ def _check_kept(table: Table, kept: range, numbers: Sequence[int]) -> None:
 
 def _not_kept(table: Table, kept: range, number: int) -> NotFound:
     has = f"the changelog has snapshots {kept.start} to {kept.stop - 1}" if kept else "nothing was merged yet"
-    why = "has expired" if number < kept.start else "does not exist yet"
+    why = "does not exist yet"
+    if number < kept.start:
+        why = "has expired"
+        has += "; read the table at one of them (rows:scan?snapshot=…), then the changelog from the next one"
     return not_found(Resource.SNAPSHOT, str(number), f"snapshot {number} of {table.full_name} {why}: {has}")
 
 
@@ -253,13 +257,22 @@ def changes_from(
     """Yield the changes from ``start`` to the end of snapshot ``last``, at most ``MOST_TOGETHER`` at a time; each
     snapshot ends with one whose ``last`` is true.
 
-    Between two of them no transaction is open. Raise as ``read_page`` does, and ``DamagedFile``.
+    Between two of them no transaction is open. If keys were forgotten meanwhile, and the old files are removed, the
+    changes of the snapshot come again from the first on. Raise as ``read_page`` does, and ``DamagedFile``.
     """
     for number in range(start.snapshot, last + 1):
-        with database.reading() as repository:
-            written = _written(repository, table, number)
-        first = start if number == start.snapshot else Position(number)
-        yield from _changes_of(warehouse, written, first.after_rewrites(written.commit.rewritten))
+        place = start if number == start.snapshot else Position(number)
+        written = _written_now(database, table, number)
+        while place.snapshot == number:
+            try:
+                for changes in _changes_of(warehouse, written, place.after_rewrites(written.commit.rewritten)):
+                    place = changes.after(len(changes.rows))
+                    yield changes
+                break
+            except DamagedFile as error:
+                before, written = written, _written_now(database, table, number)
+                if not error.missing or written.files == before.files:
+                    raise
 
 
 @dataclass(frozen=True)
@@ -278,6 +291,11 @@ class _Written:
     def count(self) -> int:
         """Changes in all."""
         return sum(file.rows for file in self.files)
+
+
+def _written_now(database: CatalogDatabase, table: Table, number: int) -> _Written:
+    with database.reading() as repository:
+        return _written(repository, table, number)
 
 
 def _written(repository: Repository, table: Table, number: int) -> _Written:
@@ -307,14 +325,18 @@ def _written_under(
     """Return the schema under which the changes of a commit were written; ``schema`` is the one at the commit.
 
     A merge or a full compaction may have begun before an ALTER. The merge's run is the newest one. The compaction's run
-    has the folder name of its ``files``; there is none if it left no row.
+    has the folder name of its ``files``; there is none if it left no row. Where keys were forgotten, the names do not
+    match, and the newest schema of a full compaction counts.
     """
     if commit.schema_id == 0:
         return schema
     runs = repository.snapshots.get(table.id, commit.snapshot_id).runs
     if commit.kind is SnapshotKind.COMPACTION:
         folders = {file.name.partition("/")[0] for file in files}
-        runs = tuple(run for run in runs if run.id.partition(".")[0] in folders)
+        of_folders = [run for run in runs if run.id.partition(".")[0] in folders]
+        if commit.rewritten and not of_folders:
+            of_folders = sorted((run for run in runs if run.full), key=lambda run: run.schema_id)
+        runs = tuple(of_folders)
     began = runs[-1].schema_id if runs else commit.schema_id
     return schema if began == commit.schema_id else repository.tables.schema_at(table.id, began)
 

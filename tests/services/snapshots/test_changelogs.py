@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,14 +13,17 @@ from app.core.errors import Conflict, ErrorCode, NotFound
 from app.core.table.history import SnapshotKind, Table, TaskState
 from app.files.layout import Warehouse
 from app.services.shared.executor import MergeSite
-from app.services.snapshots.changelogs import Changes, Page, Position, follow_from, read_page
+from app.services.snapshots.changelogs import Changes, Page, Position, changes_from, follow_from, read_page
 from app.services.tables.tables import alter_table
+from app.services.upkeep.forgettings import ask_to_forget
+from app.services.upkeep.sweeps import sweep
 from tests.catalog.builders import CATALOGS
 from tests.services import builders
 from tests.services.builders import SUM, compact, create_table, set_options, snapshot_of
 from tests.services.executor import InterruptedExecutor
 from tests.services.one_catalog import catalog_kind
 from tests.services.tables.test_altered_tables import alter
+from tests.services.upkeep.forgetting import forget
 
 __all__ = ["catalog_kind"]
 
@@ -275,6 +279,67 @@ def test_changes_of_a_merge_during_which_a_field_was_renamed_have_its_values(pro
     rename = interrupted(site, lambda: alter_table(site.database, ("shop", table.name), renames))
     assert merge(rename, table, {"id": 1, "n": {"a": 5, "b": "x"}}) is TaskState.SUCCEEDED
     assert changelog(site, table) == ["1 +I 1={'c': 5, 'a': 'x'}"]
+
+
+def test_changes_of_a_compaction_during_which_a_field_was_renamed_keep_it_when_keys_are_forgotten(
+    site: MergeSite,
+) -> None:
+    table = create_table(site.database, FULL, columns=(("id", "BIGINT"), ("n", "ROW<a INT, b STRING>")))
+    merge(site, table, {"id": 1, "n": {"a": 5, "b": "x"}}, {"id": 2, "n": {"a": 6, "b": "y"}})
+    renames = [
+        {"action": "renameColumn", "fieldNames": ["n", old], "newName": new} for old, new in (("a", "c"), ("b", "a"))
+    ]
+    renaming = InterruptedExecutor(
+        lambda: alter_table(site.database, ("shop", table.name), renames), in_compaction=True
+    )
+    assert compact(replace(site, executor=renaming), table).state is TaskState.SUCCEEDED
+    forget_row(site, table, 2)
+    assert changelog(site, table) == ["2 +I 1={'c': 5, 'a': 'x'}"]
+
+
+def forget_row(site: MergeSite, table: Table, key: int) -> None:
+    with site.database.transaction() as repository:
+        ask_to_forget(repository, repository.tables.existing(table.id), [{"id": key}], "officer", None)
+    assert forget(site) == 1
+
+
+def begun(site: MergeSite, table: Table) -> Iterator[Changes]:
+    """The changes of two partitions, each a file; the first file is read."""
+    merge(site, table, {"p": "a", "id": 1, "n": 1}, {"p": "b", "id": 2, "n": 2}, {"p": "b", "id": 3, "n": 3})
+    read = changes_from(site.database, site.warehouse, table, Position(1), 1)
+    assert not next(read).last
+    return read
+
+
+def swept(site: MergeSite) -> None:
+    sweep(site.database, site.warehouse, grace=timedelta(hours=-1))
+
+
+PARTED = {"columns": (("p", "STRING"), ("id", "BIGINT"), ("n", "BIGINT")), "key": ("id", "p"), "partitions": ("p",)}
+
+
+def test_a_reader_inside_a_snapshot_that_expires_is_told_so(site: MergeSite) -> None:
+    table = create_table(site.database, SUM | LOOKUP, **PARTED)
+    read = begun(site, table)
+    merge(site, table, {"p": "a", "id": 1, "n": 1})
+    with site.database.transaction() as repository:
+        repository.snapshots.expire(table.id, [2])
+    swept(site)
+    with pytest.raises(NotFound, match=r"snapshot 1 .* has expired: .*; read the table at one of them \(rows:scan"):
+        next(read)
+
+
+def test_a_reader_inside_a_snapshot_of_which_a_key_is_forgotten_gets_its_changes_again(site: MergeSite) -> None:
+    table = create_table(site.database, SUM | LOOKUP, **PARTED)
+    read = begun(site, table)
+    with site.database.transaction() as repository:
+        keys = [{"id": 3, "p": "b"}]
+        ask_to_forget(repository, repository.tables.existing(table.id), keys, "officer", None)
+    assert forget(site) == 1
+    swept(site)
+    assert sorted(reported([*read])) == ["1 +I 1=1", "1 +I 2=2"]
+    with site.database.reading() as repository:
+        assert repository.damage.page(table.id, limit=10) == []
 
 
 @pytest.mark.parametrize("catalog_kind", CATALOGS)
