@@ -21,6 +21,7 @@ _COLUMNS = tuple(damages.c[field.name] for field in fields(Damage))
 
 
 _history_path = history_files.c.table_id + f"/{HISTORY_FOLDER}/" + history_files.c.name
+_changelog_path = changelog_files.c.table_id + "/changelog/" + changelog_files.c.name
 
 
 def _needed(columns: Any) -> Mapping[FileKind, sa.ColumnElement[bool]]:
@@ -32,7 +33,9 @@ def _needed(columns: Any) -> Mapping[FileKind, sa.ColumnElement[bool]]:
         FileKind.STAGING: sa.exists().where(batches.c.id == columns["batch_id"], batches.c.state.in_(UNMERGED)),
         FileKind.RUN: sa.exists().where(runs.c.table_id == columns["table_id"], runs.c.id == columns["run_id"]),
         FileKind.CHANGELOG: sa.exists().where(
-            changes.table_id == columns["table_id"], changes.snapshot_id == columns["snapshot_id"]
+            changes.table_id == columns["table_id"],
+            changes.snapshot_id == columns["snapshot_id"],
+            _changelog_path == columns["path"],
         ),
         FileKind.HISTORY: sa.or_(
             sa.exists().where(batches.c.id == columns["batch_id"], unfiled()),

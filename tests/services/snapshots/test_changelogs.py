@@ -11,7 +11,9 @@ import pytest
 
 from app.core.errors import Conflict, ErrorCode, NotFound
 from app.core.table.history import SnapshotKind, Table, TaskState
+from app.core.table.upkeep.damage import NamedFile
 from app.files.layout import Warehouse
+from app.files.named_files import file_of_changelog
 from app.services.shared.executor import MergeSite
 from app.services.snapshots.changelogs import Changes, Page, Position, changes_from, follow_from, read_page
 from app.services.tables.tables import alter_table
@@ -340,6 +342,24 @@ def test_a_reader_inside_a_snapshot_of_which_a_key_is_forgotten_gets_its_changes
     assert sorted(reported([*read])) == ["1 +I 1=1", "1 +I 2=2"]
     with site.database.reading() as repository:
         assert repository.damage.page(table.id, limit=10) == []
+
+
+@pytest.mark.parametrize("catalog_kind", CATALOGS)
+def test_a_file_of_changes_that_lost_a_key_is_not_needed_any_more(site: MergeSite) -> None:
+    table = create_table(site.database, SUM | LOOKUP)
+    merge(site, table, {"id": 1, "n": 1}, {"id": 2, "n": 2})
+
+    def needed() -> list[bool]:
+        with site.database.reading() as repository:
+            files[:] = files or [
+                file_of_changelog(table.id, 1, file) for file in repository.changelogs.snapshot_files(table.id, 1)
+            ]
+            return [repository.damage.is_needed(file) for file in files]
+
+    files: list[NamedFile] = []
+    assert needed() == [True]
+    forget_row(site, table, 2)
+    assert needed() == [False]
 
 
 @pytest.mark.parametrize("catalog_kind", CATALOGS)
