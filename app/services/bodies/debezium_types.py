@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
 from app.core.plan.records.unknown_columns import DeclaredColumn
 from app.core.types.kinds import Kind
-from app.services.bodies.debezium_values import field_reader, row_fields
+from app.services.bodies.debezium_values import Unreadable, field_reader, row_fields, text_of
 
 _MOST_DIGITS: Final = 38
 _PLAIN: Final[Mapping[str, str]] = {
@@ -24,6 +25,7 @@ _PLAIN: Final[Mapping[str, str]] = {
     "string": Kind.STRING,
     "bytes": Kind.BYTES,
 }
+_DIGITS: Final = re.compile("-?[0-9]{1,9}")
 _INSTANT: Final = "TIMESTAMP(6) WITH LOCAL TIME ZONE"
 # Times with more than three digits are texts: TIME holds three.
 _NAMED: Final[Mapping[str, str]] = {
@@ -83,17 +85,22 @@ def _decimal(parameters: object) -> str:
 
 
 def _whole(text: object, absent: int) -> int:
-    return int(text) if isinstance(text, str | int) and str(text).lstrip("-").isdigit() else absent
+    return int(text) if isinstance(text, str | int) and _DIGITS.fullmatch(str(text)) else absent
 
 
 def _default(field: Mapping[str, Any]) -> str | None:
-    """Return the text of a field's default, as a column's DEFAULT has it."""
+    """Return the text of a field's default, as a column's DEFAULT has it; None for one that no column can hold, such as
+    PostgreSQL's infinity.
+    """
     sent, read = field.get("default"), field_reader(field)
     if field.get("type") == "bytes" and read is None:
         return None
-    value = sent if read is None or sent is None else read(sent, None)
+    try:
+        value = sent if read is None or sent is None else read(sent, None)
+        if isinstance(value, Decimal):
+            return text_of(value)
+    except Unreadable:
+        return None
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, Decimal):
-        return format(value, "f")
     return str(value) if isinstance(value, str | int | float) else None

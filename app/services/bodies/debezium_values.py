@@ -166,8 +166,11 @@ def _variable_decimal(value: Any, _: Parameters, to: DataType | None) -> Any:
 
 def _number(value: Decimal, to: DataType | None) -> Any:
     """Return a decimal, or its text without an exponent where the column is a text."""
-    if to is None or to.family is not Family.TEXT:
-        return value
+    return text_of(value) if to is not None and to.family is Family.TEXT else value
+
+
+def text_of(value: Decimal) -> str:
+    """Return a decimal as text without an exponent. Raise ``Unreadable``."""
     _check_length(abs(int(value.as_tuple().exponent)), "set decimal.handling.mode=string, or make the column a DECIMAL")
     return format(value, "f")
 

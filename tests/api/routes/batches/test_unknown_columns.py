@@ -123,6 +123,28 @@ def test_an_added_column_has_the_type_and_the_default_that_the_event_declares(ta
     assert (again.status_code, again.json()["changes"], again.json()["ignoredColumns"]) == (202, [], [])
 
 
+DECIMAL = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal"}
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"type": "int32", "name": "io.debezium.time.Date", "default": 2**31 - 1},
+        {"type": "int64", "name": "io.debezium.time.MicroTimestamp", "default": 2**63 - 1},
+        DECIMAL | {"default": "AQ==", "parameters": {"scale": "-5000000000000"}},
+        DECIMAL | {"parameters": {"scale": "²"}},
+    ],
+)
+def test_a_default_that_no_column_can_hold_is_left_out(field: dict[str, Any], table: Table, shop: TestClient) -> None:
+    table({"id": "BIGINT", "v": "INT"}, "id", **PARTIAL)
+    fields = [{"type": "int64", "field": "id"}, {"optional": True, "field": "until", **field}]
+    event = {"op": "c", "after": {"id": 1, "until": None}, "source": {"schema": "shop", "table": "order_lines"}}
+    schema = {"fields": [{"field": "after", "fields": fields}]}
+    answer = post(shop, {"schema": schema, "payload": event}, "add", format="debezium-json")
+    assert answer.status_code == 202, answer.text
+    assert [change["action"] for change in answer.json()["changes"]] == ["addColumn"]
+
+
 def test_a_default_does_not_replace_nulls_that_are_sent(table: Table, shop: TestClient) -> None:
     """A table that keeps the last record applies defaults when it is written."""
     table(LINES, "order_id", "line_no", **SOURCE)
