@@ -13,7 +13,7 @@ from app.services.bodies.debezium_values import Unreadable, readers, row_fields,
 from app.services.bodies.event_changes import WHOLE_ROWS, Changes, Row, Unusable, object_of, row_in
 from app.services.shared.unavailable import is_unavailable, members_unavailable
 
-_OPS = frozenset({"c", "r", "u", "d"})
+_OPS = ("c", "r", "u", "d")  # no set: what is sent may be a list, which no set can look for
 _TRUNCATED = (
     "let Debezium leave it out (skipped.operations=t, its default), and delete the rows with -D records, or drop and "
     "create the table"
