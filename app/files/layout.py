@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyarrow import fs
 
-from app.core.table.history import HISTORY_FOLDER
+from app.core.table.history import CHANGELOG_FOLDER, HISTORY_FOLDER
 from app.core.table.records import PARTITION_COLUMN
 from app.files.object_stores import SCHEME, SPARK_SCHEME, is_object_store, read_uri
 
@@ -130,7 +130,7 @@ def run_in(folders: Sequence[str]) -> str:
 
 def changelog_folder(table_id: str, folder: str) -> tuple[str, ...]:
     """Return the segments of the folder that holds the changes of one merge or compaction."""
-    return (table_id, "changelog", folder)
+    return (table_id, CHANGELOG_FOLDER, folder)
 
 
 def changelog_file(table_id: str, name: str) -> tuple[str, ...]:

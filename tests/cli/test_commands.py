@@ -214,7 +214,7 @@ def test_who_wants_more_patience_than_there_is_is_not_waited_for(terminal: Termi
     ("answer", "end", "said"),
     [
         (reported("200 OK", "<html>"), Exit.UNREACHABLE, "answers, but not as Keyfold does"),
-        (reported("502 Bad Gateway", "<html>"), Exit.UNREACHABLE, "a proxy answers 502 Bad Gateway"),
+        (reported("502 Bad Gateway", "<html>"), Exit.UNREACHABLE, "no answer (a proxy answers 502 Bad Gateway)"),
         (reported("500 Internal Server Error", "<html>"), Exit.FAULT, "the answer is 500 Internal Server Error"),
         (reported("302 Found", "", "Location: /"), Exit.REFUSED, "the answer is 302 Found"),
         (reported("200 OK", "")[:-20], Exit.UNREACHABLE, "the answer broke off"),

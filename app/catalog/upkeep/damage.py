@@ -14,14 +14,14 @@ from app.catalog.shared.models import batches, changelog_files, damages, data_fi
 from app.catalog.shared.transaction import Transaction
 from app.catalog.tables.tables import Tables
 from app.core.errors import NotFound
-from app.core.table.history import HISTORY_FOLDER, UNMERGED
+from app.core.table.history import CHANGELOG_FOLDER, HISTORY_FOLDER, UNMERGED
 from app.core.table.upkeep.damage import Damage, DamagedFile, FileKind, NamedFile
 
 _COLUMNS = tuple(damages.c[field.name] for field in fields(Damage))
 
 
 _history_path = history_files.c.table_id + f"/{HISTORY_FOLDER}/" + history_files.c.name
-_changelog_path = changelog_files.c.table_id + "/changelog/" + changelog_files.c.name
+_changelog_path = changelog_files.c.table_id + f"/{CHANGELOG_FOLDER}/" + changelog_files.c.name
 
 
 def _needed(columns: Any) -> Mapping[FileKind, sa.ColumnElement[bool]]:

@@ -254,8 +254,8 @@ class Base:
     committed_at: datetime
 
 
-HISTORY_FOLDER = "history"
-"""Where history files are, below their table's folder."""
+HISTORY_FOLDER, CHANGELOG_FOLDER = "history", "changelog"
+"""Where history files and the files of changelogs are, below their table's folder."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import Conflict, ErrorCode, Invalid
 from app.core.table.calendar import later
-from app.core.table.history import HISTORY_FOLDER, Table
+from app.core.table.history import CHANGELOG_FOLDER, HISTORY_FOLDER, Table
 from app.core.table.keys import keys_from_json
 from app.core.table.names import name_violations
 from app.core.table.published import Format
@@ -165,8 +165,8 @@ def _is_left(path: Sequence[str], named: NamedOfTable) -> bool:
             return name not in named.staging_files
         case [folder, name] if folder == HISTORY_FOLDER:
             return name not in named.history_files
-        case ["changelog", folder, *_]:
-            return folder not in named.changelog_folders
+        case [folder, changelog, *_] if folder == CHANGELOG_FOLDER:
+            return changelog not in named.changelog_folders
         case ["runs", *inner]:
             return any(is_garbage_run(tuple(inner[:depth]), named) for depth in (1, 2))
         case ["iceberg", "runs", run, _]:  # bounds of columns in manifests

@@ -14,7 +14,7 @@ from app.catalog.database import CatalogDatabase
 from app.catalog.repository import Repository
 from app.core.errors import NotFound
 from app.core.table.calendar import earlier
-from app.core.table.history import HISTORY_FOLDER, Table
+from app.core.table.history import CHANGELOG_FOLDER, HISTORY_FOLDER, Table
 from app.core.table.records import PARTITION_COLUMN
 from app.files.folders import REQUESTS_AT_ONCE, Entry, at_once, entries, remove, remove_file
 from app.files.layout import (
@@ -206,7 +206,7 @@ def _sweep_table(
     staging = entries(warehouse, warehouse.path(*folder, "staging"))
     history = entries(warehouse, warehouse.path(*folder, HISTORY_FOLDER))
     runs = _newest_inside(warehouse, warehouse.path(*folder, "runs"))
-    changelogs = _newest_inside(warehouse, warehouse.path(*folder, "changelog"))
+    changelogs = _newest_inside(warehouse, warehouse.path(*folder, CHANGELOG_FOLDER))
     # The names are read after the listing, so that new files are either named or not in the list.
     named = named_of_table(database, table_id)
     written_before = before if named.running_since is None else min(before, named.running_since - CLOCK_SKEW)
@@ -214,7 +214,7 @@ def _sweep_table(
     unfit = [e.name for e in history if e.name not in named.history_files and _older(e, before)]
     folders = [(("runs", *run), newest) for run, newest in runs.items() if is_garbage_run(run, named)]
     folders += [
-        (("changelog", *changelog), newest)
+        ((CHANGELOG_FOLDER, *changelog), newest)
         for changelog, newest in changelogs.items()
         if len(changelog) == 1 and changelog[0] not in named.changelog_folders
     ]

@@ -19,10 +19,12 @@ class Misuse(KeyfoldError, ValueError):
 
 
 class Unreachable(KeyfoldError):
-    """There is no answer, or it broke off. ``sent``: the service may have had the request."""
+    """There is no answer of the service, or it broke off. ``error`` is a text where a proxy answers instead.
+    ``sent``: the service may have had the request.
+    """
 
-    def __init__(self, url: str, error: Exception, *, sent: bool) -> None:
-        how = "the answer broke off" if sent else "no answer"
+    def __init__(self, url: str, error: Exception | str, *, sent: bool) -> None:
+        how = "the answer broke off" if sent and isinstance(error, Exception) else "no answer"
         self.what = f"{url}: {how} ({error or type(error).__name__})"
         self.sent = sent
         super().__init__(f"{self.what}; is the service running, and is the URL right?")

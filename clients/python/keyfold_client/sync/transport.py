@@ -202,8 +202,8 @@ def _checked(response: httpx.Response) -> httpx.Response:
         return response
     problem = _problem(response)
     if problem is None and response.status_code in _OF_PROXIES:
-        cause = ConnectionError(f"a proxy answers {response.status_code} {response.reason_phrase}")
-        raise Unreachable(str(response.url.join("/")), cause, sent=True)
+        instead = f"a proxy answers {response.status_code} {response.reason_phrase}"
+        raise Unreachable(str(response.url.join("/")), instead, sent=True)
     text = response.headers.get("Retry-After", "")
     seconds = float(text) if response.status_code in _RETRIED and text.isdigit() else None
     detail = f"the answer is {response.status_code} {response.reason_phrase}"
