@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
@@ -271,6 +271,12 @@ class Tables:
     def schema_at(self, table_id: str, schema_id: int) -> TableSchema:
         """Return the schema that the table had under ``schema_id``. Raise ``NotFound`` if the table was dropped."""
         return StoredSchemas(self.transaction).at(table_id, schema_id)
+
+    def under(self, table: Table, schema_id: int) -> Table:
+        """Return the table with the schema that it had under ``schema_id``. Raise ``NotFound`` if it was dropped."""
+        if schema_id == table.schema_id:
+            return table
+        return replace(table, schema_id=schema_id, schema=self.schema_at(table.id, schema_id))
 
     def highest_field_id(self, table: Table) -> int:
         """Return the largest id of any column or field that the table ever had: the id of a dropped column must not be

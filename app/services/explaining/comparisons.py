@@ -189,9 +189,7 @@ def _compared(repository: Repository, table: Table, before: Snapshot | None, aft
     """Return both under the schema of the later one, so that an ALTER in between is no change of a row."""
     snapshots = [snapshot for snapshot in (before, after) if snapshot is not None]
     schema_id = max((snapshot.schema_id for snapshot in snapshots), default=table.schema_id)
-    shown = table
-    if schema_id != table.schema_id:
-        shown = replace(table, schema_id=schema_id, schema=repository.tables.schema_at(table.id, schema_id))
+    shown = repository.tables.under(table, schema_id)
     schemas = {
         n: schema for snapshot in (before, after) for n, schema in schemas_of(repository, shown, snapshot).items()
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from app.catalog.repository import Repository
@@ -17,7 +16,7 @@ from app.core.plan.merging.merge_plan import MergePlan, compile_plan
 from app.core.plan.merging.whole_rows import Standing
 from app.core.plan.records.answers import key_json, row_json, tag_of, to_json
 from app.core.plan.records.integers import body_as_text, integers_of
-from app.core.table.history import Run, Snapshot, Table
+from app.core.table.history import Run, Table
 from app.core.table.keys import Key, key_from_text, key_to_json, partition_of, token_of, tokens_of
 from app.core.table.options.entries import Consistency, Integers
 from app.core.table.records import batch_number
@@ -186,16 +185,8 @@ def _view(repository: Repository, table: Table, consistency: Consistency, versio
 def view_at(repository: Repository, table: Table, version: str) -> View:
     """Return the table at the snapshot of ``version``, with its schema at that time. Raise ``NotFound``."""
     snapshot = find_snapshot(repository, table, version)
-    shown = _as_of(repository, table, snapshot)
+    shown = repository.tables.under(table, snapshot.schema_id)
     return View(shown, compile_plan(shown.schema), snapshot, schemas_of(repository, shown, snapshot))
-
-
-def _as_of(repository: Repository, table: Table, snapshot: Snapshot) -> Table:
-    """Return the table with the schema that it had when the snapshot was committed."""
-    if snapshot.schema_id == table.schema_id:
-        return table
-    schema = repository.tables.schema_at(table.id, snapshot.schema_id)
-    return replace(table, schema_id=snapshot.schema_id, schema=schema)
 
 
 def find(view: View, images: Images, key: Key, columns: Sequence[str]) -> FoundRow:

@@ -194,13 +194,10 @@ def pinned_view(repository: Repository, table: Table, text: str) -> tuple[View, 
     batches = _staged(repository, table, token)
     if token.schema_id > table.schema_id:
         raise _no_token(text)
-    schema = (
-        table.schema if token.schema_id == table.schema_id else repository.tables.schema_at(table.id, token.schema_id)
-    )
-    shown = replace(table, schema_id=token.schema_id, schema=schema)
+    shown = repository.tables.under(table, token.schema_id)
     schemas = schemas_of(repository, shown, snapshot, batches)
     unread = tuple(batch for batch in batches if batch.records)
-    view = View(shown, compile_plan(schema), snapshot, schemas, batches, unread, StagedIndex(), token.last)
+    view = View(shown, compile_plan(shown.schema), snapshot, schemas, batches, unread, StagedIndex(), token.last)
     return view, token.place
 
 
