@@ -45,6 +45,7 @@ class ErrorCode(StrEnum):
     SNAPSHOT_NOT_FOUND = "snapshot_not_found"
     CHANGELOG_NOT_KEPT = "changelog_not_kept"
     PATCH_NOT_TAKEN = "patch_not_taken"
+    SCHEMA_NOT_FOUND = "schema_not_found"
     TAG_NOT_FOUND = "tag_not_found"
     TAG_ALREADY_EXISTS = "tag_already_exists"
     FORGETTING_NOT_FOUND = "forgetting_not_found"
@@ -171,6 +172,7 @@ class Resource(StrEnum):
     SET_ASIDE_EVENT = "SET_ASIDE_EVENT"
     MERGE = "MERGE"
     SNAPSHOT = "SNAPSHOT"
+    SCHEMA = "SCHEMA"
     TAG = "TAG"
     FORGETTING = "FORGETTING"
     TOKEN = "TOKEN"  # noqa: S105  # no password
@@ -186,6 +188,7 @@ _MISSING: Mapping[Resource, tuple[ErrorCode, str]] = {
     ),
     Resource.MERGE: (ErrorCode.MERGE_NOT_FOUND, "merge {!r} does not exist"),
     Resource.SNAPSHOT: (ErrorCode.SNAPSHOT_NOT_FOUND, "snapshot {!r} does not exist; GET …/snapshots lists them"),
+    Resource.SCHEMA: (ErrorCode.SCHEMA_NOT_FOUND, "schema {!r} does not exist; GET of the table shows the newest one"),
     Resource.TAG: (ErrorCode.TAG_NOT_FOUND, "tag {!r} does not exist; GET …/tags lists them"),
     Resource.FORGETTING: (
         ErrorCode.FORGETTING_NOT_FOUND,

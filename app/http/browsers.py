@@ -33,9 +33,9 @@ CROSS_ORIGIN: Final[Mapping[str, Any]] = {
         *("Last-Event-ID", "Prefer", "X-Request-Id"),
     ],
     "expose_headers": [
-        *("ETag", "Idempotency-Replayed", "Keyfold-Batch", "Keyfold-Next-Page", "Keyfold-Set-Aside"),
-        *("Keyfold-Snapshot", "Link", "Location", "Next-Page-Token", "Preference-Applied", "Retry-After"),
-        "X-Request-Id",
+        *("ETag", "Idempotency-Replayed", "Keyfold-Batch", "Keyfold-Next-Page", "Keyfold-Schema", "Keyfold-Set-Aside"),
+        *("Keyfold-Snapshot", "Keyfold-Table", "Link", "Location", "Next-Page-Token", "Preference-Applied"),
+        *("Retry-After", "X-Request-Id"),
     ],
     "max_age": 600,
 }

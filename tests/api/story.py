@@ -70,6 +70,7 @@ STORY: Sequence[Step] = (
     Step("listTables"),
     Step("listTableDetails"),
     Step("getTable"),
+    Step("getSchema"),
     Step("getTableById"),
     Step("getTableDdl", parameters={"dialect": "flink"}),
     Step("getRules"),
@@ -145,7 +146,7 @@ STORY: Sequence[Step] = (
     Step("listTokens"),
     Step("revokeToken"),
 )
-NAMES = {"database": "shop", "table": "orders", "tag": "v1", "name": "till"}
+NAMES = {"database": "shop", "table": "orders", "tag": "v1", "schema": "0", "name": "till"}
 ASKED = {
     operation["operationId"]: (path, method, operation)
     for path, item in served()["paths"].items()

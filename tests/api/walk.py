@@ -89,6 +89,7 @@ def filled_catalog(folder: Path) -> Iterator[tuple[TestClient, Fill]]:
             "merge_id": client.get(f"{TABLE}/merges").json()["merges"][0]["id"],
             "version": "1",
             "tag": "v1",
+            "schema": "0",
             "key": "1",
             "name": "spare",
         }

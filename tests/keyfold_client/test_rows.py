@@ -240,12 +240,16 @@ def test_earlier_rows_are_there_as_of_their_snapshot(table: MakeTable) -> None:
         ({"action": "addColumn", "fieldNames": ["paid"], "dataType": "DECIMAL(6, 2)"}, {"paid": Decimal("1.20")}),
         ({"action": "addColumn", "fieldNames": ["r", "y"], "dataType": "DATE"}, {"r": {"x": 1, "y": date(2026, 1, 2)}}),
         ({"action": "updateColumnType", "fieldNames": ["n"], "newDataType": "DECIMAL(12, 2)"}, {"n": Decimal("1.20")}),
+        (
+            {"action": "updateColumnType", "fieldNames": ["l"], "newDataType": "DECIMAL(22, 2)"},
+            {"l": Decimal("2.00")},
+        ),
     ],
 )
 def test_what_was_altered_since_is_decoded(
     client: Client, table: MakeTable, change: dict[str, Any], value: dict[str, Any]
 ) -> None:
-    one = table("id BIGINT PRIMARY KEY NOT ENFORCED, n INT, r ROW<x BIGINT>")
+    one = table("id BIGINT PRIMARY KEY NOT ENFORCED, n INT, l BIGINT, r ROW<x BIGINT>")
     one.upsert([{"id": 1}])
     assert one.get(1) is not None
     client.transport.ask("POST", f"/v1/catalog/databases/shop/tables/{one.name}", json={"changes": [change]})
@@ -264,24 +268,48 @@ def test_a_key_that_was_renamed_since_is_read(client: Client, table: MakeTable) 
     expected = {"number": 1, "word": None, "n": 5}
     assert one.get_many([1]) == [expected]
     for read in (lambda: one.get({"number": 1}), lambda: one.get_many([{"number": 1}])[0]):
-        one._schema = Schema.from_answer({"schema": {"fields": [{"name": "id", "type": "INT"}], "primaryKeys": ["id"]}})
+        one._newest = Schema.from_answer({"schema": {"fields": [{"name": "id", "type": "INT"}], "primaryKeys": ["id"]}})
         assert read() == expected
     with pytest.raises(Misuse, match="the table's key is number"):
         one.get({"id": 1})
 
 
-def test_what_a_column_of_the_name_held_before_stays_as_it_is(client: Client, table: MakeTable) -> None:
-    one = table("id BIGINT PRIMARY KEY NOT ENFORCED, c ARRAY<INT>")
-    one.upsert([{"id": 1, "c": [5]}])
+@pytest.mark.parametrize(
+    ("before", "value", "after", "later"),
+    [
+        ("ARRAY<INT>", [5], "MAP<INT, INT>", {1: 2}),
+        ("DATE", date(2026, 1, 2), "STRING", "2026-01-02"),
+        ("STRING", "1.50", "DECIMAL(6, 2)", Decimal("1.50")),
+    ],
+)
+def test_a_column_that_was_dropped_and_added_with_another_type_has_the_values_of_each_time(
+    client: Client, table: MakeTable, before: str, value: Any, after: str, later: Any
+) -> None:
+    one = table(f"id BIGINT PRIMARY KEY NOT ENFORCED, c {before}", **{"changelog-producer": "lookup"})
+    one.upsert([{"id": 1, "c": value}])
     first = one.merge()["snapshotId"]
+    assert one.get(1) == {"id": 1, "c": value}
     changes = [
         {"action": "dropColumn", "fieldNames": ["c"]},
-        {"action": "addColumn", "fieldNames": ["c"], "dataType": "MAP<INT, INT>"},
+        {"action": "addColumn", "fieldNames": ["c"], "dataType": after},
     ]
     client.transport.ask("POST", f"/v1/catalog/databases/shop/tables/{one.name}", json={"changes": changes})
-    one.upsert([{"id": 1, "c": {1: 2}}])
-    assert one.get(1) == {"id": 1, "c": {1: 2}}
-    assert one.get(1, as_of=first) == {"id": 1, "c": [5]}
+    one.upsert([{"id": 1, "c": later}])
+    last = one.merge()["snapshotId"]
+    assert [one.get(1), *one.get_many([1])] == [{"id": 1, "c": later}] * 2
+    assert one.get(1, as_of=first) == {"id": 1, "c": value}
+    shown = [(change.kind, change.row["c"]) for change in one.changes(since=first, until=last)]
+    assert shown == [("+I", value), ("-U", None), ("+U", later)]
+
+
+def test_a_table_that_was_created_again_is_read_by_its_own_schema(client: Client, table: MakeTable) -> None:
+    one = table("id BIGINT PRIMARY KEY NOT ENFORCED, c DATE")
+    one.upsert([{"id": 1, "c": date(2026, 1, 2)}])
+    assert one.get(1) == {"id": 1, "c": date(2026, 1, 2)}
+    one.drop()
+    client.create_tables("shop", f"CREATE TABLE {one.name} (id BIGINT PRIMARY KEY NOT ENFORCED, c STRING)")
+    one.upsert([{"id": 1, "c": "2026-01-02"}])
+    assert one.get(1) == {"id": 1, "c": "2026-01-02"}
 
 
 def test_what_the_table_says_of_itself(client: Client, table: MakeTable) -> None:

@@ -187,6 +187,14 @@ class TableDetails(Audit):
     table_schema: Annotated[Schema, From(lambda table: table.schema.to_json())] = Field(alias="schema")
 
 
+class NumberedSchema(Answer):
+    """A schema that the table with this ``id`` has or had."""
+
+    id: str
+    schema_id: int
+    table_schema: Annotated[Schema, From(lambda table: table.schema.to_json())] = Field(alias="schema")
+
+
 class TableWarning(Answer):
     """A warning about a legal but surprising definition, with a way to avoid it."""
 

@@ -103,7 +103,8 @@ NEEDS: Final[Mapping[str, Need | None]] = {
     **dict.fromkeys(
         ("deleteBatch", "retryBatch", "retrySetAsideEvents", "withdrawSetAsideEvent"), Need(Role.WRITE, audited=True)
     ),
-    **dict.fromkeys(("getTable", "getRules", "getTableStats", "listFiles", "listPartitions", "getChangelog"), _READ),
+    **dict.fromkeys(("getTable", "getSchema", "getRules", "getTableStats", "listFiles"), _READ),
+    **dict.fromkeys(("listPartitions", "getChangelog"), _READ),
     **dict.fromkeys(("listSetAsideEvents", "getSetAsideEvent"), _READ),
     **dict.fromkeys(("listDamage", "getTableDdl", "getTableDelta", "getTableIceberg"), _READ),
     **dict.fromkeys(("validateChanges", "getTableDocument"), _READ),

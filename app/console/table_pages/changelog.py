@@ -134,7 +134,7 @@ def _state(table: Table, head: int | None) -> str:
 
 
 def _shown(changes: Changes) -> SnapshotShown:
-    schema = changes.schema
+    schema = changes.table.schema
     keys, names = schema.primary_key, [column.name for column in schema.columns]
     columns = [*keys, *(name for name in names if name not in keys)]
     encoders = {column.name: encoder_of(column.type, Integers.NUMBER) for column in schema.columns}

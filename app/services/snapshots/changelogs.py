@@ -59,14 +59,14 @@ class Position:
 class Changes:
     """Some neighbouring changes of one snapshot, by token, then key, -U before +U; the first is at ``start``.
 
-    ``schema`` is the table's at the snapshot. Rows have all of its columns, records (``input``) those that they name.
+    ``table`` has its schema at the snapshot. Rows have all of its columns, records (``input``) those that they name.
     ``last``: the snapshot has no more changes; then ``rows`` may be empty. ``text_bytes`` is their approximate size in
     an answer.
     """
 
     start: Position
     kind: SnapshotKind
-    schema: TableSchema
+    table: Table
     rows: Sequence[tuple[RowKind, dict[str, Any]]]
     last: bool
     text_bytes: int = 0
@@ -81,7 +81,7 @@ class Changes:
         """Return the first changes, at most ``count``."""
         if count >= len(self.rows):
             return self
-        return Changes(self.start, self.kind, self.schema, self.rows[:count], False, self.text_bytes)
+        return Changes(self.start, self.kind, self.table, self.rows[:count], False, self.text_bytes)
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def read_page(
         _check_kept(table, kept, [begin.snapshot, *([] if last is None else [last])])
     read: list[Changes] = []
     for changes in changes_from(database, warehouse, table, begin, final):
-        if one_schema and read and changes.rows and read[0].schema is not changes.schema:
+        if one_schema and read and changes.rows and read[0].table.schema_id != changes.table.schema_id:
             return Page(table, read, final, changes.start)
         part = changes.first(limit - sum(len(changes.rows) for changes in read))
         read += [part] if part.rows else []
@@ -247,7 +247,7 @@ def _not_kept(table: Table, kept: range, number: int) -> NotFound:
 
 def as_arrow(page: Page) -> bytes:
     """Return the changes of a page as an Arrow stream: one schema, for the page was cut where the table was altered."""
-    columns = (page.changes[0].schema if page.changes else page.table.schema).columns
+    columns = (page.changes[0].table if page.changes else page.table).schema.columns
     return arrow_stream(columns, [(changes.start.snapshot, changes.rows) for changes in page.changes])
 
 
@@ -277,12 +277,12 @@ def changes_from(
 
 @dataclass(frozen=True)
 class _Written:
-    """The changes of one snapshot as files; ``folded``: they are rows of states, not records. ``under`` is the schema
-    at the start of the job that wrote them.
+    """The changes of one snapshot as files; ``folded``: they are rows of states, not records. ``table`` has its schema
+    at the snapshot. ``under`` is the schema at the start of the job that wrote the files.
     """
 
     commit: Commit
-    schema: TableSchema
+    table: Table
     under: TableSchema
     files: Sequence[ChangeFile]
     folded: bool
@@ -302,34 +302,29 @@ def _written(repository: Repository, table: Table, number: int) -> _Written:
     commit = repository.commits.find(table.id, number)
     if commit is None:
         raise _not_kept(table, repository.commits.kept(table.id), number)
-    schema = table.schema
-    if commit.schema_id != table.schema_id:
-        schema = repository.tables.schema_at(table.id, commit.schema_id)
-    options = schema.parsed
-    producer = options["changelog-producer"]
+    then = repository.tables.under(table, commit.schema_id)
+    producer = then.schema.parsed["changelog-producer"]
     stored: Sequence[ChangelogFile] = ()
     if producer is ChangelogProducer.NONE and commit.kind is SnapshotKind.MERGE:
-        _check_keeps_changelog(schema, f"snapshot {number} was merged when the table")
+        _check_keeps_changelog(then.schema, f"snapshot {number} was merged when the table")
         runs = repository.snapshots.get(table.id, number).runs
         files = files_of_runs(table.id, [run for run in runs if run.changed_at == commit.committed_at])
     else:
         stored = repository.changelogs.snapshot_files(table.id, number)
         files = files_of_changelog(table.id, number, stored)
-    under = _written_under(repository, table, commit, schema, stored)
-    return _Written(commit, schema, under, files, producer is not ChangelogProducer.INPUT)
+    under = _written_under(repository, then, commit, stored)
+    return _Written(commit, then, under, files, producer is not ChangelogProducer.INPUT)
 
 
-def _written_under(
-    repository: Repository, table: Table, commit: Commit, schema: TableSchema, files: Sequence[ChangelogFile]
-) -> TableSchema:
-    """Return the schema under which the changes of a commit were written; ``schema`` is the one at the commit.
+def _written_under(repository: Repository, table: Table, commit: Commit, files: Sequence[ChangelogFile]) -> TableSchema:
+    """Return the schema under which the changes of a commit were written; ``table`` has the one at the commit.
 
     A merge or a full compaction may have begun before an ALTER. The merge's run is the newest one. The compaction's run
     has the folder name of its ``files``; there is none if it left no row. Where keys were forgotten, the names do not
     match, and the newest schema of a full compaction counts.
     """
     if commit.schema_id == 0:
-        return schema
+        return table.schema
     runs = repository.snapshots.get(table.id, commit.snapshot_id).runs
     if commit.kind is SnapshotKind.COMPACTION:
         folders = {file.name.partition("/")[0] for file in files}
@@ -337,8 +332,7 @@ def _written_under(
         if commit.rewritten and not of_folders:
             of_folders = sorted((run for run in runs if run.full), key=lambda run: run.schema_id)
         runs = tuple(of_folders)
-    began = runs[-1].schema_id if runs else commit.schema_id
-    return schema if began == commit.schema_id else repository.tables.schema_at(table.id, began)
+    return repository.tables.under(table, runs[-1].schema_id if runs else commit.schema_id).schema
 
 
 def _named(schema: TableSchema, record: dict[str, Any]) -> dict[str, Any]:
@@ -350,13 +344,13 @@ def _named(schema: TableSchema, record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _changes_of(warehouse: Warehouse, written: _Written, start: Position) -> Iterator[Changes]:
-    place, schema, brought_by = start, written.schema, written.commit.kind
-    plan = compile_plan(schema)
+    place, table, brought_by = start, written.table, written.commit.kind
+    schema, plan = table.schema, compile_plan(table.schema)
     for batch in changes_in(warehouse, written.files, written.under, schema, start.change, MOST_TOGETHER):
         rows = [(RowKind(row.pop(KIND_COLUMN)), row) for row in batch.to_pylist()]
         shown = [(kind, shown_row(plan, row) if written.folded else _named(schema, row)) for kind, row in rows]
         last = place.change + len(rows) >= written.count
-        yield Changes(place, brought_by, schema, shown, last, text_bytes(batch))
+        yield Changes(place, brought_by, table, shown, last, text_bytes(batch))
         place = Position(place.snapshot, place.change + len(rows), place.rewritten)
     if place.change >= written.count and place == start:
-        yield Changes(place, brought_by, schema, (), last=True)
+        yield Changes(place, brought_by, table, (), last=True)

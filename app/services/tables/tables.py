@@ -240,6 +240,13 @@ def get_table_by_id(repository: Repository, table_id: str) -> Table:
     return table
 
 
+def table_under(repository: Repository, table: Table, number: str) -> Table:
+    """Return the table with the schema of this number. Raise ``NotFound``."""
+    if not number.isascii() or not number.isdigit() or len(number) > 9 or int(number) > table.schema_id:
+        raise not_found(Resource.SCHEMA, number)
+    return repository.tables.under(table, int(number))
+
+
 def alter_table(
     catalog: CatalogDatabase,
     name: tuple[str, str],

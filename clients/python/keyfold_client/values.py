@@ -69,19 +69,13 @@ class Schema:
 
     decoders: Mapping[str, Decoder]
     primary_key: Sequence[str]
-    types: Mapping[str, Any]
 
     @classmethod
     def from_answer(cls, answer: Mapping[str, Any]) -> Schema:
         """Return the schema in the answer for a table."""
         fields = answer["schema"]["fields"]
-        types = {one["name"]: one["type"] for one in fields}
-        decoders = {name: decoder_of(of) for name, of in types.items()}
-        return cls(decoders, tuple(answer["schema"]["primaryKeys"]), types)
-
-    def knows(self, rows: Sequence[Mapping[str, Any] | None]) -> bool:
-        """Return whether it has all columns of the rows and the fields in them, of such types as far as JSON shows."""
-        return all(row is None or _has_fields(self.types, row) for row in rows)
+        decoders = {one["name"]: decoder_of(one["type"]) for one in fields}
+        return cls(decoders, tuple(answer["schema"]["primaryKeys"]))
 
     def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return a row of JSON with Python's values."""
@@ -97,27 +91,6 @@ class Schema:
         return named
 
 
-def _has_fields(types: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    return all(name in types and _may_be(types[name], value) for name, value in values.items())
-
-
-def _may_be(of: Any, value: Any) -> bool:
-    """Return whether the JSON value may be of the type; one that another column of the name had may not."""
-    if value is None:
-        return True
-    kind = _kind_of(of)
-    if not isinstance(of, Mapping):
-        # BIGINT may be a text. A narrower number that is one has become a DECIMAL.
-        return not isinstance(value, (list, dict)) and not (kind in _NARROW and isinstance(value, str))
-    if kind == "ARRAY":
-        return isinstance(value, list) and all(_may_be(of["element"], one) for one in value)
-    if not isinstance(value, dict):
-        return False
-    if kind == "ROW":
-        return _has_fields({field["name"]: field["type"] for field in of["fields"]}, value)
-    return kind != "MAP" or all(_may_be(of["value"], one) for one in value.values())
-
-
 def _kind_of(of: Any) -> str:
     """Return the first word of a type: its name, or an object with those of its parts."""
     return str(of["type"] if isinstance(of, Mapping) else of).partition("(")[0].split()[0]
@@ -128,9 +101,7 @@ def decoder_of(of: Any) -> Decoder:
     kind = _kind_of(of)
     if not isinstance(of, Mapping):
         return _DECODERS.get(kind, _same)
-    decode, shape = _NESTED[kind](of), list if kind == "ARRAY" else dict
-    # What an earlier column of the name held stays as it is.
-    return lambda value: decode(value) if isinstance(value, shape) else value
+    return _NESTED[kind](of)
 
 
 def _same(value: Any) -> Any:
@@ -164,8 +135,7 @@ _DECODERS: Final[Mapping[str, Decoder]] = {
     "BINARY": _of_text(base64.b64decode),
     "VARBINARY": _of_text(base64.b64decode),
 }
-_NARROW: Final = frozenset({"TINYINT", "SMALLINT", "INT", "INTEGER"})
-_WHOLE: Final = _NARROW | {"BIGINT"}
+_WHOLE: Final = frozenset({"TINYINT", "SMALLINT", "INT", "INTEGER", "BIGINT"})
 
 
 def _optional(of: Any) -> Decoder:

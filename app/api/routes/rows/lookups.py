@@ -18,10 +18,9 @@ from app.services.rows.kept_views import Name
 from app.services.rows.lookups import Consistency, FoundRow, imaged_row, row_of, spelled, view_at
 from app.services.rows.views import View
 
-SNAPSHOT_HEADER = "Keyfold-Snapshot"
-BATCH_HEADER = "Keyfold-Batch"
-SET_ASIDE_HEADER = "Keyfold-Set-Aside"  # the number of batches that are set aside, if any
-_SNAPSHOT, _BATCH, _SET_ASIDE = (name.lower().encode() for name in (SNAPSHOT_HEADER, BATCH_HEADER, SET_ASIDE_HEADER))
+# The last is the number of batches that are set aside, if any.
+SEEN_HEADERS = ("Keyfold-Table", "Keyfold-Schema", "Keyfold-Snapshot", "Keyfold-Batch", "Keyfold-Set-Aside")
+_TABLE, _SCHEMA, _SNAPSHOT, _BATCH, _SET_ASIDE = (name.lower().encode() for name in SEEN_HEADERS)
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -93,14 +92,15 @@ def _row_answer(row: FoundRow, view: View, lookup: Lookup, if_none_match: str | 
 
 
 def _seen(view: View, lookup: Lookup) -> Headers:
-    """Return headers with the snapshot and the batches that the answer contains. Batches are counted only of the
-    current snapshot.
+    """Return headers with the table, its schema, the snapshot and the batches of the answer. Batches are counted only
+    of the current snapshot.
     """
-    snapshot = (_SNAPSHOT, str(view.snapshot_id or 0).encode())
     applied = () if lookup.spelling is USUAL else _encoded(lookup.spelling.headers)
+    table, snapshot = view.table, str(view.snapshot_id or 0).encode()
+    seen = [(_TABLE, table.id.encode()), (_SCHEMA, str(table.schema_id).encode()), (_SNAPSHOT, snapshot), *applied]
     if lookup.version is not None:
-        return [snapshot, *applied]
-    seen = [snapshot, *applied, (_BATCH, str(view.last_batch).encode())]
+        return seen
+    seen.append((_BATCH, str(view.last_batch).encode()))
     return [*seen, (_SET_ASIDE, str(view.set_aside).encode())] if view.set_aside else seen
 
 

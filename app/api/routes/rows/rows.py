@@ -14,9 +14,7 @@ from app.api.document.payloads import Names, first_fault_of
 from app.api.middleware.negotiation import JSON, chosen
 from app.api.middleware.routing import Router
 from app.api.routes.rows.lookups import (
-    BATCH_HEADER,
-    SET_ASIDE_HEADER,
-    SNAPSHOT_HEADER,
+    SEEN_HEADERS,
     Lookup,
     answer_row,
     names_in,
@@ -93,7 +91,7 @@ class RowAnswers(Payload):
     snapshot_id: int | None
 
 
-SEEN = ("Vary", "Preference-Applied", SNAPSHOT_HEADER, BATCH_HEADER, SET_ASIDE_HEADER)
+SEEN = ("Vary", "Preference-Applied", *SEEN_HEADERS)
 _ROW_ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {"headers": headers("ETag", *SEEN)},
     304: {"description": "the row is the one whose ETag was sent", "headers": headers("ETag", *SEEN)},

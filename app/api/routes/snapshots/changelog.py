@@ -174,8 +174,9 @@ def lines_of(changes: Changes, requested: Integers | None = None) -> Iterator[st
     """Yield each change as JSON, with BIGINT in the ``requested`` form; columns that a record does not name are left
     out.
     """
-    integers = integers_of(changes.schema, requested)
-    encoders = [(column.name, encoder_of(column.type, integers)) for column in changes.schema.columns]
+    schema = changes.table.schema
+    integers = integers_of(schema, requested)
+    encoders = [(column.name, encoder_of(column.type, integers)) for column in schema.columns]
     for kind, row in changes.rows:
         values = {name: encode(row[name]) for name, encode in encoders if name in row}
         metadata = {"_kind": kind.text, "_snapshot": changes.start.snapshot}

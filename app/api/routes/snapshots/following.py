@@ -38,7 +38,8 @@ class Following:
 
 
 async def events(request: Request, following: Following, lines: Lines) -> AsyncIterator[bytes]:
-    """Yield an event for each change, whose id is the position after it, and one for each snapshot without changes.
+    """Yield an event for each change, whose id is the position after it, and one for each snapshot without changes. A
+    ``schema`` event names the schema of the events after it.
 
     Comments are sent while nothing changes. The stream ends when the client disconnects or the service stops. It ends
     with an ``error`` event, which has the problem, when the table is dropped, the next changes have expired, or the
@@ -58,7 +59,7 @@ async def events(request: Request, following: Following, lines: Lines) -> AsyncI
 
 
 async def _followed(following: Following, lines: Lines) -> AsyncIterator[bytes]:
-    place, last = following.start, following.last
+    place, last, schema_id = following.start, following.last, None
     while last is None or place.snapshot <= last:
         head = await following.heads.newer(following.table.id, place.snapshot - 1, following.heartbeat_seconds)
         await following.check_reader()
@@ -69,7 +70,11 @@ async def _followed(following: Following, lines: Lines) -> AsyncIterator[bytes]:
         pages = changes_from(following.database, following.warehouse, following.table, place, until)
         while (changes := await run_in_threadpool(_next, pages)) is not None:
             following.heads.check()
-            place = changes.after(len(changes.rows))
+            start, place = place, changes.after(len(changes.rows))
+            if changes.table.schema_id != schema_id:
+                schema_id = changes.table.schema_id
+                named = json.dumps({"id": changes.table.id, "schemaId": schema_id}, separators=(",", ":"))
+                yield format_sse_event(data_str=named, event="schema", id=start.text)
             encoded = await run_in_threadpool(_encoded, changes, lines)
             changes = None  # for a slow reader only the text stays in memory
             yield encoded

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import Depends, Query, Response
+from fastapi import Depends, Path, Query, Response
 from fastapi.concurrency import run_in_threadpool
 
 from app.api.document.payloads import (
     NewTable,
+    NumberedSchema,
     RenameTable,
     StoredTable,
     TableDetails,
@@ -198,6 +199,18 @@ def get_table_by_id(
     grant.check_table(Role.READ, table.database, table.name)
     response.headers["ETag"] = table_etag(table)
     return details.answer(table)
+
+
+@router.get(
+    "/databases/{database}/tables/{table}/schemas/{schema}",
+    operation_id="getSchema",
+    response_model_exclude_unset=True,
+)
+def get_schema(
+    table: TableDep, repository: Reading, schema: Annotated[str, Path(description="its number, from 0")]
+) -> NumberedSchema:
+    """Return the schema with a number. Snapshots, answers with rows (`Keyfold-Schema`) and changelogs name theirs."""
+    return NumberedSchema.from_value(service.table_under(repository, table, schema))
 
 
 @router.post(

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import anyio
 import httpx
-from httpx_sse import EventSource, SSEError
+from httpx_sse import EventSource, ServerSentEvent, SSEError
 
 from keyfold_client.aio.transport import AsyncTransport
 from keyfold_client.errors import Misuse, NotFound, NotKeyfold, Refused, refused
@@ -23,6 +23,7 @@ MOST_KEYS: Final = 1000  # of one request
 _JSON: Final = {"Content-Type": "application/json"}
 _OPEN: Final = ("pending", "running")
 _LOOK_SECONDS: Final = (0.1, 1.0)  # how often a merge is looked at, at first and later
+_SCHEMA: Final = "schema"  # the event that names the schema of the changes after it
 _PAUSE_SECONDS: Final = 0.5  # before a stream of changes that ended is requested again
 Columns = Sequence[str] | None
 
@@ -37,7 +38,8 @@ class AsyncTable:
     def __init__(self, transport: AsyncTransport, database: str, name: str) -> None:
         self.database, self.name = database, name
         self._transport = transport
-        self._schema: Schema | None = None
+        self._newest: Schema | None = None
+        self._schemas: dict[tuple[str, int], Schema] = {}  # by table id and number: a name may be used again
 
     async def upsert(
         self,
@@ -107,13 +109,12 @@ class AsyncTable:
         params = [("key", text) for text in await self._texts(key)]
         params += _params(columns, consistency, as_of) + ([("after", after)] if after else [])
         try:
-            row = await self._transport.json("GET", self._path("/rows"), params=params)
+            answer = await self._transport.ask("GET", self._path("/rows"), params=params)
         except NotFound as error:
             if error.code == "row_not_found":
                 return None
             raise
-        [decoded] = await self._decoded([row])
-        return decoded
+        return (await self._schema_of(answer)).row(self._transport.read(answer))
 
     async def get_many(
         self,
@@ -139,12 +140,14 @@ class AsyncTable:
                 await self.schema(fresh=True)  # its key may have other names since
                 named = await self._named(every)
                 answer = await self._found(named[some], params)
-            rows += await self._decoded([one["row"] for one in answer["rows"]])
+            found = [one["row"] for one in self._transport.read(answer)["rows"]]
+            schema = await self._schema_of(answer)
+            rows += [None if row is None else schema.row(row) for row in found]
         return rows
 
-    async def _found(self, keys: Sequence[Mapping[str, Any]], params: Sequence[tuple[str, str]]) -> Any:
+    async def _found(self, keys: Sequence[Mapping[str, Any]], params: Sequence[tuple[str, str]]) -> httpx.Response:
         request: dict[str, Any] = {"content": to_json({"keys": keys}), "params": params, "headers": _JSON}
-        return await self._transport.json("POST", self._path("/rows:batchGet"), again=True, **request)
+        return await self._transport.ask("POST", self._path("/rows:batchGet"), again=True, **request)
 
     def scan(
         self,
@@ -174,19 +177,27 @@ class AsyncTable:
         default with the next merge. A broken connection is made again: no change is missing or comes twice. Raise
         ``Refused`` if the changes are not kept, or have expired.
         """
-        read_for: int | None = None  # the changes of a snapshot have one schema: it is read again once for them
-        async for line, place in self.change_lines(since=since, until=until, after=after):
-            values = json.loads(line)
+        schema = Schema({}, ())  # the first event names it
+        async for event, place in self._followed(since=since, until=until, after=after):
+            values = json.loads(event.data)
+            if event.event == _SCHEMA:
+                schema = await self._schema_at(values["id"], values["schemaId"])
+                continue
             kind, snapshot = values.pop("_kind"), values.pop("_snapshot")
-            schema = await self.schema()
-            if snapshot != read_for and not schema.knows([values]):  # the table was altered since, or after it
-                schema, read_for = await self.schema(fresh=True), snapshot
             yield Change(kind, snapshot, schema.row(values), place)
 
     async def change_lines(
         self, *, since: int | None = None, until: int | None = None, after: str | None = None
     ) -> AsyncIterator[tuple[str, str]]:
         """Yield the JSON of each of ``changes``, and its place."""
+        async for event, place in self._followed(since=since, until=until, after=after):
+            if event.event != _SCHEMA:
+                yield event.data, place
+
+    async def _followed(
+        self, *, since: int | None, until: int | None, after: str | None
+    ) -> AsyncIterator[tuple[ServerSentEvent, str]]:
+        """Yield each change, and before it its schema where that is another one, with the place behind it."""
         if after is None and since is None:
             # A place of our own from the start: reconnecting without one would miss what was merged meanwhile.
             since = ((await self.stats())["snapshotId"] or 0) + 1
@@ -197,11 +208,11 @@ class AsyncTable:
                 if event.event == "error":
                     problem = json.loads(event.data)
                     raise refused(problem, problem["status"])
-                if event.event == "message":
-                    yield event.data, place
+                if event.event in ("message", _SCHEMA):
+                    yield event, place
             await anyio.sleep(_PAUSE_SECONDS)
 
-    async def _events(self, place: str, until: int | None) -> AsyncIterator[Any]:
+    async def _events(self, place: str, until: int | None) -> AsyncIterator[ServerSentEvent]:
         """Yield the events behind a place until the stream ends or breaks off; the caller requests the next."""
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store", "Last-Event-ID": place}
         params: Mapping[str, int] = {} if until is None else {"toSnapshot": until}
@@ -264,19 +275,30 @@ class AsyncTable:
 
     async def schema(self, *, fresh: bool = False) -> Schema:
         """Return the columns and the key; they are read once, unless ``fresh``."""
-        if self._schema is None or fresh:
-            self._schema = Schema.from_answer(await self.details())
-        return self._schema
+        if self._newest is None or fresh:
+            self._newest = self._kept(await self.details())
+        return self._newest
+
+    async def _schema_of(self, answer: httpx.Response) -> Schema:
+        """Return the schema of the rows in the answer. Raise ``NotKeyfold`` if its headers do not name it."""
+        try:
+            return await self._schema_at(answer.headers["Keyfold-Table"], int(answer.headers["Keyfold-Schema"]))
+        except KeyError as error:
+            raise NotKeyfold(self._transport.url) from error
+
+    async def _schema_at(self, table_id: str, number: int) -> Schema:
+        """Return the schema that the table with this id has or had; each is read once."""
+        known = self._schemas.get((table_id, number))
+        return known or self._kept(await self._read(f"/schemas/{number}"))
+
+    def _kept(self, answer: Mapping[str, Any]) -> Schema:
+        schema = Schema.from_answer(answer)
+        self._schemas[answer["id"], answer["schemaId"]] = schema
+        return schema
 
     async def _read(self, rest: str, params: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
         answer: dict[str, Any] = await self._transport.json("GET", self._path(rest), params=params)
         return answer
-
-    async def _decoded(self, rows: Sequence[Mapping[str, Any] | None]) -> list[dict[str, Any] | None]:
-        schema = await self.schema()
-        if not schema.knows(rows):  # the table was altered since
-            schema = await self.schema(fresh=True)
-        return [None if row is None else schema.row(row) for row in rows]
 
     async def _named(self, keys: Sequence[Key]) -> list[dict[str, Any]]:
         """Return keys by column. Raise ``Misuse`` for one with other columns than the table has now."""

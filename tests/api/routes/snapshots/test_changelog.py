@@ -122,6 +122,7 @@ def test_events_up_to_a_snapshot_end_there(wide: TestClient, merge: Merge) -> No
     answer = wide.get(CHANGELOG, params=params, headers={"Accept": "text/event-stream"})
     assert answer.headers["content-type"].startswith("text/event-stream")
     events = [dict(line.split(": ", 1) for line in event.splitlines()) for event in answer.text.split("\n\n")[1:-1]]
+    assert events.pop(0)["event"] == "schema"
     assert [json.loads(event["data"]) for event in events] == lines(wide.get(CHANGELOG, params=params))
     assert [event["id"] for event in events] == ["2.0", "2.1", "2.2", "3.0"]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI, Request
+from fastapi.testclient import TestClient
 
 from app.api.middleware.auth import check_again
 from app.api.routes.snapshots.changelog import lines_of
@@ -70,8 +71,26 @@ def test_changes_that_expired_meanwhile_are_an_error_event(parts: Parts) -> None
 
 
 def test_changes_that_are_kept_are_sent_at_once(parts: Parts) -> None:
-    [_, sent] = followed(parts, Position(3, 1), 2)
+    [_, _, sent] = followed(parts, Position(3, 1), 3)
     assert sent == 'data: {"_kind":"+U","_snapshot":3,"id":1,"note":"c"}\nid: 4.0\n\n'
+
+
+def test_an_event_names_the_schema_of_the_changes_after_it(parts: Parts, merge: Merge, client: TestClient) -> None:
+    table = "/v1/catalog/databases/shop/tables/wide"
+    added = {"action": "addColumn", "fieldNames": ["more"], "dataType": "INT"}
+    client.post(table, json={"changes": [added]}).raise_for_status()
+    merge({"id": 1, "more": 5})
+    merge({"id": 1, "more": 6})
+    sent = [piece.split("\n") for piece in followed(parts, Position(3), 6)[1:]]
+    table_id = client.get(table).json()["id"]
+    schemas = [json.loads(lines[1].removeprefix("data: ")) for lines in sent if lines[0] == "event: schema"]
+    assert schemas == [{"id": table_id, "schemaId": number} for number in (0, 1)]
+    assert [lines[0].split(":")[0] for lines in sent] == ["event", "data", "event", "data", "data"]
+    for named in schemas:
+        schema = client.get(f"{table}/schemas/{named['schemaId']}").json()
+        assert {**schema, "schema": None} == {**named, "schema": None}
+        names = {field["name"] for field in schema["schema"]["fields"]}
+        assert ("more" in names) == (named["schemaId"] == 1)
 
 
 def test_a_follower_whose_token_is_revoked_is_told_so_and_sent_no_more(parts: Parts) -> None:

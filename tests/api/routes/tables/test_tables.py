@@ -45,6 +45,19 @@ def test_a_table_is_found_by_its_id_also_after_a_rename(create: Create, shop: Te
     assert (missing.status_code, missing.json()["resourceType"]) == (404, "TABLE")
 
 
+def test_earlier_schemas_are_shown_by_their_numbers(create: Create, shop: TestClient) -> None:
+    first = create()
+    added = {"action": "addColumn", "fieldNames": ["more"], "dataType": "INT"}
+    second = shop.post(f"{TABLES}/wide", json={"changes": [added]}).json()
+    shown = [shop.get(f"{TABLES}/wide/schemas/{number}").json() for number in (0, 1)]
+    assert shown == [{member: one[member] for member in ("id", "schemaId", "schema")} for one in (first, second)]
+    for number in ("2", "-1", "one", "9" * 30):
+        answer = shop.get(f"{TABLES}/wide/schemas/{number}")
+        problem = answer.json()
+        refused = (answer.status_code, problem["errorCode"], problem["resourceType"])
+        assert refused == (404, "schema_not_found", "SCHEMA")
+
+
 def _rename(source: str, target: str, database: str = "shop") -> dict[str, Any]:
     return {"source": {"database": "shop", "object": source}, "destination": {"database": database, "object": target}}
 
