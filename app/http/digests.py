@@ -80,7 +80,7 @@ def _members(name: str, header: str) -> dict[str, Any]:
         members.parse(header.encode("latin-1"))
     except ValueError as error:
         raise _bad_header(name) from error
-    return {one: getattr(item, "value", None) for one, item in members.items() if one in _ALGORITHMS}
+    return {algorithm: getattr(item, "value", None) for algorithm, item in members.items() if algorithm in _ALGORITHMS}
 
 
 def _bad_header(name: str) -> Invalid:

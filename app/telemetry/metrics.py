@@ -51,8 +51,8 @@ class Metrics:
         # Of each operation: the cell before that of 1xx, the first bucket, the sum of the seconds.
         seconds = {value: self._places[Counted.REQUEST_SECONDS, (value,)] for value in values}
         self._operations: Mapping[str, tuple[int, int, int]] = {
-            one: (self._places[Counted.REQUESTS, (one, "1xx")] - 1, first, first + len(self._bounds) + 1)
-            for one, first in seconds.items()
+            operation: (self._places[Counted.REQUESTS, (operation, "1xx")] - 1, first, first + len(self._bounds) + 1)
+            for operation, first in seconds.items()
         }
 
     @property

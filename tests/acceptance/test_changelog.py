@@ -60,7 +60,7 @@ def events(answer: httpx.Response) -> Iterator[Event]:
 
 
 def follow(table: TableClient, count: int | None = None, **headers: str) -> list[Event]:
-    """The first ``count`` events from the beginning, or from ``Last-Event-ID``, or all until the end; none of schemas."""
+    """The first ``count`` events, or all, from the beginning or from ``Last-Event-ID``; none of schemas."""
     asked = {"Accept": "text/event-stream", **headers}
     with table.client.stream("GET", f"{table.path}/changelog?fromSnapshot=1", headers=asked) as answer:
         assert answer.status_code == 200, answer.read()

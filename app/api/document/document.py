@@ -88,12 +88,12 @@ def described(document: Json) -> Json:
     parts |= {"headers": copy.deepcopy({**HEADERS}), "securitySchemes": _SECURITY}
     document["security"] = [{"token": []}, {}]  # none is needed where no token was made
     document["tags"] = [{"name": name, "description": words} for name, words in TAGS.items()]
-    for one in objects_in([document["paths"], parts["headers"]]):
-        _tidy(one)
-    for name, one in parts["schemas"].items():
-        for member in objects_in(one):
+    for member in objects_in([document["paths"], parts["headers"]]):
+        _tidy(member)
+    for name, schema in parts["schemas"].items():
+        for member in objects_in(schema):
             _tidy(member)
-        one["title"] = name
+        schema["title"] = name
     for operation in operations_in(document):
         _exemplify(operation, examples().get(operation["operationId"], {}))
     return document
@@ -128,11 +128,11 @@ def _describe(operation: Json) -> None:
         responses = refusals | responses
     else:
         operation["security"] = []
-        if any("content" in one for status, one in responses.items() if status.startswith("2")):
+        if any("content" in answer for status, answer in responses.items() if status.startswith("2")):
             responses |= {str(_NOT_ACCEPTABLE): problems(_NOT_ACCEPTABLE)[_NOT_ACCEPTABLE]}
-    answers = {status: dict(one) for status, one in responses.items()}
-    for status, one in answers.items():
-        one["headers"] = headers("X-Request-Id") | _own_headers(status) | one.get("headers", {})
+    answers = {status: dict(answer) for status, answer in responses.items()}
+    for status, answer in answers.items():
+        answer["headers"] = headers("X-Request-Id") | _own_headers(status) | answer.get("headers", {})
     operation["responses"] = dict(sorted(answers.items()))
 
 

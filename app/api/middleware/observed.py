@@ -109,4 +109,4 @@ def operation_of(scope: Scope) -> str:
 def operations_of(app: FastAPI) -> list[str]:
     """Return the operation ids of all routes."""
     ids = (getattr(route, "operation_id", None) for route in app.routes)
-    return [one for one in ids if one is not None]
+    return [operation_id for operation_id in ids if operation_id is not None]

@@ -73,7 +73,8 @@ class Answer(Payload):
 
     @classmethod
     def _members(cls, value: object, members: Mapping[str, object]) -> dict[str, object]:
-        return {name: one.read(value) for name, one in _sources(cls).items() if name not in members} | dict(members)
+        sources = _sources(cls).items()
+        return {name: source.read(value) for name, source in sources if name not in members} | dict(members)
 
     @model_validator(mode="before")
     @classmethod

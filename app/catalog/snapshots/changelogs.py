@@ -64,7 +64,7 @@ class Changelogs:
         kinds = {row.id: row.kind for row in self.transaction.execute(query)}
         if len(kinds) != last - base or any(kind not in _FOLLOWED for kind in kinds.values()):
             return None
-        written = self.written_under(table_id, [one for one, kind in kinds.items() if kind is SnapshotKind.MERGE])
+        written = self.written_under(table_id, [number for number, kind in kinds.items() if kind is SnapshotKind.MERGE])
         if not all(says_all_changes(self.tables.schema_at(table_id, schema_id)) for schema_id in set(written.values())):
             return None
         files: dict[int, list[ChangelogFile]] = defaultdict(list)

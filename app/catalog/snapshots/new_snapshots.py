@@ -103,8 +103,8 @@ class NewSnapshots:
         self._add_runs(unknown)
         self._add(_SNAPSHOT_ADDED, [_snapshot_values(snapshot) for snapshot in made])
         self._add(_NAMED, [values for snapshot in made for values in _named_values(snapshot)])
-        changes = [_changelog_values(one, new.changelog) for one, new in zip(made, news, strict=True)]
-        self._add(_CHANGELOG_ADDED, [values for of_one in changes for values in of_one])
+        changes = [_changelog_values(snapshot, new.changelog) for snapshot, new in zip(made, news, strict=True)]
+        self._add(_CHANGELOG_ADDED, [values for of_snapshot in changes for values in of_snapshot])
         self.transaction.execute(_NOTED, of_tables)
 
     def _add_runs(self, new: Sequence[tuple[str, Run]]) -> None:

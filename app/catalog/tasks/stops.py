@@ -40,7 +40,9 @@ class Stops:
         for row in self.transaction.execute(active):
             first.setdefault(row.table_id, row)
         now = self.transaction.now()
-        recent = [one for one, row in first.items() if row.requested_at <= now < row.requested_at + MERGES_WAIT]
+        recent = [
+            table_id for table_id, row in first.items() if row.requested_at <= now < row.requested_at + MERGES_WAIT
+        ]
         if not recent:
             return {}
         known = self.transaction.execute(_WITH_TRIGGER, {"tables": recent}).all()

@@ -59,7 +59,7 @@ class OlderOrders:
             }
             wanted = sorted({*stored.values(), *([LOG] if logged else [])} & present)
             read = batches_of(self.warehouse, self.task.table_id, run, tokens, wanted, partial(may_hold, touched))
-            for batch in (only_touched(one, touched) for one in read):
+            for batch in (only_touched(batch, touched) for batch in read):
                 kept.append(tokens_in(batch))
                 for place, field in fields.items():
                     parts[place].append(_stored(batch, stored[place], place[1], arrow_type(field.column.type)))

@@ -97,7 +97,7 @@ class RetriedEvents:
     def pieces(self, decoder: RecordDecoder, bounds: Bounds) -> Iterable[Piece]:
         """Yield the records to stage: those of all formats have their own positions in the batch."""
         numbered, so_far = [*enumerate(self.events)], RecordCount()
-        for (name, unavailable), some in groupby(numbered, lambda one: (one[1].format, one[1].unavailable)):
+        for (name, unavailable), some in groupby(numbered, lambda pair: (pair[1].format, pair[1].unavailable)):
             chosen = [(number, event.text.encode()) for number, event in some]
             events = Events(STORED_FORMATS[name], self.name[1], unavailable)
             rows = [number for number, _ in chosen]

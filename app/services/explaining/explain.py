@@ -214,7 +214,7 @@ class _Explanation:
         """Return the records to show. Raise ``Invalid`` if ``before`` is not the place of one of them."""
         until = len(records)
         if self.question.before is not None:
-            matching = [place for place, one in enumerate(records) if _named(one) == self.question.before]
+            matching = [place for place, record in enumerate(records) if _named(record) == self.question.before]
             if not matching:
                 raise Invalid(
                     f"no record of this row is kept for before={self.question.before!r}: repeat the request without it,"

@@ -122,7 +122,7 @@ def _differences(plan: MergePlan, posted: Sequence[SimulatedRow], moved: Sequenc
     for row in posted:
         moved_row = after[json.dumps(row.key)]
         for column in plan.schema.value_columns:
-            values = [(one or {}).get(column.name) for one in (row.after, moved_row)]
+            values = [(shown or {}).get(column.name) for shown in (row.after, moved_row)]
             if json.dumps(values[0]) != json.dumps(values[1]):
                 rule = plan.rule_of[column.name]
                 words, by_arrival = column_words(plan, column), depends_on_arrival(plan, rule)

@@ -316,7 +316,7 @@ def replaced(runs: Sequence[Run], picked: Sequence[Sequence[str]], compacted: Se
     results = {run.partition: run for run in compacted}
     left: list[Run | None] = list(runs)
     for ids in picked:
-        places = [place_of[one] for one in ids if one in place_of]
+        places = [place_of[run_id] for run_id in ids if run_id in place_of]
         if len(places) != len(ids) or not _neighbours(runs, places):
             raise Conflict("the compacted runs are no longer part of the table")
         for place in places:

@@ -57,7 +57,7 @@ def request_due_merges(database: CatalogDatabase, now: datetime | None = None) -
         backlogs = repository.tasks.backlogs()
         moment = now or repository.now()  # read after the backlogs, so that none lies in the future
     dated = [(backlog, merge) for backlog in backlogs if (merge := _due(backlog, moment))]
-    due = sorted((one for one in dated if one[1].late >= _NOW), key=lambda one: one[1].late, reverse=True)
+    due = sorted((pair for pair in dated if pair[1].late >= _NOW), key=lambda pair: pair[1].late, reverse=True)
     new = {backlog.table.id: merge.trigger for backlog, merge in due if not backlog.pending}
     if new:  # a commit wakes every worker
         with database.transaction() as repository:

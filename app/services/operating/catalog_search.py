@@ -83,7 +83,7 @@ def search_catalog(repository: Repository, scope: TokenScope, part: str) -> Sear
     with ``part`` in their name or meaning.
     """
     known = repository.overview
-    tables = sorted(known.tables(scope, limit=MOST_RANKED, part=part), key=lambda one: _distance(one.name, part))
+    tables = sorted(known.tables(scope, limit=MOST_RANKED, part=part), key=lambda table: _distance(table.name, part))
     columns: list[FoundColumn] = []
     options = _options(part)
     first, read = None, 0

@@ -131,7 +131,11 @@ class _IcebergFiles(VersionFiles):
             def forget(repository: Repository, known: Sequence[PublishedVersion]) -> None:
                 if known and known[0].version < first.version:
                     _, schemas = iceberg_versions(repository, first.table_id)
-                    written = [one for one in known if one.version >= first.version and one.written_at is not None]
+                    written = [
+                        version
+                        for version in known
+                        if version.version >= first.version and version.written_at is not None
+                    ]
                     write_metadata(warehouse, written, schemas)  # without the snapshots whose files now go
                 live = {run for _, run in repository.snapshots.live_run_ids(first.table_id)}
                 live |= {name.partition("/")[0] for name in repository.changelogs.live_files(first.table_id)}

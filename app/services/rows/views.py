@@ -95,7 +95,7 @@ class View:
     def staged_records(self, warehouse: Warehouse, key: Key) -> Iterator[Record]:
         """Yield the key's staged records in arrival order, by the column names of the table."""
         records = [*self._indexed(key), *self._in_files(warehouse, key)]
-        for schema, record in sorted(records, key=lambda one: one[1].arrival):
+        for schema, record in sorted(records, key=lambda pair: pair[1].arrival):
             yield renamed_record(record, schema, self.table.schema)
 
     def _indexed(self, key: Key) -> Iterator[tuple[TableSchema, Record]]:

@@ -48,4 +48,4 @@ def holds_unavailable(value: Any, placeholder: str) -> bool:
     if is_unavailable(value, placeholder):
         return True
     inner = value if isinstance(value, list) else value.values() if isinstance(value, Mapping) else ()
-    return any(holds_unavailable(one, placeholder) for one in inner)
+    return any(holds_unavailable(item, placeholder) for item in inner)

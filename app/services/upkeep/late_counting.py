@@ -128,7 +128,7 @@ def first_batches(batches: Sequence[Batch], most: int = MOST_RECORDS) -> Sequenc
     those before them.
     """
     sums = accumulate(batch.records for batch in batches)
-    some = takewhile(lambda one: one[1] <= most, zip(batches, sums, strict=True))
+    some = takewhile(lambda pair: pair[1] <= most, zip(batches, sums, strict=True))
     return [batch for batch, _ in some if batch.records]
 
 
@@ -138,7 +138,7 @@ def _few(senders: Mapping[str, LateRecords]) -> Mapping[str, LateRecords]:
     """
     if len(senders) <= MOST_SENDERS:
         return senders
-    ordered = sorted(senders.items(), key=lambda one: (-one[1].records, one[0]))
+    ordered = sorted(senders.items(), key=lambda pair: (-pair[1].records, pair[0]))
     rest = [counts for _, counts in ordered[MOST_SENDERS - 1 :]]
     return {**dict(ordered[: MOST_SENDERS - 1]), OTHERS: sum(rest[1:], rest[0])}
 

@@ -338,7 +338,7 @@ class Images:
         """Remove a damaged image, and request it again."""
         logger.warning("the image %s is damaged and is made again", image.path)
         image.path.unlink(missing_ok=True)
-        for place in [one for one, opened in self._open.items() if opened is image]:
+        for place in [place for place, opened in self._open.items() if opened is image]:
             self._open.pop(place, None)
 
 

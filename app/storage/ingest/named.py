@@ -25,7 +25,7 @@ def words_of_members(columns: Sequence[Column], records: Iterable[Collection[str
             if name in bits:
                 word, bit = bits[name]
                 words[word][place] |= bit
-    return {word: one[index] for word, one in words.items()}
+    return {word: bitmap[index] for word, bitmap in words.items()}
 
 
 def words_of_columns(columns: Sequence[Column], names: Collection[str], rows: int) -> Words:

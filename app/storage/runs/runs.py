@@ -26,7 +26,7 @@ def check_written(warehouse: Warehouse, table_id: str, runs: Sequence[Run]) -> N
     paths = [warehouse.path(*data_file(table_id, run.id, file.name)) for run in runs for file in run.files]
     sizes = [file.size_bytes for run in runs for file in run.files]
     statuses = warehouse.filesystem.get_file_info(paths)
-    if any(one.size != size for one, size in zip(statuses, sizes, strict=True)):
+    if any(status.size != size for status, size in zip(statuses, sizes, strict=True)):
         raise Unavailable(
             "Spark wrote files that are not in this worker's warehouse; give both the same KEYFOLD_WAREHOUSE"
         )

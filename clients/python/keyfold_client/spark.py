@@ -173,8 +173,8 @@ class _PushingReader(_Reader):
         """Have the service leave out rows. Yield all filters: Spark still looks at each row that comes."""
         with self._settings.client() as client:
             fields = client.table(self._settings.table).details()["schema"]["fields"]
-        kinds = {one["name"]: str(one["type"]).partition("(")[0].split()[0] for one in fields}
-        pushed = [text for one in filters if (text := _text_of(one, kinds)) is not None]
+        kinds = {field["name"]: str(field["type"]).partition("(")[0].split()[0] for field in fields}
+        pushed = [text for condition in filters if (text := _text_of(condition, kinds)) is not None]
         self._settings = replace(self._settings, filters=(*self._settings.filters, *pushed))
         yield from filters
 

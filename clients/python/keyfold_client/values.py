@@ -48,9 +48,9 @@ def _number(value: Any) -> Any:
 
 def _with_texts(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {to_text(name): _with_texts(one) for name, one in value.items()}
+        return {to_text(name): _with_texts(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_with_texts(one) for one in value]
+        return [_with_texts(item) for item in value]
     return _number(value)
 
 

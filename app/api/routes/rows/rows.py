@@ -63,7 +63,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 def _as_sent(sent: Any, read: ValidatorFunctionWrapHandler) -> Any:
     """Return the JSON objects as they are, without copying their members: the declared type needs no check."""
-    objects = isinstance(sent, list) and len(sent) <= MOST_KEYS and all(type(one) is dict for one in sent)
+    objects = isinstance(sent, list) and len(sent) <= MOST_KEYS and all(type(key) is dict for key in sent)
     return sent if objects else read(sent)
 
 

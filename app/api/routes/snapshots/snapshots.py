@@ -134,7 +134,7 @@ class Rollback(Payload):
             number = self.instant.snapshot_id
         elif isinstance(self.instant, TagInstant):
             tag = self.instant.tag_name
-        if sum(one is not None for one in (self.instant, self.snapshot, self.tag)) != 1:
+        if sum(target is not None for target in (self.instant, self.snapshot, self.tag)) != 1:
             message = "the rollback must name one snapshot"
             fix = 'send {"instant": {"type": "snapshot", "snapshotId": 3}}, {"snapshot": 3} or {"tag": "v1"}'
             raise Invalid(message, violations=[Violation("", FaultCode.NO_INSTANT, message, fix)])

@@ -76,8 +76,8 @@ def _lines(explained: JsonObject) -> Iterator[list[object]]:
             for column in step["columns"]
             if column["before"] != column["after"] or column["late"] or column["ignored"]
         ]
-        for one in changed:
-            yield [*head, one["column"], one["before"], one["after"], one["reason"]]
+        for column in changed:
+            yield [*head, column["column"], column["before"], column["after"], column["reason"]]
             head = ["", "", ""]
         if not changed:
             yield [*head, "", "", "", "" if step["what"] == "record" else step["words"]]
@@ -171,8 +171,8 @@ def _changes(steps: list[Any]) -> Iterator[list[object]]:
     for step in steps:
         head: list[object] = [step["record"] + 1, step["kind"]]
         changed = [column for column in step["columns"] if column["before"] != column["after"]]
-        for one in changed:
-            yield [*head, one["column"], one["before"], one["after"], one["reason"]]
+        for column in changed:
+            yield [*head, column["column"], column["before"], column["after"], column["reason"]]
             head = ["", ""]
         if not changed:
             yield [*head, "", "", "", step["ignored"] or "changes nothing"]

@@ -103,9 +103,9 @@ def list_all(
 
 
 def _names(service: Service, database: str | None) -> Iterator[tuple[str, str]]:
-    for one in service.listed(CATALOG, "databases") if database is None else [database]:
-        for name in service.listed(f"{CATALOG}/{segment(one)}/tables", "tables"):
-            yield one, name
+    for database_name in service.listed(CATALOG, "databases") if database is None else [database]:
+        for name in service.listed(f"{CATALOG}/{segment(database_name)}/tables", "tables"):
+            yield database_name, name
 
 
 @commands.command("show")

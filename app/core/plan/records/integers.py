@@ -43,13 +43,13 @@ def _same(shown: Any) -> Any:
 
 def _array(data_type: DataType) -> Change:
     element = as_text(data_type.element_type) or _same
-    return lambda shown: [element(one) for one in shown]
+    return lambda shown: [element(item) for item in shown]
 
 
 def _map(data_type: DataType) -> Change:
-    key, value = (as_text(one) or _same for one in data_type.map_types)
+    key, value = (as_text(inner) or _same for inner in data_type.map_types)
     if data_type.map_types[0].legal_key:  # then it is an object, whose names are texts
-        return lambda shown: {name: value(one) for name, one in shown.items()}
+        return lambda shown: {name: value(item) for name, item in shown.items()}
     return lambda shown: [[key(one), value(other)] for one, other in shown]
 
 

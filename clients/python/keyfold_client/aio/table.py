@@ -163,7 +163,7 @@ class AsyncTable:
         ``tokens``, the first and the last, are a share of the table, for those who read it in several tasks.
         """
         filters = [filter] if isinstance(filter, str) else filter
-        params = _params(columns, consistency, as_of) + [("filter", one) for one in filters]
+        params = _params(columns, consistency, as_of) + [("filter", condition) for condition in filters]
         if tokens is not None:
             params += [("firstToken", str(tokens[0])), ("lastToken", str(tokens[1]))]
         return AsyncScan(self._transport, self._path("/rows:scan"), params)
@@ -234,7 +234,7 @@ class AsyncTable:
     async def count(self, *, filter: str | Sequence[str] = (), as_of: str | int | None = None) -> int:  # noqa: A002
         """Return how many rows there are, or meet each ``filter``; of many it is an estimate."""
         filters = [filter] if isinstance(filter, str) else filter
-        params = _params(None, None, as_of) + [("filter", one) for one in filters]
+        params = _params(None, None, as_of) + [("filter", condition) for condition in filters]
         return int((await self._read("/rows:count", params))["count"])
 
     async def explain(self, key: Key, *, columns: Columns = None, as_of: str | int | None = None) -> dict[str, Any]:
