@@ -76,10 +76,11 @@ class _DistinctElements(Fold):
         return None if self._elements is None else list(self._elements.values())
 
 
-def collect(column: DataType, distinct: bool) -> StepFunction:
+def collect(column: DataType, distinct: bool, retracts: bool) -> StepFunction:
     """Return a fold that joins arrays; with ``distinct`` equal elements come once, in the order they came."""
     key = key_of(column.element_type)
-    return StepFunction((lambda: _DistinctElements(key)) if distinct else (lambda: Elements(key)))
+    start = (lambda: _DistinctElements(key)) if distinct else (lambda: Elements(key))
+    return StepFunction(start, compares=distinct or retracts)
 
 
 class _Entries(Fold):

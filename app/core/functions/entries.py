@@ -172,7 +172,7 @@ def _nested_key(options: Mapping[str, Any]) -> NestedKey:
 def _nested_update(use: FunctionUse) -> StepFunction:
     limit = use.options["count-limit"]
     if not use.options["nested-key"]:
-        return nested_update_unkeyed(use.column.type, limit)
+        return nested_update_unkeyed(use.column.type, limit, use.retracts)
     return nested_update(use.column.type, _nested_key(use.options), limit)
 
 
@@ -301,7 +301,7 @@ _ENTRIES = (
         "collect",
         _array,
         Kind.ARRAY,
-        _stepwise(lambda use: collect(use.column.type, use.options["distinct"])),
+        _stepwise(lambda use: collect(use.column.type, use.options["distinct"], use.retracts)),
         True,
         "the elements of all arrays",
     ),

@@ -69,10 +69,10 @@ class _Unkeyed(Elements):
             places.clear()
 
 
-def nested_update_unkeyed(column: DataType, limit: int | None) -> StepFunction:
+def nested_update_unkeyed(column: DataType, limit: int | None, retracts: bool) -> StepFunction:
     """Return a fold that appends elements up to ``limit``; a retract removes all equal ones."""
     key = key_of(column.element_type)
-    return StepFunction(lambda: _Unkeyed(key, limit))
+    return StepFunction(lambda: _Unkeyed(key, limit), compares=retracts)
 
 
 class _Keyed(Fold):

@@ -62,7 +62,8 @@ class StepFunction:
     ``start`` returns an empty fold. ``associative``: the step also joins two accumulated values (adds only).
     ``fault`` and ``retract_fault`` say why a value can never be folded. ``wide``: the type in which to accumulate,
     checked against the column's when the row is read; None if that is the column's type. ``endless``: the value of
-    ``wide`` that marks a step that raised ``InexactFold``; None if no step raises it.
+    ``wide`` that marks a step that raised ``InexactFold``; None if no step raises it. ``compares``: whole elements are
+    compared, so that a field less may make two of them equal.
     """
 
     start: Callable[[], Fold]
@@ -71,6 +72,7 @@ class StepFunction:
     retract_fault: Callable[[Any], str | None] = lambda _: None
     wide: DataType | None = None
     endless: Decimal | None = None
+    compares: bool = False
 
     def folded(self, values: Sequence[Any], adds: Sequence[bool] = ()) -> Any:
         """Return the fold of ``values`` in order; ``adds`` says of each whether it is added or taken back, none: all

@@ -171,6 +171,11 @@ def walk_types(data_type: DataType) -> Iterator[DataType]:
         yield from walk_types(inner)
 
 
+def field_ids(data_type: DataType) -> frozenset[int]:
+    """Return the ids of all ROW fields inside ``data_type``."""
+    return frozenset(field.id for inner in walk_types(data_type) for field in inner.fields)
+
+
 def highest_field_id(data_type: DataType) -> int:
     """Return the largest id of a ROW field inside ``data_type``, -1 if there is none."""
-    return max((f.id for inner in walk_types(data_type) for f in inner.fields), default=-1)
+    return max(field_ids(data_type), default=-1)

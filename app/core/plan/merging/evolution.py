@@ -23,10 +23,11 @@ from app.core.rules.replays.replay import Replay
 from app.core.rules.row import LIVE_COLUMN
 from app.core.rules.rule import Rule, State
 from app.core.rules.step_function import StepFunction
+from app.core.rules.stepwise import Stepwise
 from app.core.rules.widening import same_type, widened
 from app.core.table.records import Record, RowKind
 from app.core.table.schema import Column, TableSchema
-from app.core.types.datatype import DataType
+from app.core.types.datatype import DataType, field_ids
 
 Stored = TypeVar("Stored")
 Rows = TypeVar("Rows")
@@ -49,7 +50,7 @@ def same_fold(old: TableSchema, new: TableSchema) -> bool:
         return False
     rules, new_rules = _column_meanings(before), _column_meanings(after)
     same_columns = all(rules[column] == new_rules[column] for column in rules.keys() & new_rules.keys())
-    return same_columns and _same_state(before, after)
+    return same_columns and _same_state(before, after) and _same_equality(before, after)
 
 
 def shows_alike(old: TableSchema, new: TableSchema) -> bool:
@@ -117,8 +118,21 @@ def _row_meaning(plan: MergePlan) -> tuple[Any, ...]:
 
 def _column_meanings(plan: MergePlan) -> dict[int, Any]:
     """Return by column id the meaning of the column's rule, to compare."""
-    rules = [inner for rule in plan.rules for inner in (rule.rules if isinstance(rule, Replay) else (rule,))]
-    return {column.id: _rule_meaning(rule) for rule in rules for column in rule.columns}
+    return {column.id: _rule_meaning(rule) for rule in _inner_rules(plan) for column in rule.columns}
+
+
+def _inner_rules(plan: MergePlan) -> list[Rule]:
+    return [inner for rule in plan.rules for inner in (rule.rules if isinstance(rule, Replay) else (rule,))]
+
+
+def _same_equality(before: MergePlan, after: MergePlan) -> bool:
+    """Return whether elements that a function compares have all of their fields still; a new one is null in them."""
+    types = {column.id: column.type for column in after.schema.columns}
+    return all(
+        field_ids(rule.column.type) <= field_ids(types[rule.column.id])
+        for rule in _inner_rules(before)
+        if isinstance(rule, Stepwise) and rule.function.compares and rule.column.id in types
+    )
 
 
 def _rule_meaning(rule: Rule) -> tuple[Any, ...]:
