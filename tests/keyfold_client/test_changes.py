@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Sequence
 from decimal import Decimal
@@ -27,6 +28,7 @@ from tests.answering import answering, reported
 from tests.keyfold_client.conftest import MakeTable
 from tests.service import Service
 
+EVENTS = "Content-Type: text/event-stream"
 FOLLOWED = {"changelog-producer": "lookup"}
 PATIENCE_SECONDS = 60
 
@@ -178,6 +180,15 @@ def test_changes_of_what_does_not_answer_end_with_an_error() -> None:
     ):
         next(client.table("a.b").changes(since=1))
     assert len(pauses) == 1
+
+
+def test_comments_of_a_quiet_feed_are_no_changes() -> None:
+    """The service sends one every 15 seconds while nothing is merged."""
+    change, comment = 'data: {"_kind": "+I", "_snapshot": 1, "id": %d}\nid: %s\n\n', ":\n\n"
+    stream = reported("200 OK", comment + change % (1, "1.1") + comment + change % (2, "2.0") + comment, EVENTS)
+    with answering([stream]) as url, Client(url) as client:
+        lines = list(client.table("a.b").change_lines(since=1, until=1))
+    assert [(json.loads(line)["id"], place) for line, place in lines] == [(1, "1.1"), (2, "2.0")]
 
 
 def test_feeds_are_not_counted_among_the_connections_of_other_requests() -> None:

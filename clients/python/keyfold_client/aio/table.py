@@ -220,7 +220,8 @@ class AsyncTable:
             async with self._transport.streamed(self._path("/changelog"), params=params, headers=headers) as answer:
                 try:
                     async for event in EventSource(answer).aiter_sse():
-                        yield event
+                        if event.data:  # a comment, sent while nothing changes, comes as an event without data
+                            yield event
                 except httpx.TransportError as error:
                     self._transport.paused(self._transport.broken(error), _PAUSE_SECONDS)
         except SSEError as error:

@@ -218,7 +218,8 @@ class Table:
             with self._transport.streamed(self._path("/changelog"), params=params, headers=headers) as answer:
                 try:
                     for event in EventSource(answer).iter_sse():
-                        yield event
+                        if event.data:  # a comment, sent while nothing changes, comes as an event without data
+                            yield event
                 except httpx.TransportError as error:
                     self._transport.paused(self._transport.broken(error), _PAUSE_SECONDS)
         except SSEError as error:
