@@ -20,7 +20,7 @@ from typing import Final
 
 from app.core.errors import Unavailable
 from spark_jobs.java import MODULE_FLAGS, find_java, spark_jars
-from spark_jobs.leftovers import end_what_is_left
+from spark_jobs.leftovers import SUPERVISOR, end_what_is_left
 from spark_jobs.scratch import new_scratch
 
 _LAST_WORDS_SECONDS: Final = 10.0
@@ -34,7 +34,7 @@ _PORT_LINE = re.compile(r"server started at: .*:(\d+)\s*$")
 # kernel closes its end of the pipe, and `read` sees that on every Unix. Then all of the group is killed at once: rows
 # are in files by then or their merge is done again, and Spark's own way to end takes a second or two. Python workers
 # have a group that ends when their JVM does. With ``setpriv`` (util-linux) the JVM ends with its shell, too.
-_SUPERVISOR = """
+_SUPERVISOR_SCRIPT = """
 exec 3<&0
 command -v setpriv >/dev/null && set -- setpriv --pdeathsig KILL "$@"
 "$@" 3<&- </dev/null &
@@ -249,7 +249,7 @@ class EmbeddedServer:
         command = [str(java), *self._flags(scratch), "org.apache.spark.sql.connect.service.SparkConnectServer"]
         try:
             return subprocess.Popen(  # noqa: S603  # the command is built here; its parts are arguments, never shell text
-                ["/bin/sh", "-c", _SUPERVISOR, "keyfold-spark", *command],
+                ["/bin/sh", "-c", _SUPERVISOR_SCRIPT, SUPERVISOR, *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

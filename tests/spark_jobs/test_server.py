@@ -19,6 +19,7 @@ from app.core.errors import Unavailable
 from app.settings import Settings
 from app.spark import SparkExecutor
 from spark_jobs.java import find_java
+from spark_jobs.leftovers import end_what_is_left
 from spark_jobs.server import EmbeddedServer
 from spark_jobs.session import SparkConnection
 
@@ -147,6 +148,14 @@ def test_the_next_start_ends_what_an_earlier_one_left(tmp_path: Path) -> None:
         assert other.poll() is None
         other.kill()
         server.stop()
+
+
+def test_the_next_start_leaves_the_server_of_another_process_alone(server: EmbeddedServer) -> None:
+    """Several services and workers may share a data folder, each with its own server."""
+    end_what_is_left(server.log)
+    connection = SparkConnection(server.remote)
+    assert connection.session().sql("SELECT 1").collect()[0][0] == 1
+    connection.close()
 
 
 def test_stop_leaves_no_process_and_no_scratch_files(tmp_path: Path) -> None:
