@@ -137,9 +137,9 @@ class _IcebergFiles(VersionFiles):
                         if version.version >= first.version and version.written_at is not None
                     ]
                     write_metadata(warehouse, written, schemas)  # without the snapshots whose files now go
-                live = {run for _, run in repository.snapshots.live_run_ids(first.table_id)}
-                live |= {name.partition("/")[0] for name in repository.changelogs.live_files(first.table_id)}
-                forget_files(warehouse, files, first.version, live)
+                runs = {run for _, run in repository.snapshots.live_run_ids(first.table_id)}
+                changelogs = {name.partition("/")[0] for name in repository.changelogs.live_files(first.table_id)}
+                forget_files(warehouse, files, first.version, runs, changelogs)
 
             return forget
 

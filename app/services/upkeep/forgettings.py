@@ -28,6 +28,7 @@ from app.services.shared.executor import MergeSite
 from app.services.shared.pages import Page, PageRequest, page_of
 from app.services.upkeep.forgotten_keys import release
 from app.services.upkeep.sweeps import CLOCK_SKEW, GRACE, NamedOfTable, is_garbage_run, mark_run, named_of_table
+from app.storage.iceberg.kept import is_live
 from app.telemetry.entries import Upkeep
 
 
@@ -169,6 +170,6 @@ def _is_left(path: Sequence[str], named: NamedOfTable) -> bool:
             return changelog not in named.changelog_folders
         case ["runs", *inner]:
             return any(is_garbage_run(tuple(inner[:depth]), named) for depth in (1, 2))
-        case ["iceberg", "runs", run, _]:  # bounds of columns in manifests
-            return run not in named.run_ids
+        case ["iceberg", "runs", folder, name]:  # bounds of columns in manifests
+            return not is_live(folder, name, named.run_ids, named.changelog_folders)
     return False

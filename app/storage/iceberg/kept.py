@@ -22,12 +22,21 @@ def published_files(warehouse: Warehouse, table_id: str) -> tuple[Sequence[Entry
     return of_versions, entries(warehouse, warehouse.path(*iceberg_file(table_id, "runs")), recursive=True)
 
 
-def forget_files(
-    warehouse: Warehouse, stored: tuple[Sequence[Entry], Sequence[Entry]], first: int, live: Collection[str]
-) -> None:
-    """Remove the ``stored`` files of versions before ``first``, and the folders of runs and changelogs that are not
-    ``live``.
+def is_live(folder: str, name: str, runs: Collection[str], changelogs: Collection[str]) -> bool:
+    """Return whether a file ``name`` that belongs to the run or the changelog of ``folder`` may be needed: manifests of
+    live runs, and lists of hidden rows of live runs and changelogs. A run and a changelog of one task share a folder.
     """
+    return folder in runs or (folder in changelogs and _HIDDEN.fullmatch(name) is not None)
+
+
+def forget_files(
+    warehouse: Warehouse,
+    stored: tuple[Sequence[Entry], Sequence[Entry]],
+    first: int,
+    runs: Collection[str],
+    changelogs: Collection[str],
+) -> None:
+    """Remove the ``stored`` files of versions before ``first``, and those of runs and changelogs that are not live."""
     of_versions, of_runs = stored
     for entry in of_versions:
         match = _NUMBERED.fullmatch(entry.name)
@@ -35,10 +44,14 @@ def forget_files(
             remove_file(warehouse, entry.path)
     hidden: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for entry in of_runs:
-        folder = entry.name if entry.is_folder else entry.path.rsplit("/", 2)[1]
+        if entry.is_folder:
+            if entry.name not in runs and entry.name not in changelogs:
+                remove(warehouse, entry.path)
+            continue
+        folder = entry.path.rsplit("/", 2)[1]
         match = _HIDDEN.fullmatch(entry.name)
-        if folder not in live:
-            remove(warehouse, entry.path)
+        if not is_live(folder, entry.name, runs, changelogs):
+            remove_file(warehouse, entry.path)
         elif match is not None:
             hidden[f"{folder}/{match[1]}"].append((int(match[2]), entry.path))
     for files in hidden.values():
