@@ -43,8 +43,9 @@ def parquet_pieces(decoder: RecordDecoder, content: Content, bounds: Bounds) -> 
 
 def _batches(file: pq.ParquetFile, rows_at_once: int) -> Iterator[pa.RecordBatch]:
     try:
-        for batch in file.iter_batches(rows_at_once, use_threads=False):
-            batch.validate(full=True)
-            yield batch
+        for group in range(file.num_row_groups):  # pyarrow reads no nested dictionaries of two at once
+            for batch in file.iter_batches(rows_at_once, row_groups=[group], use_threads=False):
+                batch.validate(full=True)
+                yield batch
     except FAULTS as error:
         raise unreadable("a Parquet file", error, _FIX) from error
