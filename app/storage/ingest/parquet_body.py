@@ -44,8 +44,12 @@ def parquet_pieces(decoder: RecordDecoder, content: Content, bounds: Bounds) -> 
 def _batches(file: pq.ParquetFile, rows_at_once: int) -> Iterator[pa.RecordBatch]:
     try:
         for group in range(file.num_row_groups):  # pyarrow reads no nested dictionaries of two at once
+            declared = left = file.metadata.row_group(group).num_rows
             for batch in file.iter_batches(rows_at_once, row_groups=[group], use_threads=False):
                 batch.validate(full=True)
+                left -= batch.num_rows
                 yield batch
+            if left:
+                raise ValueError(f"row group {group} declares {declared} rows, and {declared - left} can be read")
     except FAULTS as error:
         raise unreadable("a Parquet file", error, _FIX) from error

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from app.core.errors import Invalid
 from app.core.plan.merging.merge_plan import compile_plan
 from app.core.plan.records.bounds import Bounds
 from app.core.plan.records.record_decoder import DecodedRecords, RecordDecoder
@@ -40,3 +41,10 @@ def test_texts_inside_columns_are_read_in_files_of_several_row_groups(rows: int)
     sent = pa.table({name: pa.array(column, types.get(name)) for name, column in values.items()})
     records = read(sent, row_group_size=rows)
     assert {name: listed(records.columns[name]) for name in values} == values
+
+
+def test_rows_that_pyarrow_leaves_out_are_not_lost_in_silence() -> None:
+    """Of a column whose first page has no value pyarrow 26 yields no rows, and no error."""
+    sent = pa.table({"id": [1], "list": [["x"]]})
+    with pytest.raises(Invalid, match="row group 0 declares 1 rows, and 0 can be read"):
+        read(sent, data_page_size=1)
