@@ -38,6 +38,17 @@ def columns_with_dictionaries(rows: pa.Table) -> list[str]:
     return [path for path in _paths(rows.schema) if path not in without]
 
 
+def columns_with_statistics(schema: pa.Schema) -> list[str]:
+    """Return the columns whose statistics are written in files that other systems read: flat ones without NaN.
+
+    NaN is outside the bounds of a column, but DuckDB and Spark take it for the largest value. They would leave out a
+    row group where only a NaN meets a filter.
+    """
+    return [
+        field.name for field in schema if not pa.types.is_nested(field.type) and not pa.types.is_floating(field.type)
+    ]
+
+
 def encodings_of_shared(dictionaries: Collection[str]) -> dict[str, str]:
     """Return how tokens are encoded in files that other systems read: nothing looks them up, so that any encoding is
     good.

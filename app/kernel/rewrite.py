@@ -23,7 +23,7 @@ from app.core.table.upkeep.damage import FileKind
 from app.core.table.upkeep.forgetting import Sought
 from app.files.arrow import arrow_field, field_id
 from app.files.checksums import BLOCK_BYTES, SummedSink
-from app.files.encodings import STAGED, encodings_of_own
+from app.files.encodings import STAGED, columns_with_statistics, encodings_of_own
 from app.files.layout import Warehouse
 from app.files.named_files import opened_parquet
 from app.files.reading import may_hold
@@ -59,6 +59,8 @@ def _without(warehouse: Warehouse, rewrite: Rewrite, schema: TableSchema, sought
             words = named_words(schema)
             how["use_dictionary"] = list(words) or False
             how["column_encoding"] = encodings_of_own(parquet.schema_arrow, words)
+        else:
+            how["write_statistics"] = columns_with_statistics(parquet.schema_arrow)
         name = f"{uuid.uuid4().hex}.parquet"
         if not warehouse.is_store:
             warehouse.filesystem.create_dir(warehouse.path(*rewrite.folder))

@@ -23,7 +23,7 @@ from app.core.table.keys import partition_text
 from app.core.table.records import TOKEN_COLUMN
 from app.core.table.total_ranges import UNBOUNDED, TotalRanges, joined, total_range
 from app.files.checksums import BLOCK_BYTES, SummedSink
-from app.files.encodings import columns_with_dictionaries, encodings_of_shared
+from app.files.encodings import columns_with_dictionaries, columns_with_statistics, encodings_of_shared
 from app.files.layout import (
     Warehouse,
     changelog_folder,
@@ -105,7 +105,8 @@ class FileWriter:
             stream = self._open.enter_context(self._warehouse.filesystem.open_output_stream(path))
             self._summed = SummedSink(stream)
             sink = self._open.enter_context(io.BufferedWriter(self._summed, BLOCK_BYTES))
-            opened = pq.ParquetWriter(sink, rows.schema, write_page_checksum=True, **how)
+            bounded = columns_with_statistics(rows.schema)
+            opened = pq.ParquetWriter(sink, rows.schema, write_page_checksum=True, write_statistics=bounded, **how)
             self._writer = self._open.enter_context(opened)
         self._writer.write_table(rows)
         self.rows += len(rows)
