@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import threading
@@ -237,9 +238,17 @@ def test_a_bad_row_of_columns_is_named_by_its_number(terminal: Terminal) -> None
     assert "nothing of the file was stored" in refused.stderr
 
 
+def with_empty_pages() -> bytes:
+    """A Parquet file of which PyArrow yields no row, and no error."""
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"id": [1], "word": [["x"]]}), sink, data_page_size=1)
+    return sink.getvalue()
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
+        ("pages.parquet", with_empty_pages(), "1 of its 1 rows cannot be read"),
         ("a.xls", b"", "--format csv|ndjson|parquet|arrow"),
         ("a.parquet", b"id,n\n", "it is no Parquet file that can be read"),
         ("a.arrow", b"id,n\n", "it is no Arrow file that can be read"),

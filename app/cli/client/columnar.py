@@ -33,9 +33,21 @@ def parquet_pieces(file: IO[bytes], salt: str) -> Iterator[Piece]:
         opened = pq.ParquetFile(file)
         group_bytes = [opened.metadata.row_group(at).total_byte_size for at in range(opened.num_row_groups)]
         rows = rows_of_piece(sum(group_bytes), opened.metadata.num_rows)
-        yield from _pieces(_regrouped(opened.iter_batches(batch_size=rows), rows), _as_parquet, mark)
+        yield from _pieces(_regrouped(_every_row(opened, rows), rows), _as_parquet, mark)
     except (pa.ArrowException, OSError) as error:
         raise usage(f"it is no Parquet file that can be read: {error}") from error
+
+
+def _every_row(opened: pq.ParquetFile, rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield batches of all rows. Raise the error of usage if PyArrow leaves rows out, as it does without an error where
+    a nested column has a page without a value.
+    """
+    left = opened.metadata.num_rows
+    for batch in opened.iter_batches(batch_size=rows):
+        left -= batch.num_rows
+        yield batch
+    if left:
+        raise usage(f"{left} of its {opened.metadata.num_rows} rows cannot be read: write the file with larger pages")
 
 
 def _regrouped(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
