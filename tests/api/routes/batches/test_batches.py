@@ -163,12 +163,19 @@ def small(opened: Opened) -> TestClient:
     return client
 
 
-def test_a_body_of_the_largest_size_is_taken_and_one_more_byte_is_not(small: TestClient) -> None:
+def test_the_largest_body_and_the_most_records_are_taken_and_one_more_byte_or_record_is_not(small: TestClient) -> None:
     body = b'{"records": [{"id": 1}]}'
     assert small.post(BATCHES, content=body.ljust(2000)).status_code == 202
     refused = small.post(BATCHES, content=body.ljust(2001))
     assert (refused.status_code, refused.json()["errorCode"]) == (413, "payload_too_large")
     assert len(listed(small)) == 1
+
+    assert post(small, *({"id": n} for n in range(3))).status_code == 202
+    refused = post(small, *({"id": n} for n in range(4)))
+    assert (refused.status_code, refused.json()["code"]) == (413, 413)
+    lines = small.post(BATCHES, content=b'{"id": 1}\n' * 4, headers=NDJSON)
+    assert lines.status_code == 413
+    assert len(listed(small)) == 2
 
 
 def test_a_body_without_end_is_refused_before_it_is_read(small: TestClient) -> None:
@@ -201,15 +208,6 @@ def test_a_body_without_end_is_refused_before_it_is_read(small: TestClient) -> N
     small.portal.call(app, scope, receive, send)
     assert answers[0]["status"] == 413
     assert sent == 3
-
-
-def test_the_most_records_are_taken_and_one_more_is_not(small: TestClient) -> None:
-    assert post(small, *({"id": n} for n in range(3))).status_code == 202
-    refused = post(small, *({"id": n} for n in range(4)))
-    assert (refused.status_code, refused.json()["code"]) == (413, 413)
-    lines = small.post(BATCHES, content=b'{"id": 1}\n' * 4, headers=NDJSON)
-    assert lines.status_code == 413
-    assert len(listed(small)) == 1
 
 
 # Idempotency-Key

@@ -168,7 +168,9 @@ def test_the_answer_of_a_repeated_key_sets_nothing_aside_again(table: Table, sho
     assert [one["times"] for one in kept(shop)] == [1]
 
 
-def test_an_event_is_withdrawn_once(table: Table, shop: TestClient) -> None:
+def test_an_event_is_withdrawn_once_and_readers_see_them_but_only_writers_retry(
+    table: Table, shop: TestClient, app: FastAPI
+) -> None:
     table()
     post(shop, [event(1, 1000, 10)])
     [one] = kept(shop)
@@ -177,6 +179,12 @@ def test_an_event_is_withdrawn_once(table: Table, shop: TestClient) -> None:
         answer = shop.request(method, f"{ASIDE}/{one['id']}")
         assert (answer.status_code, answer.json()["errorCode"]) == (404, "set_aside_event_not_found")
     assert shop.post(f"{ASIDE}:retry", params={"id": one["id"]}).status_code == 404
+
+    post(shop, [event(1, 1000, 10)])
+    shop.headers["Authorization"] = f"Bearer {create_token(app.state.parts.database, 'reader', Role.READ, ['*'])}"
+    [one] = kept(shop)
+    assert shop.post(f"{ASIDE}:retry").status_code == 403
+    assert shop.delete(f"{ASIDE}/{one['id']}").status_code == 403
 
 
 def test_of_several_that_retry_events_one_stores_them(table: Table, shop: TestClient, widen: Widen) -> None:
@@ -248,7 +256,9 @@ def test_a_table_without_an_order_refuses_it_in_one_of_several_tables_too(table:
     assert post(shop, [event(1, 1, 10, "g"), event(1, 1000, 10, "g")], f"{TABLES}/g/batches").status_code == 202
 
 
-def test_what_is_no_event_or_no_json_is_refused(table: Table, shop: TestClient) -> None:
+def test_what_is_no_event_or_no_json_is_refused_and_without_it_a_fault_still_refuses_all(
+    table: Table, shop: TestClient
+) -> None:
     table()
     plain = shop.post(f"{T}/batches", params={"onFault": "set-aside"}, json={"records": [{"id": 1, "v": 1}]})
     assert plain.json()["errors"][0]["pointer"] == "/onFault"
@@ -259,9 +269,6 @@ def test_what_is_no_event_or_no_json_is_refused(table: Table, shop: TestClient) 
     assert values(shop, 1) == [None]
     assert kept(shop) == []
 
-
-def test_without_it_a_fault_still_refuses_all(table: Table, shop: TestClient) -> None:
-    table()
     assert post(shop, [event(1, 1, 10), event(2, 1000, 11)], onFault="refuse").status_code == 400
     assert (values(shop, 1), kept(shop)) == ([None], [])
 
@@ -315,15 +322,6 @@ def test_the_list_of_events_has_a_bound(table: Table, shop: TestClient, monkeypa
     assert "set-aside-events" in answer.json()["errors"][0]["fix"]
     assert (len(kept(shop)), values(shop, 4)) == (2, [None])
     assert post(shop, [event(1, 1000, 10), event(4, 4, 13)]).status_code == 202  # it is there already
-
-
-def test_readers_see_them_and_only_writers_retry(table: Table, shop: TestClient, app: FastAPI) -> None:
-    table()
-    post(shop, [event(1, 1000, 10)])
-    shop.headers["Authorization"] = f"Bearer {create_token(app.state.parts.database, 'reader', Role.READ, ['*'])}"
-    [one] = kept(shop)
-    assert shop.post(f"{ASIDE}:retry").status_code == 403
-    assert shop.delete(f"{ASIDE}/{one['id']}").status_code == 403
 
 
 def test_a_member_that_is_half_a_surrogate_pair_is_a_fault_that_can_be_read(table: Table, shop: TestClient) -> None:

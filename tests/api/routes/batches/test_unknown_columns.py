@@ -80,20 +80,16 @@ def test_ignored_columns_are_left_out_and_counted_in_every_format(table: Table, 
     assert types(shop) == {"id": "BIGINT NOT NULL", "v": "STRING"}
 
 
-def test_many_records_are_counted_as_few_are(table: Table, shop: TestClient) -> None:
+def test_ignored_columns_are_counted_up_to_a_hundred_names_and_other_faults_are_reported(
+    table: Table, shop: TestClient
+) -> None:
     table({"id": "BIGINT"}, "id")
     rows = [{"id": n} | ({"odd": n} if n % 2 else {}) for n in range(100)]
     assert post(shop, records(*rows), "ignore").json()["ignoredColumns"] == [{"name": "odd", "records": 50}]
 
-
-def test_other_faults_are_reported_where_columns_are_ignored(table: Table, shop: TestClient) -> None:
-    table({"id": "BIGINT"}, "id")
     [fault] = post(shop, records({"id": "x", "nope": 1}), "ignore").json()["errors"]
     assert fault["pointer"] == "/records/0/id"
 
-
-def test_of_names_without_number_the_first_hundred_are_counted(table: Table, shop: TestClient) -> None:
-    table({"id": "BIGINT"}, "id")
     row = {"id": 1} | {f"c{n}": n for n in range(300)}
     assert len(post(shop, records(row), "ignore").json()["ignoredColumns"]) == 100
     answer = post(shop, records(row), "add")
@@ -211,16 +207,13 @@ def test_without_a_declaration_the_values_say_the_type(table: Table, shop: TestC
     assert shop.get(f"{T}/rows?key=1").json() == {name: value for name, value in row.items() if name != "empty"}
 
 
-def test_a_name_that_no_column_can_have_is_refused(table: Table, shop: TestClient) -> None:
-    table({"id": "BIGINT"}, "id")
-    answer = post(shop, records({"id": 1, "_kf_x": 1}), "add")
-    assert (answer.status_code, answer.json()["errorCode"]) == (400, "invalid_schema")
-
-
-def test_columns_are_added_from_json_only(table: Table, shop: TestClient) -> None:
+def test_columns_are_added_from_json_only_and_under_names_that_columns_can_have(table: Table, shop: TestClient) -> None:
     table({"id": "BIGINT"}, "id")
     [fault] = post(shop, "id,more\n1,2\n", "add", "text/csv").json()["errors"]
     assert (fault["pointer"], fault["code"]) == ("/unknownColumns", "contradicting_parameters")
+
+    answer = post(shop, records({"id": 1, "_kf_x": 1}), "add")
+    assert (answer.status_code, answer.json()["errorCode"]) == (400, "invalid_schema")
 
 
 def test_who_may_not_alter_adds_no_column(table: Table, shop: TestClient, app: FastAPI) -> None:

@@ -98,7 +98,7 @@ def test_a_damaged_batch_is_reported_with_its_number_and_the_way_out(table: Shop
     assert table.damage() == []
 
 
-def test_a_list_tells_all_that_is_known(table: Shop) -> None:
+def test_a_list_tells_all_that_is_known_and_has_pages(table: Shop) -> None:
     assert table.damage() == []
     file = table.file("runs")
     flip(file)
@@ -120,8 +120,6 @@ def test_a_list_tells_all_that_is_known(table: Shop) -> None:
         "snapshotId": None,
     }
 
-
-def test_the_list_has_pages(table: Shop) -> None:
     for folder in ("runs", "changelog"):
         table.file(folder).unlink()
     table.get("/rows?key=1")

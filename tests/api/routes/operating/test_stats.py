@@ -61,7 +61,9 @@ def test_a_new_table_has_nothing_to_divide_by(shop: TestClient, table_id: str) -
     }
 
 
-def test_what_is_staged_merged_and_kept_is_counted(shop: TestClient, table_id: str, merge: Merge) -> None:
+def test_what_is_staged_merged_and_kept_is_counted_and_a_compaction_costs_writes_and_saves_reads(
+    shop: TestClient, table_id: str, merge: Merge, app: FastAPI
+) -> None:
     for ids in ((1, 2, 3), (3, 4)):
         merge(*records(*ids))
     stage(shop, 5)
@@ -100,11 +102,7 @@ def test_what_is_staged_merged_and_kept_is_counted(shop: TestClient, table_id: s
         "rows": 2,
     }
 
-
-def test_a_compaction_costs_writes_and_saves_reads(app: FastAPI, shop: TestClient, table_id: str, merge: Merge) -> None:
     parts: Parts = app.state.parts
-    for ids in ((1, 2, 3), (3, 4)):
-        merge(*records(*ids))
     before = stats(shop)
     compacted = compact(parts, table_id)
     after = stats(shop)

@@ -92,7 +92,9 @@ def test_without_the_option_what_is_left_out_is_null_as_in_paimon(create: Create
     assert row(shop) == {**ROW, "city": None, "total": 5}
 
 
-def test_a_simulation_tells_what_is_not_named_and_what_is_named_null(create: Create, shop: TestClient) -> None:
+def test_a_simulation_and_the_rules_tell_what_is_not_named_and_what_is_named_null(
+    create: Create, shop: TestClient
+) -> None:
     create(fields=FIELDS, options=TELLING)
     answer = shop.post(f"{TABLE}/rows:simulate", json={"records": FIRST + PACKED + CLEARED + LATE})
     steps = answer.json()["rows"][0]["steps"]
@@ -104,9 +106,6 @@ def test_a_simulation_tells_what_is_not_named_and_what_is_named_null(create: Cre
     assert reasons[3]["status"] == "sequence 10:03 < 10:05: ignored"
     assert answer.json()["rows"][0]["after"] == ROW
 
-
-def test_the_rules_say_what_a_record_must_do_to_change_a_column(create: Create, shop: TestClient) -> None:
-    create(fields=FIELDS, options=TELLING)
     rules = {column["column"]: column["rule"] for column in shop.get(f"{TABLE}/rules").json()["columns"]}
     assert rules["city"].startswith("the value of the latest record that names it, null included, by edited")
     assert rules["total"] == "the value of the latest record that names it, null included, by arrival"
@@ -121,7 +120,9 @@ def test_a_column_that_is_added_later_is_one_that_nobody_named(create: Create, s
     assert row(shop)["note"] == "older, and yet the first"
 
 
-def test_an_empty_field_of_csv_is_null_or_on_demand_absent(create: Create, shop: TestClient) -> None:
+def test_an_empty_field_of_csv_is_null_or_on_demand_absent_and_no_format_is_taken_with_it(
+    create: Create, shop: TestClient
+) -> None:
     create(fields=FIELDS, options=TELLING)
     csv_body = {"headers": {"Content-Type": "text/csv"}, "content": b'id,edited,status,city,total\n7,10:05,"",,\n'}
     shop.post(f"{TABLE}/batches", json={"records": FIRST})
@@ -129,6 +130,10 @@ def test_an_empty_field_of_csv_is_null_or_on_demand_absent(create: Create, shop:
     assert row(shop) == {"id": 7, "edited": "10:05", "status": "", "city": "Bonn", "total": 5}
     assert shop.post(f"{TABLE}/batches", **csv_body).status_code == 202
     assert row(shop) == {"id": 7, "edited": "10:05", "status": "", "city": None, "total": None}
+
+    headers = {"Content-Type": "text/csv"}
+    answer = shop.post(f"{TABLE}/batches?emptyFields=absent&format=debezium-json", content=b"id\n1\n", headers=headers)
+    assert answer.json()["errors"][0]["pointer"] == "/format"
 
 
 @pytest.mark.parametrize(("options", "media_type"), [(PARTIAL, "text/csv"), (TELLING, "application/json")])
@@ -155,8 +160,18 @@ def post(client: TestClient, *records: dict[str, Any]) -> Any:
     return answer.status_code, [(fault["pointer"], fault["code"]) for fault in answer.json()["errors"]]
 
 
-def test_the_first_record_of_a_key_names_what_may_not_be_null(create: Create, shop: TestClient) -> None:
+def test_the_first_record_of_a_key_names_what_may_not_be_null_in_a_patch_a_simulation_and_a_batch(
+    create: Create, shop: TestClient
+) -> None:
     create(fields=STRICT, options=DEFAULTED)
+    answer = shop.patch(f"{TABLE}/rows/7", json={"status": "new"})
+    assert [(fault["pointer"], fault.get("row")) for fault in answer.json()["errors"]] == [("/city", None)]
+
+    part = {"records": [{"id": 1, "status": "new"}]}
+    assert shop.post(f"{TABLE}/rows:simulate", json=part).json()["errors"][0]["code"] == "missing_column"
+    post(shop, {"id": 1, "city": "Bonn"})
+    assert shop.post(f"{TABLE}/rows:simulate", json=part).status_code == 200
+
     packed = PACKED[0]
     assert post(shop, packed) == (400, [("/records/0/city", "missing_column")])
     assert post(shop, {**packed, "city": None}) == (400, [("/records/0/city", "null_in_not_null")])
@@ -169,12 +184,6 @@ def test_the_first_record_of_a_key_names_what_may_not_be_null(create: Create, sh
     assert post(shop, {"id": 9, "edited": "10:00", "_kind": "-D"}) == 202
 
 
-def test_a_patch_of_a_key_without_a_row_is_refused_by_a_pointer_into_it(create: Create, shop: TestClient) -> None:
-    create(fields=STRICT, options=DEFAULTED)
-    answer = shop.patch(f"{TABLE}/rows/7", json={"status": "new"})
-    assert [(fault["pointer"], fault.get("row")) for fault in answer.json()["errors"]] == [("/city", None)]
-
-
 def test_a_row_that_the_same_body_deletes_is_not_there_any_more(create: Create, shop: TestClient) -> None:
     removing = {"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"}
     create(fields=STRICT, options=removing | {"record.absent-columns": "unchanged", "fields.total.default-value": "0"})
@@ -184,14 +193,6 @@ def test_a_row_that_the_same_body_deletes_is_not_there_any_more(create: Create, 
     assert post(shop, gone, part) == (400, [("/records/1/city", "missing_column")])
 
 
-def test_a_simulation_refuses_what_a_batch_would(create: Create, shop: TestClient) -> None:
-    create(fields=STRICT, options=DEFAULTED)
-    part = {"records": [{"id": 1, "status": "new"}]}
-    assert shop.post(f"{TABLE}/rows:simulate", json=part).json()["errors"][0]["code"] == "missing_column"
-    post(shop, {"id": 1, "city": "Bonn"})
-    assert shop.post(f"{TABLE}/rows:simulate", json=part).status_code == 200
-
-
 def test_a_total_out_of_range_keeps_nobody_from_bringing_it_back(create: Create, shop: TestClient) -> None:
     fields = fields_of(id="BIGINT", n="INT", c="INT NOT NULL")
     aggregated = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
@@ -199,10 +200,3 @@ def test_a_total_out_of_range_keeps_nobody_from_bringing_it_back(create: Create,
     assert post(shop, {"id": 1, "n": 2147483647, "c": 1}, {"id": 1, "n": 9, "c": 1}) == 202
     assert post(shop, {"id": 1, "n": -9}) == 202
     assert row(shop, 1) == {"id": 1, "n": 2147483647, "c": 1}
-
-
-def test_an_unknown_format_is_refused_with_empty_fields_too(create: Create, shop: TestClient) -> None:
-    create(fields=FIELDS, options=TELLING)
-    headers = {"Content-Type": "text/csv"}
-    answer = shop.post(f"{TABLE}/batches?emptyFields=absent&format=debezium-json", content=b"id\n1\n", headers=headers)
-    assert answer.json()["errors"][0]["pointer"] == "/format"

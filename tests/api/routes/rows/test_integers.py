@@ -111,11 +111,14 @@ def test_keys_and_changes_are_told_so_too(wide: Callable[..., TestClient]) -> No
     assert abs(int(file["maxToken"])) > 2**53
 
 
-def test_nulls_stay_nulls(wide: Callable[..., TestClient]) -> None:
+def test_nulls_stay_nulls_and_what_was_answered_as_text_can_be_sent_back(wide: Callable[..., TestClient]) -> None:
     client = wide(merged=True)
     assert client.get(f"{WIDE}/rows", params={"key": "1", "integers": "text"}).json() == EMPTY | {"id": "1"}
     rows = client.get(f"{WIDE}/rows:scan", params={"integers": "text"}).text.splitlines()
     assert EMPTY | {"id": "1"} in [json.loads(row) for row in rows]
+
+    client.post(f"{WIDE}/batches", json={"records": [TEXT | {"n": "7"}]}).raise_for_status()
+    assert client.get(f"{WIDE}/rows", params={"key": str(LARGE)}).json() == ROW | {"n": 7}
 
 
 @pytest.mark.parametrize("merged", [True, False], ids=["merged", "staged"])
@@ -139,7 +142,9 @@ def test_caches_and_clients_can_tell_the_two_apart(wide: Callable[..., TestClien
         assert answer.headers["Preference-Applied"] == "integers=text"
 
 
-def test_an_unknown_preference_is_ignored_and_a_parameter_refused(wide: Callable[..., TestClient]) -> None:
+def test_a_preference_may_stand_on_a_line_of_its_own_and_an_unknown_one_is_ignored_but_a_parameter_refused(
+    wide: Callable[..., TestClient],
+) -> None:
     client, key = wide(merged=True), {"key": str(LARGE)}
     answer = client.get(f"{WIDE}/rows", params=key, headers={"Prefer": "integers=roman"})
     assert answer.json() == ROW
@@ -147,18 +152,9 @@ def test_an_unknown_preference_is_ignored_and_a_parameter_refused(wide: Callable
     refused = client.get(f"{WIDE}/rows", params={**key, "integers": "roman"})
     assert (refused.status_code, refused.json()["errors"][0]["code"]) == (400, "enum")
 
-
-def test_a_preference_may_stand_on_a_line_of_its_own(wide: Callable[..., TestClient]) -> None:
-    client = wide(merged=True)
     lines = [("Prefer", "wait=1"), ("Prefer", "integers=text")]
     for params in ({"key": str(LARGE)}, {"key": str(LARGE), "snapshot": "1"}):
         assert client.get(f"{WIDE}/rows", params=params, headers=lines).json() == TEXT
-
-
-def test_what_was_answered_as_text_can_be_sent_back(wide: Callable[..., TestClient]) -> None:
-    client = wide(merged=True)
-    client.post(f"{WIDE}/batches", json={"records": [TEXT | {"n": "7"}]}).raise_for_status()
-    assert client.get(f"{WIDE}/rows", params={"key": str(LARGE)}).json() == ROW | {"n": 7}
 
 
 def test_partitions_are_named_by_text_too(shop: TestClient, merge: Merge) -> None:

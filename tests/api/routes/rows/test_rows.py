@@ -62,7 +62,7 @@ class Table:
 MakeTable = Callable[..., Table]
 
 
-def test_every_text_is_a_key(table: MakeTable) -> None:
+def test_every_text_is_a_key_and_the_path_takes_those_that_a_path_can_carry(table: MakeTable) -> None:
     rows = table(("id", "STRING"), ("n", "INT"))
     rows.merge(*({"id": key, "n": number} for number, key in enumerate(ODD_KEYS)))
     for number, key in enumerate(ODD_KEYS):
@@ -72,10 +72,6 @@ def test_every_text_is_a_key(table: MakeTable) -> None:
         {"key": {"id": key}, "found": True, "row": {"id": key, "n": number}} for number, key in enumerate(ODD_KEYS)
     ]
 
-
-def test_the_path_takes_the_keys_that_a_path_can_carry(table: MakeTable) -> None:
-    rows = table(("id", "STRING"), ("n", "INT"))
-    rows.merge(*({"id": key, "n": number} for number, key in enumerate(ODD_KEYS)))
     for number, key in enumerate(ODD_KEYS):
         if key not in NOT_IN_A_PATH and unquote(key) == key:  # Starlette's test client decodes twice
             assert rows.client.get(f"{ROWS}/{quote(key, safe='')}").json() == {"id": key, "n": number}, key
@@ -120,13 +116,29 @@ def test_a_key_of_every_type_is_read_strictly(table: MakeTable) -> None:
         assert [fault["pointer"] for fault in answer.json()["errors"]] == [f"/key/{kind}"]
 
 
-def test_columns_choose_what_is_answered_and_in_which_order(table: MakeTable) -> None:
+def test_columns_choose_what_is_answered_and_those_of_many_rows_are_named_by_the_parameter_or_the_body(
+    table: MakeTable,
+) -> None:
     rows = table(("id", "INT"), ("a", "INT"), ("b", "INT"))
     rows.merge({"id": 1, "a": 2, "b": 3})
     assert list(rows.get(1, columns="b,id").json().items()) == [("b", 3), ("id", 1)]
     assert rows.batch_get({"id": 1}, columns="a").json()["rows"][0]["row"] == {"a": 2}
     refused = rows.get(1, columns="b,nope,none")
     assert (refused.status_code, len(refused.json()["errors"])) == (400, 2)
+
+    keys = [{"id": 1}]
+
+    def get(query: str = "", **body: Any) -> Any:
+        return rows.client.post(f"{ROWS}:batchGet{query}", json={"keys": keys, **body})
+
+    assert get(columns=["b"]).json() == get("?columns=b").json()
+    assert get(columns=["b"]).json()["rows"][0]["row"] == {"b": 3}
+    for answer, code in (
+        (get(columns=["c"]), "unknown_column"),
+        (get("?columns=a", columns=["b"]), "contradicting_parameters"),
+        (get(column=["b"]), "unknown_member"),
+    ):
+        assert (answer.status_code, [fault["code"] for fault in answer.json()["errors"]]) == (400, [code])
 
 
 def test_an_etag_spares_the_body_until_the_row_changes(table: MakeTable) -> None:
@@ -164,24 +176,6 @@ def test_a_row_never_written_is_distinguished_from_a_deleted_one(table: MakeTabl
         {"key": {"id": 1}, "found": False, "row": None},
         {"key": {"id": 2}, "found": False, "row": None},
     ]
-
-
-def test_columns_of_many_rows_are_named_by_the_parameter_or_the_body(table: MakeTable) -> None:
-    rows = table(("id", "INT"), ("a", "INT"), ("b", "INT"))
-    rows.merge({"id": 1, "a": 2, "b": 3})
-    keys = [{"id": 1}]
-
-    def get(query: str = "", **body: Any) -> Any:
-        return rows.client.post(f"{ROWS}:batchGet{query}", json={"keys": keys, **body})
-
-    assert get(columns=["b"]).json() == get("?columns=b").json()
-    assert get(columns=["b"]).json()["rows"][0]["row"] == {"b": 3}
-    for answer, code in (
-        (get(columns=["c"]), "unknown_column"),
-        (get("?columns=a", columns=["b"]), "contradicting_parameters"),
-        (get(column=["b"]), "unknown_member"),
-    ):
-        assert (answer.status_code, [fault["code"] for fault in answer.json()["errors"]]) == (400, [code])
 
 
 @pytest.mark.parametrize("body", ['{"keys":[],"keys":[{"id":1}]}', '{"keys":[{"id":1,"id":2}]}'])

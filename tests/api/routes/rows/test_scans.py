@@ -35,7 +35,7 @@ def rows(response: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in response.text.splitlines()]
 
 
-def test_a_scan_sees_what_is_staged_unless_it_asks_for_less(filled: TestClient) -> None:
+def test_a_scan_and_a_count_see_what_is_staged_unless_they_ask_for_less(filled: TestClient) -> None:
     answer = filled.get(SCAN)
     assert answer.headers["content-type"] == "application/x-ndjson"
     assert answer.headers["keyfold-snapshot"] == "1"
@@ -47,6 +47,14 @@ def test_a_scan_sees_what_is_staged_unless_it_asks_for_less(filled: TestClient) 
     assert rows(filled.get(SCAN, params={"snapshot": "1"})) == rows(merged)
     for row in rows(answer):
         assert filled.get(f"{TABLE}/rows", params={"key": row["id"]}).json() == row
+
+    assert filled.get(f"{TABLE}/rows:count").json() == {"count": 11, "exact": True, "snapshotId": 1}
+    asked = {"filter": ["note.eq.new", "id.lt.50"], "exact": "true"}
+    assert filled.get(f"{TABLE}/rows:count", params=asked).json()["count"] == 2
+    merged = {"filter": "note.eq.new", "consistency": "merged"}
+    assert filled.get(f"{TABLE}/rows:count", params=merged).json()["count"] == 0
+    assert filled.get(f"{TABLE}/rows:count", params={"exact": "perhaps"}).status_code == 400
+    assert filled.get(f"{TABLE}/rows:count", params={"filter": "x"}).status_code == 400
 
 
 def test_the_media_types_hold_the_same_rows(filled: TestClient) -> None:
@@ -156,16 +164,6 @@ def test_a_page_whose_staged_records_were_merged_and_swept_says_to_begin_again(
     answer = filled.get(SCAN, params=page)
     assert answer.status_code == 404
     assert "begin it again, without pageToken" in answer.text
-
-
-def test_rows_are_counted(filled: TestClient) -> None:
-    assert filled.get(f"{TABLE}/rows:count").json() == {"count": 11, "exact": True, "snapshotId": 1}
-    asked = {"filter": ["note.eq.new", "id.lt.50"], "exact": "true"}
-    assert filled.get(f"{TABLE}/rows:count", params=asked).json()["count"] == 2
-    merged = {"filter": "note.eq.new", "consistency": "merged"}
-    assert filled.get(f"{TABLE}/rows:count", params=merged).json()["count"] == 0
-    assert filled.get(f"{TABLE}/rows:count", params={"exact": "perhaps"}).status_code == 400
-    assert filled.get(f"{TABLE}/rows:count", params={"filter": "x"}).status_code == 400
 
 
 def test_files_are_named(filled: TestClient) -> None:

@@ -24,7 +24,9 @@ def merged(create: Create, merge: Merge) -> str:
     return merge({"id": 1, "note": "b"}, {"id": 2}, {"id": 3}).id
 
 
-def test_a_merge_says_what_it_did(shop: TestClient, merged: str) -> None:
+def test_a_merge_says_what_it_did_and_snapshots_are_compared_by_number_name_and_tag(
+    shop: TestClient, merged: str
+) -> None:
     answer = shop.get(f"{TABLE}/merges/{merged}/changes")
     assert answer.status_code == 200, answer.text
     reported = answer.json()
@@ -37,8 +39,6 @@ def test_a_merge_says_what_it_did(shop: TestClient, merged: str) -> None:
     assert (changed["became"], changed["before"]["note"], changed["after"]["note"]) == ("changed", "a", "b")
     assert changed["columns"] == ["note"]
 
-
-def test_snapshots_are_compared_by_number_name_and_tag(shop: TestClient, merged: str) -> None:
     assert shop.post(f"{TABLE}/tags", json={"tagName": "v1", "snapshotId": 1}).status_code == 200
     reported = shop.get(f"{TABLE}/merges/{merged}/changes").json()
     assert shop.get(f"{TABLE}/snapshots/LATEST/changes").json() == reported
@@ -53,8 +53,6 @@ def test_snapshots_are_compared_by_number_name_and_tag(shop: TestClient, merged:
     missing = shop.get(f"{TABLE}/snapshots/2/changes", params={"since": "nosuch"})
     assert (missing.status_code, missing.json()["errorCode"]) == (404, "snapshot_not_found")
 
-
-def test_the_preference_for_whole_numbers_is_applied(shop: TestClient, merged: str) -> None:
     path = f"{TABLE}/merges/{merged}/changes"
     assert shop.get(path, headers={"Prefer": "integers=text"}).headers["preference-applied"] == "integers=text"
     assert "preference-applied" not in shop.get(path).headers

@@ -32,7 +32,7 @@ def history(create: Create, shop: TestClient, merge: Merge) -> Read:
     return lambda **params: shop.get(ROWS, params={"key": "1", **params})
 
 
-def test_a_row_is_shown_as_it_was_with_the_columns_of_then(history: Read, shop: TestClient) -> None:
+def test_a_row_is_shown_as_it_was_and_what_came_later_is_not_there(history: Read, shop: TestClient) -> None:
     for version, row in {
         "1": {"id": 1, "note": "first"},
         "2": {"id": 1, "note": "second"},
@@ -44,6 +44,16 @@ def test_a_row_is_shown_as_it_was_with_the_columns_of_then(history: Read, shop: 
         assert answer.json() == row, version
         assert shop.get(f"{ROWS}/1", params={"snapshot": version}).json() == row
         assert answer.headers["keyfold-snapshot"] == {"EARLIEST": "1", "LATEST": "3"}.get(version, version)
+
+    assert history(snapshot="2", columns="note").json() == {"note": "second"}
+    for version, columns in {"2": "n", "3": "note"}.items():
+        refused = history(snapshot=version, columns=columns)
+        assert refused.status_code == 400
+        assert [fault["code"] for fault in refused.json()["errors"]] == ["unknown_column"]
+
+    answer = shop.get(ROWS, params={"key": "2", "snapshot": "1"})
+    assert answer.status_code == 404
+    assert answer.json()["detail"] == 'no row {"id": 2} in snapshot 1 of shop.wide: it was never written'
 
 
 def test_a_tag_names_a_snapshot(history: Read, shop: TestClient) -> None:
@@ -64,21 +74,9 @@ def test_a_snapshot_that_is_not_there_says_which_are(history: Read, shop: TestCl
             assert "the earliest is 2, the latest 3" in answer.json()["detail"]
 
 
-def test_a_column_that_came_later_does_not_exist_there(history: Read) -> None:
-    assert history(snapshot="2", columns="note").json() == {"note": "second"}
-    for version, columns in {"2": "n", "3": "note"}.items():
-        refused = history(snapshot=version, columns=columns)
-        assert refused.status_code == 400
-        assert [fault["code"] for fault in refused.json()["errors"]] == ["unknown_column"]
-
-
-def test_a_row_that_came_later_was_never_written_there(history: Read, shop: TestClient) -> None:
-    answer = shop.get(ROWS, params={"key": "2", "snapshot": "1"})
-    assert answer.status_code == 404
-    assert answer.json()["detail"] == 'no row {"id": 2} in snapshot 1 of shop.wide: it was never written'
-
-
-def test_many_keys_are_read_at_one_snapshot(history: Read, shop: TestClient) -> None:
+def test_many_keys_are_read_at_one_snapshot_and_what_is_staged_belongs_to_no_earlier_one(
+    history: Read, shop: TestClient
+) -> None:
     body = {"keys": [{"id": 2}, {"id": 1}]}
     answer = shop.post(f"{ROWS}:batchGet", json=body, params={"snapshot": "1", "columns": "note"})
     assert answer.json() == {
@@ -91,8 +89,6 @@ def test_many_keys_are_read_at_one_snapshot(history: Read, shop: TestClient) -> 
     refused = shop.post(f"{ROWS}:batchGet", json=body, params={"snapshot": "1", "columns": "n"})
     assert refused.status_code == 400
 
-
-def test_what_is_staged_belongs_to_no_earlier_snapshot(history: Read, shop: TestClient) -> None:
     refused = history(snapshot="1", consistency="latest")
     assert (refused.status_code, refused.json()["errorCode"]) == (400, "invalid_request")
     assert [fault["code"] for fault in refused.json()["errors"]] == ["contradicting_parameters"]

@@ -44,13 +44,12 @@ def test_a_tag_is_created_read_listed_and_deleted(tagged: TestClient) -> None:
         assert (answer.json()["resourceType"], answer.json()["resourceName"]) == ("TAG", "v1")
 
 
-def test_by_default_the_current_snapshot_is_tagged_for_as_long_as_the_table_says(tagged: TestClient) -> None:
-    # Paimon's clients send the members that they do not set as null.
+def test_the_current_snapshot_is_tagged_by_default_and_a_name_is_given_once_unless_the_client_does_not_mind(
+    tagged: TestClient,
+) -> None:
     body = create_tag(tagged, "now", snapshotId=None, timeRetained=None).json()
     assert (body["snapshot"]["id"], body["tagTimeRetained"]) == (2, "PT24H")
 
-
-def test_a_name_is_given_once_unless_the_client_does_not_mind(tagged: TestClient) -> None:
     create_tag(tagged, "v1", snapshotId=1)
     for number in (1, 2):
         twin = create_tag(tagged, "v1", snapshotId=number)
@@ -67,7 +66,9 @@ LEGAL = ["100%", "2024-01-31", "a b", "a+b", "a:b", "latest", "v1.0", "ü"]
 NO_TIMES = ["", "x", "0", "0 s", "-1 h", "1 year", "9" * 400 + " d"]
 
 
-def test_names_that_no_path_can_carry_or_that_mean_a_snapshot_and_no_times_are_refused(tagged: TestClient) -> None:
+def test_names_that_no_path_can_carry_or_that_mean_a_snapshot_are_refused_as_are_no_times_and_any_other_is_a_tag(
+    tagged: TestClient,
+) -> None:
     for name, text in [*((name, "soon") for name in ILLEGAL), *(("12", text) for text in NO_TIMES)]:
         answer = create_tag(tagged, name, timeRetained=text)
         assert answer.status_code == 400
@@ -75,8 +76,6 @@ def test_names_that_no_path_can_carry_or_that_mean_a_snapshot_and_no_times_are_r
         assert all(fault["fix"] for fault in answer.json()["errors"])
     assert tagged.get(TAGS).json()["tags"] == []
 
-
-def test_any_other_name_is_a_tag(tagged: TestClient) -> None:
     for name in (*LEGAL, "%2F"):
         assert create_tag(tagged, name).status_code == 200
     for name in LEGAL:  # Starlette's test client decodes twice

@@ -69,11 +69,18 @@ def test_a_simulation_on_live_rows_gives_reasons_for_all_columns_and_stores_noth
     assert live == {"id": 1, "g": 2, "note": "a", "paid": 5, "free": None}
 
 
-def test_a_simulation_on_nothing_needs_no_table(shop: TestClient) -> None:
+def test_a_simulation_on_nothing_needs_no_table_and_refuses_what_a_table_or_a_batch_would_refuse(
+    shop: TestClient,
+) -> None:
     body = {"schema": SCHEMA, "records": [{"id": 1, "g": 1, "paid": 2}, {"id": 2, "free": 1}]}
     rows = shop.post("/v1/catalog/merges:simulate", json=body).json()["rows"]
     assert [row["after"]["paid"] for row in rows] == [2, None]
     assert [row["before"] for row in rows] == [None, None]
+
+    wrong = {"schema": {**SCHEMA, "options": {"merge-engine": "zzz"}}, "records": []}
+    assert shop.post("/v1/catalog/merges:simulate", json=wrong).status_code == 400
+    answer = shop.post("/v1/catalog/merges:simulate", json={"schema": SCHEMA, "records": [{"id": "x"}]})
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, "/records/0/id")
 
 
 def test_a_simulation_says_that_a_record_is_ignored(shop: TestClient) -> None:
@@ -84,26 +91,19 @@ def test_a_simulation_says_that_a_record_is_ignored(shop: TestClient) -> None:
     assert row["after"]["free"] == 1
 
 
-def test_a_simulation_refuses_what_a_table_or_a_batch_would_refuse(shop: TestClient) -> None:
-    wrong = {"schema": {**SCHEMA, "options": {"merge-engine": "zzz"}}, "records": []}
-    assert shop.post("/v1/catalog/merges:simulate", json=wrong).status_code == 400
-    answer = shop.post("/v1/catalog/merges:simulate", json={"schema": SCHEMA, "records": [{"id": "x"}]})
-    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, "/records/0/id")
-
-
 REMOVAL = {"partial-update.remove-record-on-sequence-group": "g"}
 
 
-def test_a_table_with_a_removal_group_depends_on_arrival_in_every_column(shop: TestClient) -> None:
-    rules = shop.get(f"{create(shop, **REMOVAL)}/rules").json()
-    assert [column["column"] for column in rules["columns"] if not column["dependsOnArrival"]] == ["id"]
-    assert "older than the removal" in rules["row"]
-
-
-def test_records_older_than_a_removal_change_nothing_of_its_group(shop: TestClient) -> None:
+def test_records_older_than_a_removal_change_nothing_of_its_group_and_every_column_depends_on_arrival(
+    shop: TestClient,
+) -> None:
     path = create(shop, **REMOVAL)
     sent = [{"id": 1, "g": 1, "paid": 5}, {"_kind": "-D", "id": 1, "g": 4}, {"id": 1, "g": 5, "paid": 1}]
     answer = shop.post(f"{path}/rows:simulate", json={"records": [*sent, {"id": 1, "g": 3, "paid": 9, "free": 2}]})
     assert "older than the removal" in steps(answer)[3]["paid"]
     (row,) = answer.json()["rows"]
     assert row["after"] == {"id": 1, "g": 5, "note": None, "paid": 1, "free": 2}
+
+    rules = shop.get(f"{path}/rules").json()
+    assert [column["column"] for column in rules["columns"] if not column["dependsOnArrival"]] == ["id"]
+    assert "older than the removal" in rules["row"]

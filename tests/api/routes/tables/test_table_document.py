@@ -45,7 +45,7 @@ def _document(client: TestClient, table: str = "orders", **params: str) -> dict[
     return document
 
 
-def test_it_is_valid_and_of_one_table_alone(orders: TestClient) -> None:
+def test_it_is_valid_and_of_one_table_alone_with_the_key_in_the_path_where_it_is_one_column(orders: TestClient) -> None:
     document = _document(orders)
     validate(document)
     assert all(path.startswith("/v1/catalog/databases/shop/tables/orders") for path in document["paths"])
@@ -60,8 +60,11 @@ def test_it_is_valid_and_of_one_table_alone(orders: TestClient) -> None:
     }
     assert not {"database", "table"} & named
 
+    of_one_key = _document(orders, "by id")
+    assert "/v1/catalog/databases/shop/tables/by%20id/rows/{key}" in of_one_key["paths"]
 
-def test_its_components_are_the_columns(orders: TestClient) -> None:
+
+def test_its_components_are_the_columns_and_the_row_kinds_that_the_table_takes(orders: TestClient) -> None:
     schemas = _document(orders)["components"]["schemas"]
     names = [field["name"] for field in FIELDS]
     assert [*schemas["Row"]["properties"]] == [*schemas["Columns"]["properties"]] == names
@@ -73,8 +76,6 @@ def test_its_components_are_the_columns(orders: TestClient) -> None:
     assert "NewSchema" not in schemas
     assert "Problem" in schemas
 
-
-def test_only_the_row_kinds_that_the_table_takes_are_there(orders: TestClient) -> None:
     rules = orders.get(f"{TABLES}/orders/rules").json()
     taken = [kind["kind"] for kind in rules["kinds"] if kind["treatment"] != "refused"]
     record = _document(orders)["components"]["schemas"]["Record"]
@@ -123,11 +124,6 @@ def test_only_the_spelling_that_is_typed_can_be_asked_for(orders: TestClient, ta
         and operation is item.get("get")
     }
     assert said == (set() if asked == own else {("integers", asked), ("prefer",)})
-
-
-def test_a_table_with_one_key_column_has_the_routes_with_the_key_in_the_path(orders: TestClient) -> None:
-    document = _document(orders, "by id")
-    assert "/v1/catalog/databases/shop/tables/by%20id/rows/{key}" in document["paths"]
 
 
 def test_names_that_mean_something_to_openapi_are_only_names(create: Create, shop: TestClient) -> None:
