@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from app.catalog.database import CatalogDatabase
-from app.core.errors import Conflict, ErrorCode, Invalid, NotFound
+from app.core.errors import Conflict, ErrorCode, NotFound
 from app.core.table.history import Table
 from app.core.table.options.entries import Integers
 from app.files.layout import Warehouse
@@ -89,6 +89,10 @@ def counted(before: Rows, after: Rows) -> dict[str, Any]:
 def reported(found: Comparison) -> dict[str, Any]:
     columns = {column.column: column.changed for column in found.columns}
     return {"added": found.added, "changed": found.changed, "removed": found.removed, "columns": columns}
+
+
+def narrowed(rows: Rows, *names: str) -> Rows:
+    return {key: {name: row[name] for name in names} for key, row in rows.items()}
 
 
 def check(found: Comparison, before: Rows, after: Rows, keys: Sequence[str] = ("id",)) -> None:
@@ -190,6 +194,8 @@ def test_values_of_every_type_differ_where_lookups_answer_another_one(site: Merg
         found = compare(site.warehouse, of_merge(site.database, table, done.id), sample=100)
         check(found, before, after)
         differed |= {column.column for column in found.columns if column.changed}
+        of_one = compare(site.warehouse, of_merge(site.database, table, done.id), ["i"], sample=100)
+        check(of_one, narrowed(before, "id", "i"), narrowed(after, "id", "i"))
         before = after
     assert differed == TYPES.keys()
     text = compare(site.warehouse, of_merge(site.database, table, done.id), ["i"], 100, Integers.TEXT)
@@ -210,24 +216,6 @@ def test_a_column_is_compared_as_the_later_snapshot_shows_it(database: CatalogDa
     assert (found.added, found.changed, found.removed, found.unchanged) == (0, 1, 0, 1)
     assert {column.column: column.changed for column in found.columns} == {"m": 1, "o": 1}
     assert found.sample[0].before == {"id": 2, "m": 2, "o": None}
-
-
-def test_columns_alone_are_compared_where_a_request_names_them(database: CatalogDatabase, site: MergeSite) -> None:
-    table = create_table(database, QUIET)
-    with pytest.raises(Invalid, match="unknown columns"):
-        compare(site.warehouse, of_merge_of(database, site, table, [{"id": 1, "n": 1}]), ["nosuch"])
-    compared = of_merge_of(database, site, table, [{"id": 1, "n": 2}, {"id": 2, "n": 2}])
-    found = compare(site.warehouse, compared, ["id"])
-    assert (found.added, found.changed, found.unchanged, list(found.columns)) == (1, 0, 1, [])
-    assert [(sample.became, sample.after) for sample in found.sample] == [(Became.ADDED, {"id": 2})]
-
-
-def of_merge_of(
-    database: CatalogDatabase, site: MergeSite, table: Table, records: Sequence[Mapping[str, Any]]
-) -> Compared:
-    """What a merge of the records is compared by."""
-    post(database, site.warehouse, *records)
-    return of_merge(database, table, merge_staged(database, site.warehouse, table.id).id)
 
 
 def test_many_keys_are_estimated_from_a_share_of_them(database: CatalogDatabase, site: MergeSite) -> None:

@@ -11,8 +11,6 @@ import pytest
 from app.core.errors import ErrorCode, Invalid, NotFound
 from app.core.plan.explaining.schema_words import NEW_RULES
 from app.core.table.history import BatchState, Table
-from app.core.table.upkeep.damage import DamagedFile
-from app.files.layout import staging_file
 from app.services.explaining.explain import Question, explain_row
 from app.services.explaining.explained import MOST_STEP_BYTES, ExplainedRow, StepKind
 from app.services.rows.lookups import Images
@@ -21,7 +19,7 @@ from app.services.tables.partitions import drop_partitions
 from app.services.tables.tables import alter_table
 from app.services.upkeep.sweeps import expire_snapshots
 from tests.catalog.builders import CATALOGS
-from tests.services.builders import QUIET, SUM, back_to, batches_of, compact, create_table, merge_staged, post
+from tests.services.builders import QUIET, SUM, back_to, compact, create_table, merge_staged, post
 
 WIDE = ("shop", "wide")
 
@@ -259,17 +257,6 @@ def test_a_total_that_is_outside_its_type_for_a_while_is_told_so(site: MergeSite
     assert [step.columns[0].after for step in explained.steps] == [big, None, big - 1]
     assert "outside" in explained.steps[1].columns[0].reason
     assert explained.exact
-
-
-def test_a_damaged_file_is_reported_as_everywhere(site: MergeSite, images: Images) -> None:
-    table = create_table(site.database, QUIET | SUM)
-    merge(site, table, {"id": 1, "n": 1})
-    [batch] = batches_of(site.database, table)
-    with open(site.warehouse.path(*staging_file(table.id, batch.file)), "r+b") as file:
-        file.seek(batch.size_bytes // 2)
-        file.write(b"\xff\xfe\xfd")
-    with pytest.raises(DamagedFile):
-        explain(site, images)
 
 
 def test_late_records_are_told_so(site: MergeSite, images: Images) -> None:

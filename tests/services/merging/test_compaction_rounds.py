@@ -12,7 +12,7 @@ import pytest
 
 from app.core.table.history import CatalogTask, Table, TaskKind, TaskState
 from app.kernel.tasks import Job, Progress, Result
-from app.services.merging.compaction_rounds import SMALL_BYTES, is_small_table, run_small_compactions
+from app.services.merging.compaction_rounds import SMALL_BYTES, run_small_compactions
 from app.services.merging.leases import Lease
 from app.services.rows.lookups import Images
 from app.services.shared.executor import MergeSite
@@ -158,12 +158,6 @@ def test_small_ones_of_other_tables_do_not_wait_until_a_large_one_is_over(site: 
         assert not succeeded(site, large, TaskKind.COMPACTION)
         executor.gate.set()
         assert until(lambda: bool(succeeded(site, large, TaskKind.COMPACTION)))
-
-
-def test_a_table_is_small_by_its_bytes(site: MergeSite) -> None:
-    small, large = table_of_two_runs(site), large_table(site)
-    with site.database.reading() as repository:
-        assert [is_small_table(repository, table.id) for table in (small, large)] == [True, False]
 
 
 def test_rows_that_unpack_to_much_are_read_and_written_a_window_at_a_time(site: MergeSite, images: Images) -> None:

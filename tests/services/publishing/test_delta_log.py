@@ -13,7 +13,6 @@ from deltalake import DeltaTable, QueryBuilder
 
 from app.catalog.database import CatalogDatabase
 from app.catalog.shared.models import merges
-from app.core.errors import Invalid
 from app.core.table.history import Table
 from app.core.table.published import Format
 from app.files.layout import Warehouse, delta_log
@@ -144,13 +143,6 @@ def test_a_table_that_begins_to_publish_when_it_is_compacted_is_published_at_onc
     assert not run_next_compaction(site, "compactor")
     set_options(site.database, table, {"delta.log-retained": "2 h"})
     assert publish(site.database, site.warehouse) == 0
-
-
-def test_a_column_that_cannot_be_published_is_refused_in_a_table_that_publishes(site: MergeSite) -> None:
-    create_table(site.database, PUBLISHED)
-    with pytest.raises(Invalid) as caught:
-        alter(site.database, {"action": "addColumn", "fieldNames": ["at"], "dataType": "TIME"})
-    assert [violation.code for violation in caught.value.violations] == ["not_in_delta"]
 
 
 def test_a_table_that_is_turned_off_stays_readable_as_it_was_and_goes_on_when_it_is_turned_on(site: MergeSite) -> None:

@@ -8,17 +8,6 @@ from app.core.errors import StagingFull, Unavailable
 from app.services.rows.scan_pages import ScanRoom
 
 
-def test_so_many_scans_have_a_place_and_the_next_is_told_to_come_again() -> None:
-    room = ScanRoom(most_scans=2)
-    with room.place():
-        with room.place(), pytest.raises(Unavailable, match="2 scans") as refused, room.place():
-            pass
-        assert refused.value.retry_seconds
-        assert refused.value.violations[0].fix
-        with room.place():
-            pass
-
-
 def test_staged_rows_of_all_scans_have_one_bound_and_are_given_back() -> None:
     room = ScanRoom(most_staged_bytes=10)
     with room.place() as first:

@@ -19,11 +19,8 @@ from app.files.named_files import file_of_batch
 from app.kernel.tasks import Job, Progress, Result
 from app.services.rows.kept_views import FAILED_SECONDS, Views
 from app.services.rows.lookups import Consistency, Images
-from app.services.rows.scans import parts, read_scan
-from app.services.rows.views import view_of
 from app.services.shared.damage import failure_of, named_files, read_again
 from app.services.shared.executor import MergeSite
-from app.services.snapshots.changelogs import read_page
 from app.services.upkeep.scrubs import verify
 from tests.services.builders import (
     QUIET,
@@ -143,27 +140,6 @@ def test_lookups_of_other_tokens_go_on_beside_a_damaged_file(site: MergeSite, im
                     answered += 1
     assert answered == 2 * in_second
     assert totals(site.database, images, table, range(40)) == [*range(40)]
-
-
-def test_a_scan_and_a_changelog_never_answer_from_a_damaged_file(site: MergeSite) -> None:
-    table = create_table(site.database, LOOKUP)
-    merged_rows(site, table, 1, 2, 3)
-
-    def scan() -> int:
-        with site.database.reading() as repository:
-            view = view_of(repository, repository.tables.get("shop", "wide"))
-        return sum(len(part) for _, part in parts(site.warehouse, read_scan(view, None, ())))
-
-    def changes() -> int:
-        found = read_page(site.database, site.warehouse, ("shop", "wide"), None, None, 100, one_schema=False)
-        return sum(len(change.rows) for change in found.changes)
-
-    for read, folder in ((scan, "runs"), (changes, "changelog")):
-        [file] = files_in(site.warehouse, table.id, folder)
-        for bad in (flipped(file, 10), flipped(file), gone(file)):
-            with bad, pytest.raises(DamagedFile, match=file.name):
-                read()
-        assert read() == 3
 
 
 def test_a_damaged_batch_is_told_to_who_wants_the_latest_and_to_no_other(site: MergeSite, images: Images) -> None:

@@ -14,7 +14,7 @@ from app.core.errors import ErrorCode, NotFound
 from app.core.table.history import Table, TaskState
 from app.services.rows.lookups import Images, get_row
 from app.services.shared.executor import MergeSite
-from app.services.snapshots.snapshots import find_snapshot, roll_back
+from app.services.snapshots.snapshots import roll_back
 from app.services.snapshots.tags import create_tag
 from app.services.upkeep.sweeps import expire_snapshots, sweep
 from tests.services import builders
@@ -125,21 +125,6 @@ def test_a_rollback_keeps_the_schema_and_the_old_snapshot_keeps_its_own(site: Me
     assert at(site, images, "3") == {"id": 1, "n": 1, "m": None}
     builders.merge(site, table, {"id": 1, "m": 7})
     assert at(site, images, "LATEST") == {"id": 1, "n": 1, "m": 7}
-
-
-def test_a_version_is_a_word_a_number_or_a_tag(site: MergeSite) -> None:
-    table = create_table(site.database, PATIENT)
-    merge(site, table, 1, 10)
-    with site.database.transaction() as repository:
-        create_tag(repository, table, "v1", 1)
-    with site.database.reading() as repository:
-        found = {version: find_snapshot(repository, table, version).id for version in ("v1", "+2", "002", "EARLIEST")}
-        assert found == {"v1": 1, "+2": 2, "002": 2, "EARLIEST": 1}
-        for version in ("earliest", "", "9" * 5000, "-1", "0", "3", "1.0", "v2"):
-            with pytest.raises(NotFound) as missing:
-                find_snapshot(repository, table, version)
-            assert missing.value.code is ErrorCode.SNAPSHOT_NOT_FOUND
-            assert "the earliest is 1, the latest 2" in missing.value.message
 
 
 @pytest.mark.slow(reason="threads race for a while")

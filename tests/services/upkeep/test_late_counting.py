@@ -294,18 +294,6 @@ def test_a_table_without_sequences_has_no_lanes(database: CatalogDatabase, site:
     assert list(report(database, table).lanes) == []
 
 
-def test_files_that_are_gone_are_not_counted(database: CatalogDatabase, site: MergeSite) -> None:
-    table = create(database, {"sequence.field": "s"})
-    send(database, site, "", {"id": 1, "s": 1})
-    merge = merge_staged(database, site.warehouse, table.id)
-    with database.reading() as repository:
-        [batch] = repository.batches.of_merge(merge.id)
-    site.warehouse.filesystem.delete_file(site.warehouse.path(*staging_file(table.id, batch.file)))
-    assert not count_late_records(site, [merge])
-    found = report(database, table)
-    assert (found.merges, found.counted, found.records) == (1, 0, 0)
-
-
 def test_merges_of_several_tables_share_a_job_and_one_that_cannot_be_counted_stops_no_other(
     database: CatalogDatabase, site: MergeSite
 ) -> None:

@@ -23,7 +23,10 @@ from tests.services.damaged import files_in, flip, flipped, gone
 
 TABLE = f"{TABLES}/wide"
 OPTIONS = {"changelog-producer": "lookup", "merge.max-staleness": "1 d", "num-sorted-run.compaction-trigger": "50"}
-READS = ["/rows?key=1", "/rows/1", "/rows:scan", "/rows:count?exact=true&filter=id.gt.0", "/changelog"]
+READS = [
+    *("/rows?key=1", "/rows/1", "/rows:scan", "/rows:count?exact=true&filter=id.gt.0", "/snapshots/1/changes"),
+    "/changelog",
+]
 
 
 class Shop:

@@ -78,10 +78,3 @@ def test_simulated_rows_and_reasons_have_the_same_form(shop: TestClient) -> None
     assert row["after"] == {"id": 1, "f": "NaN"}
     assert [step["after"]["f"] for step in row["steps"]] == [0.3, 0.3, "NaN"]
     assert row["steps"][1]["columns"][0]["reason"] == "sequence 0.1 < 0.3: ignored"
-
-
-@pytest.mark.parametrize("token", ["NaN", "Infinity", "-Infinity"])
-def test_bare_words_are_no_json(token: str, wide: TestClient) -> None:
-    body = f'{{"records": [{{"id": 1, "f": {token}}}]}}'
-    answer = wide.post(f"{WIDE}/batches", content=body, headers={"content-type": "application/json"})
-    assert (answer.status_code, answer.json()["errors"][0]["code"]) == (400, "not_json")

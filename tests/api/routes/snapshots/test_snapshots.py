@@ -56,12 +56,14 @@ def test_a_version_is_a_word_a_number_or_a_tag(shop: TestClient, merge: Merge) -
     merge({"id": 1})
     merge({"id": 2})
     shop.post(f"{TABLE}/tags", json={"tagName": "v 1+", "snapshotId": 1})
-    for version, number in {"1": 1, "EARLIEST": 1, "LATEST": 2, "v%201%2B": 1, "v+1%2B": 1}.items():
+    versions = {"1": 1, "EARLIEST": 1, "LATEST": 2, "v%201%2B": 1, "v+1%2B": 1, "%2B2": 2, "002": 2}
+    for version, number in versions.items():
         assert shop.get(f"{TABLE}/snapshots/{version}").json()["snapshot"]["id"] == number, version
-    missing = shop.get(f"{TABLE}/snapshots/7")
-    assert (missing.status_code, missing.json()["errorCode"]) == (404, "snapshot_not_found")
-    assert (missing.json()["resourceType"], missing.json()["resourceName"]) == ("SNAPSHOT", "7")
-    assert "the earliest is 1, the latest 2" in missing.json()["detail"]
+    for version in ("7", "3", "0", "-1", "1.0", "earliest", "v2"):
+        missing = shop.get(f"{TABLE}/snapshots/{version}")
+        assert (missing.status_code, missing.json()["errorCode"]) == (404, "snapshot_not_found"), version
+        assert (missing.json()["resourceType"], missing.json()["resourceName"]) == ("SNAPSHOT", version)
+        assert "the earliest is 1, the latest 2" in missing.json()["detail"]
 
 
 def test_a_snapshot_has_paimons_members_and_keyfolds_and_the_current_one_its_size(

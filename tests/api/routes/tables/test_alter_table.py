@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -90,10 +89,6 @@ def test_what_lookups_keep_of_a_table_is_not_shown_after_a_change(wide: TestClie
     wide.get(f"{WIDE}/rows", params={"key": 1})
     assert wide.delete(WIDE).status_code == 200
     assert wide.get(WIDE).status_code == 404
-
-
-def test_changes_are_read_without_a_content_type_as_paimons_python_client_sends_them(wide: TestClient) -> None:
-    assert wide.post(WIDE, content=json.dumps({"changes": [COMMENT]}).encode()).status_code == 200
 
 
 def test_changes_that_change_nothing_make_no_new_schema(wide: TestClient) -> None:
