@@ -60,10 +60,14 @@ def test_one_right_digest_excuses_no_wrong_one(wide: TestClient) -> None:
     assert post(wide, f"{digest(BODY)}, {digest(b'', 'sha-512')}").status_code == 400
 
 
-@pytest.mark.parametrize("header", ["sha-256", "sha-256=1", "sha-256=:A", "sha-256=(1 2)", "", 'sha-256="x"'])
-def test_a_digest_that_is_none_is_refused(wide: TestClient, header: str) -> None:
-    answer = post(wide, header)
-    assert (answer.status_code, [fault["code"] for fault in answer.json()["errors"]]) == (400, ["bad_header"])
+NO_DIGESTS = ["sha-256", "sha-256=1", "sha-256=:A", "sha-256=(1 2)", "", 'sha-256="x"']
+
+
+def test_a_digest_that_is_none_is_refused(wide: TestClient) -> None:
+    for header in NO_DIGESTS:
+        answer = post(wide, header)
+        assert answer.status_code == 400, header
+        assert [fault["code"] for fault in answer.json()["errors"]] == ["bad_header"], header
 
 
 @pytest.mark.parametrize(

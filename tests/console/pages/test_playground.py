@@ -78,24 +78,24 @@ def test_several_keys_removals_and_ignored_records_are_folded(browser: Browser) 
     assert "they give the same rows" in shown
 
 
-@pytest.mark.parametrize(
-    ("schema", "records", "reported"),
-    [
-        ("CREATE TABLE", '{"id": 1}', "CREATE TABLE"),
-        ("{", '{"id": 1}', "JSON"),
-        (GROUPS, "{", "record 1 is no JSON"),
-        (GROUPS, '{"id": "soon"}', "soon"),
-        (GROUPS, "", "1 to 200 records"),
-        (GROUPS, '{"id": 1}\n' * 201, "1 to 200 records"),
-        (GROUPS, '{"nosuch": 1}', "nosuch"),
-        (GROUPS, '{"id": 1, "n": 1.5}', "1.5"),
-        (GROUPS, '{"id": 1, "\\ud800": 1}', "column"),
-        (GROUPS, "[]", "object"),
-        (f"{GROUPS};{GROUPS.replace('TABLE t', 'TABLE u')}", '{"id": 1}', "leave one"),
-    ],
-)
-def test_what_cannot_be_folded_is_reported(browser: Browser, schema: str, records: str, reported: str) -> None:
-    assert reported in played(browser, records, schema=schema, status=400)
+NOT_FOLDED = [
+    ("CREATE TABLE", '{"id": 1}', "CREATE TABLE"),
+    ("{", '{"id": 1}', "JSON"),
+    (GROUPS, "{", "record 1 is no JSON"),
+    (GROUPS, '{"id": "soon"}', "soon"),
+    (GROUPS, "", "1 to 200 records"),
+    (GROUPS, '{"id": 1}\n' * 201, "1 to 200 records"),
+    (GROUPS, '{"nosuch": 1}', "nosuch"),
+    (GROUPS, '{"id": 1, "n": 1.5}', "1.5"),
+    (GROUPS, '{"id": 1, "\\ud800": 1}', "column"),
+    (GROUPS, "[]", "object"),
+    (f"{GROUPS};{GROUPS.replace('TABLE t', 'TABLE u')}", '{"id": 1}', "leave one"),
+]
+
+
+def test_what_cannot_be_folded_is_reported(browser: Browser) -> None:
+    for schema, records, reported in NOT_FOLDED:
+        assert reported in played(browser, records, schema=schema, status=400), (schema, records)
 
 
 def test_numbers_are_folded_and_sent_as_they_were_written(browser: Browser) -> None:

@@ -55,20 +55,21 @@ def test_every_option_and_function_has_a_row_of_its_own_and_no_other(browser: Br
     assert all(alias in rows[f"function-{name}"] for alias, name in ALIASES.items())
 
 
-@pytest.mark.parametrize(
-    ("name", "reported"),
-    [
-        ("sum", "null, 3, 5, 2, null → 10 INT"),
-        ("first_value", "null, 3, 5, 2, null → null INT"),
-        ("first_non_null_value", "null, 3, 5, 2, null → 3 INT"),
-        ("last_non_null_value", "null, 3, 5, 2, null → 2 INT"),
-        ("bool_and", "null, true, true, false, null → false BOOLEAN"),
-        ("listagg", "null, b, c, a, null → b,c,a STRING"),
-        ("nested_partial_update", "with nested-key = id"),
-    ],
-)
-def test_the_example_of_a_function_is_folded(browser: Browser, name: str, reported: str) -> None:
-    assert reported in rows_by_id(browser.get(REFERENCE).text)[f"function-{name}"]
+FOLDED = [
+    ("sum", "null, 3, 5, 2, null → 10 INT"),
+    ("first_value", "null, 3, 5, 2, null → null INT"),
+    ("first_non_null_value", "null, 3, 5, 2, null → 3 INT"),
+    ("last_non_null_value", "null, 3, 5, 2, null → 2 INT"),
+    ("bool_and", "null, true, true, false, null → false BOOLEAN"),
+    ("listagg", "null, b, c, a, null → b,c,a STRING"),
+    ("nested_partial_update", "with nested-key = id"),
+]
+
+
+def test_the_example_of_a_function_is_folded(browser: Browser) -> None:
+    rows = rows_by_id(browser.get(REFERENCE).text)
+    for name, reported in FOLDED:
+        assert reported in rows[f"function-{name}"], name
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -59,9 +59,12 @@ def test_a_page_that_is_paused_stands_still(table: MergedTable, browser: Browser
     assert changes_in(page)[0] == "-D 2 b null"
 
 
-@pytest.mark.parametrize(("until", "status"), [("9", 404), ("0", 400), ("x", 400), ("-1", 400), ("9" * 20, 400)])
-def test_a_pause_at_no_snapshot_is_reported(table: MergedTable, browser: Browser, until: str, status: int) -> None:
-    assert browser.get(f"{PAGE}?until={until}").status_code == status
+NO_SNAPSHOTS = [("9", 404), ("0", 400), ("x", 400), ("-1", 400), ("9" * 20, 400)]
+
+
+def test_a_pause_at_no_snapshot_is_reported(table: MergedTable, browser: Browser) -> None:
+    for until, status in NO_SNAPSHOTS:
+        assert browser.get(f"{PAGE}?until={until}").status_code == status, until
 
 
 def test_a_table_without_a_changelog_says_what_to_do(merged: Merged, browser: Browser) -> None:

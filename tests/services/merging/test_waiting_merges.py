@@ -67,10 +67,13 @@ def stats(site: MergeSite, table: Table) -> TableStats:
         return table_stats(repository, table)
 
 
-def test_they_wait_until_it_has_ended_and_lookups_have_their_batches(
+def test_merges_of_this_table_alone_wait_until_it_has_ended_and_lookups_have_their_batches(
     site: MergeSite, table: Table, images: Images
 ) -> None:
     assert not run_next_merge(site, "worker")
+    other = create_table(site.database, OPTIONS, name="other")
+    assert merges(site, other)
+    assert stats(site, other).merges_wait is None
     with site.database.reading() as repository:
         assert repository.rounds.waiting() == [], "nor in a round"
     assert totals(site.database, images, table, [1], latest=True) == [4]
@@ -84,12 +87,6 @@ def test_they_wait_until_it_has_ended_and_lookups_have_their_batches(
 def test_they_wait_while_it_runs_too(site: MergeSite) -> None:
     assert claim(site, "compactor", TaskKind.COMPACTION) is not None
     assert not run_next_merge(site, "worker")
-
-
-def test_other_tables_do_not_wait(site: MergeSite, table: Table) -> None:
-    other = create_table(site.database, OPTIONS, name="other")
-    assert merges(site, other)
-    assert stats(site, other).merges_wait is None
 
 
 def test_a_compaction_that_somebody_asked_for_stops_no_merge_below_the_trigger(site: MergeSite) -> None:

@@ -35,7 +35,9 @@ def found_by(site: MergeSite) -> list[Finding]:
     return list(verify(site.database, site.warehouse))
 
 
-def test_everything_that_the_catalog_names_is_read(site: MergeSite, table: Table) -> None:
+def test_everything_that_the_catalog_names_is_read_and_other_files_are_nobodys_loss(
+    site: MergeSite, table: Table
+) -> None:
     other = create_table(site.database, OPTIONS, name="other")
     post(site.database, site.warehouse, {"id": 1, "n": 1}, name="other")
     found = found_by(site)
@@ -44,6 +46,10 @@ def test_everything_that_the_catalog_names_is_read(site: MergeSite, table: Table
     assert kinds == [*[FileKind.CHANGELOG] * 2, FileKind.HISTORY, *[FileKind.RUN] * 2, FileKind.STAGING]
     assert set(kinds) == set(FileKind)
     assert [one.file.kind for one in found if one.file.table_id == other.id] == [FileKind.STAGING]
+
+    merged = files_in(site.warehouse, table.id, "staging")[0]
+    merged.unlink()
+    assert all(one.damage is None for one in found_by(site))
 
 
 def test_files_without_a_digest_have_the_one_of_their_bytes_once_they_were_read(site: MergeSite, table: Table) -> None:
@@ -75,12 +81,6 @@ def test_what_is_damaged_or_missing_is_found_and_kept_until_it_is_well(
     assert len(damage_of(site.database, table)) == 1
     assert all(one.damage is None for one in found_by(site))
     assert damage_of(site.database, table) == []
-
-
-def test_files_that_nobody_needs_are_nobodys_loss(site: MergeSite, table: Table) -> None:
-    merged = files_in(site.warehouse, table.id, "staging")[0]
-    merged.unlink()
-    assert all(one.damage is None for one in found_by(site))
 
 
 def test_what_is_known_to_be_damaged_is_looked_at_again_and_nothing_else(site: MergeSite, table: Table) -> None:

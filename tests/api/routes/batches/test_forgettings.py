@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
@@ -75,31 +74,29 @@ def test_forgettings_are_listed_newest_first_a_page_at_a_time(wide: object, shop
     assert shop.get(f"{T}/forgettings?pageToken=nowhere").status_code == 400
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        ({}, ("invalid_request", [("/keys", "missing")])),
-        ({"keys": []}, ("invalid_request", [("/keys", "too_short")])),
-        ({"keys": [{"id": 1}] * 1001}, ("invalid_request", [("/keys", "too_long")])),
-        ({"keys": [7]}, ("invalid_request", [("/keys/0", "dict_type")])),
+NO_KEYS: list[tuple[dict[str, Any], tuple[str, list[tuple[str, str]]]]] = [
+    ({}, ("invalid_request", [("/keys", "missing")])),
+    ({"keys": []}, ("invalid_request", [("/keys", "too_short")])),
+    ({"keys": [{"id": 1}] * 1001}, ("invalid_request", [("/keys", "too_long")])),
+    ({"keys": [7]}, ("invalid_request", [("/keys/0", "dict_type")])),
+    (
+        {"keys": [{"id": 1}, {"nr": 1}, {"id": "x"}, {"id": None}]},
         (
-            {"keys": [{"id": 1}, {"nr": 1}, {"id": "x"}, {"id": None}]},
-            (
-                "invalid_key",
-                [("/keys/1/nr", "unknown_column"), ("/keys/2/id", "wrong_type"), ("/keys/3/id", "is_null")],
-            ),
+            "invalid_key",
+            [("/keys/1/nr", "unknown_column"), ("/keys/2/id", "wrong_type"), ("/keys/3/id", "is_null")],
         ),
-        ({"keys": [{"id": 1}], "reference": "a\u0000b"}, ("invalid_request", [("/reference", "illegal_name")])),
-        ({"keys": [{"id": 1}], "reference": "x" * 2000}, ("invalid_request", [("/reference", "name_too_long")])),
-    ],
-)
-def test_what_is_no_list_of_keys_is_refused_with_every_fault(
-    body: Any, expected: tuple[str, list[tuple[str, str]]], wide: object, shop: TestClient
-) -> None:
-    status, code, found = faults(shop.post(f"{T}/rows:forget", json=body))
-    assert (status, code) == (400, expected[0])
-    assert [one[0] for one in found] == [one[0] for one in expected[1]], found
-    assert shop.get(f"{T}/forgettings").json()["forgettings"] == []
+    ),
+    ({"keys": [{"id": 1}], "reference": "a\u0000b"}, ("invalid_request", [("/reference", "illegal_name")])),
+    ({"keys": [{"id": 1}], "reference": "x" * 2000}, ("invalid_request", [("/reference", "name_too_long")])),
+]
+
+
+def test_what_is_no_list_of_keys_is_refused_with_every_fault(wide: object, shop: TestClient) -> None:
+    for body, expected in NO_KEYS:
+        status, code, found = faults(shop.post(f"{T}/rows:forget", json=body))
+        assert (status, code) == (400, expected[0]), body
+        assert [one[0] for one in found] == [one[0] for one in expected[1]], body
+        assert shop.get(f"{T}/forgettings").json()["forgettings"] == [], body
 
 
 def test_a_table_that_is_not_there_is_reported(shop: TestClient) -> None:

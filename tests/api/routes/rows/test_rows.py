@@ -251,20 +251,23 @@ def test_after_waits_for_exactly_that_batch(table: MakeTable, app: FastAPI) -> N
 ODD_LOOKUPS = ["key=1&key=2", "", "key=x", "key=1&columns=id,nope", "key=1&consistancy=merged", "key=1&consistency=x"]
 
 
-@pytest.mark.parametrize("query", ["key=1", "key=%31&columns=n", "key=1&columns=n&columns=id", "key=5", *ODD_LOOKUPS])
-def test_a_lookup_is_answered_directly_as_the_documented_route_answers_it(table: MakeTable, query: str) -> None:
+LOOKUPS = ["key=1", "key=%31&columns=n", "key=1&columns=n&columns=id", "key=5", *ODD_LOOKUPS]
+
+
+def test_a_lookup_is_answered_directly_as_the_documented_route_answers_it(table: MakeTable) -> None:
     rows = table(("id", "INT"), ("n", "INT"))
     rows.merge({"id": 1, "n": 1})
-    direct = rows.client.get(f"{ROWS}?{query}")
-    documented = rows.client.request("GET", f"{ROWS}?{query}", headers={"Content-Length": "0"})
-    answers = (direct, documented)
-    of_one = [re.sub(rb'"requestId":"[^"]*"', b"", answer.content) for answer in answers]
-    assert (direct.status_code, of_one[0]) == (documented.status_code, of_one[1])
-    reported = [
-        {name: one for name, one in headers_of(answer).items() if name != "content-length"} for answer in answers
-    ]
-    assert reported[0] == reported[1]
-    assert direct.status_code == (400 if query in ODD_LOOKUPS else 404 if query == "key=5" else 200)
+    for query in LOOKUPS:
+        direct = rows.client.get(f"{ROWS}?{query}")
+        documented = rows.client.request("GET", f"{ROWS}?{query}", headers={"Content-Length": "0"})
+        answers = (direct, documented)
+        of_one = [re.sub(rb'"requestId":"[^"]*"', b"", answer.content) for answer in answers]
+        assert (direct.status_code, of_one[0]) == (documented.status_code, of_one[1]), query
+        reported = [
+            {name: one for name, one in headers_of(answer).items() if name != "content-length"} for answer in answers
+        ]
+        assert reported[0] == reported[1], query
+        assert direct.status_code == (400 if query in ODD_LOOKUPS else 404 if query == "key=5" else 200), query
 
 
 def test_batch_get_answers_in_request_order_without_gaps(table: MakeTable) -> None:

@@ -127,8 +127,11 @@ def test_events_up_to_a_snapshot_end_there(wide: TestClient, merge: Merge) -> No
     assert [event["id"] for event in events] == ["2.0", "2.1", "2.2", "3.0"]
 
 
-@pytest.mark.parametrize("sent", [b"\xff", b"9" * 5000, b"-1.0", b"1.9999999999999999", b"0.0", b"1,2", b"1.0;"])
-def test_hostile_event_ids_are_refused(sent: bytes, wide: TestClient) -> None:
-    answer = wide.get(CHANGELOG, headers=[(b"Accept", b"text/event-stream"), (b"Last-Event-ID", sent)])
-    assert answer.status_code == 400
-    assert [fault["pointer"] for fault in answer.json()["errors"]] == ["/Last-Event-ID"]
+HOSTILE_IDS = [b"\xff", b"9" * 5000, b"-1.0", b"1.9999999999999999", b"0.0", b"1,2", b"1.0;"]
+
+
+def test_hostile_event_ids_are_refused(wide: TestClient) -> None:
+    for sent in HOSTILE_IDS:
+        answer = wide.get(CHANGELOG, headers=[(b"Accept", b"text/event-stream"), (b"Last-Event-ID", sent)])
+        assert answer.status_code == 400, sent
+        assert [fault["pointer"] for fault in answer.json()["errors"]] == ["/Last-Event-ID"], sent

@@ -45,13 +45,16 @@ def test_a_second_database_of_the_same_name_is_refused(shop: TestClient) -> None
     assert (response.json()["resourceType"], response.json()["resourceName"]) == ("DATABASE", "shop")
 
 
-@pytest.mark.parametrize("name", ["a", "a" * 255, "größe", "a b", "a+b", "50%", "a?b#c", "日本", "a:b", "~"])
-def test_any_other_name_is_created_shown_and_dropped(client: TestClient, name: str) -> None:
-    assert client.post(DATABASES, json={"name": name}).status_code == 200
-    path = f"{DATABASES}/{quote_plus(name)}"  # form encoding, as Paimon's clients encode path segments
-    assert client.get(path).json()["name"] == name
-    assert client.delete(path).status_code == 200
-    assert client.get(path).status_code == 404
+ODD_NAMES = ["a", "a" * 255, "größe", "a b", "a+b", "50%", "a?b#c", "日本", "a:b", "~"]
+
+
+def test_any_other_name_is_created_shown_and_dropped(client: TestClient) -> None:
+    for name in ODD_NAMES:
+        assert client.post(DATABASES, json={"name": name}).status_code == 200, name
+        path = f"{DATABASES}/{quote_plus(name)}"  # form encoding, as Paimon's clients encode path segments
+        assert client.get(path).json()["name"] == name, name
+        assert client.delete(path).status_code == 200, name
+        assert client.get(path).status_code == 404, name
 
 
 @pytest.mark.parametrize(
