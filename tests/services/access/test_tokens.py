@@ -196,10 +196,13 @@ def test_what_is_no_time_to_come_is_refused_with_every_other_fault(database: Cat
         assert repository.tokens.required() is False
 
 
-@pytest.mark.parametrize("name", ["", "a" * 101, "-a", "a b", "a/b", "ä", "a\n", "a*"])
-def test_a_token_has_a_plain_name(database: CatalogDatabase, name: str) -> None:
-    with pytest.raises(Invalid, match="name"):
-        create_token(database, name)
+NO_NAMES = ["", "a" * 101, "-a", "a b", "a/b", "ä", "a\n", "a*"]
+
+
+def test_a_token_has_a_plain_name(database: CatalogDatabase) -> None:
+    for name in NO_NAMES:
+        with pytest.raises(Invalid, match="name"):
+            pytest.fail(f"{name!r}: {create_token(database, name)}")
 
 
 def test_uses_are_written_together_and_not_by_the_request(database: CatalogDatabase) -> None:

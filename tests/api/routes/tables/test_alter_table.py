@@ -145,9 +145,12 @@ def test_what_is_missing_is_the_database_or_the_table(wide: TestClient) -> None:
             assert (answer.status_code, answer.json()["resourceType"]) == (404, kind)
 
 
-@pytest.mark.parametrize("body", [{}, {"changes": None}, {"changes": {"action": "x"}}, {"changes": "x"}, []])
-def test_a_body_without_a_list_of_changes_is_refused(wide: TestClient, body: Any) -> None:
-    assert wide.post(WIDE, json=body).status_code == 400
+NO_LISTS = [{}, {"changes": None}, {"changes": {"action": "x"}}, {"changes": "x"}, []]
+
+
+def test_a_body_without_a_list_of_changes_is_refused(wide: TestClient) -> None:
+    for body in NO_LISTS:
+        assert wide.post(WIDE, json=body).status_code == 400, body
 
 
 def test_validate_only_tells_the_same_faults_and_stores_nothing(wide: TestClient) -> None:
