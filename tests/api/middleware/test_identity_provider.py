@@ -78,3 +78,12 @@ def test_a_token_that_is_not_valid_is_401_with_its_reason(provider: Provider, cl
     assert "oidc" not in other.text
     for nonsense in ("a.b.c", "..", f"{'x' * 5000}.y.z"):
         assert client.get(DATABASES, headers=shown(nonsense)).status_code == 401
+
+
+def test_a_provider_that_does_not_answer_is_503_for_its_tokens_alone(provider: Provider, client: TestClient) -> None:
+    provider.answers = False
+    answer = client.get(DATABASES, headers=shown(provider.token(groups=["owners"])))
+    assert (answer.status_code, "cannot be reached" in answer.json()["detail"]) == (503, True)
+    token = create_token(client.app.state.parts.database, "ci")  # type: ignore[attr-defined]
+    time.sleep(0.2)
+    assert client.get(DATABASES, headers=shown(token)).status_code == 200

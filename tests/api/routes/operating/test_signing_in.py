@@ -76,6 +76,15 @@ def test_no_longer_than_the_token_itself(client: TestClient, app: FastAPI, token
     assert 590 < answer["expires_in"] <= 600
 
 
+def test_a_revoked_token_opens_nothing(client: TestClient, app: FastAPI, token: str) -> None:
+    create_token(app.state.parts.database, "other")
+    assert logged_in(client, token).status_code == 200
+    with app.state.parts.database.transaction() as repository:
+        repository.tokens.revoke("till")
+    assert logged_in(client, token).status_code == 401
+    assert client.post(RENEWAL, json={"jwt_refresh_token": token}).status_code == 401
+
+
 @pytest.mark.parametrize("body", ["form", "basic"])
 def test_a_client_of_oauth_is_given_its_token(client: TestClient, token: str, body: str) -> None:
     form = {"grant_type": "client_credentials", "scope": "whatever"}
