@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -112,6 +112,20 @@ def test_a_token_is_revoked_in_every_process_with_its_commit(
     with pytest.raises(Unauthorized):
         gate.check(first)
     assert gate.check(second).name == "second"
+
+
+def test_a_new_token_of_another_machine_is_known_before_the_gate_reads_all_again(
+    catalog_url: str, seconds: Seconds
+) -> None:
+    # Without a folder they have no marks in common.
+    with closing(CatalogDatabase(catalog_url)) as mine, closing(CatalogDatabase(catalog_url)) as others:
+        mine.migrate()
+        gate = TokenGate(mine, required=True, clock=seconds)
+        with pytest.raises(Unauthorized):
+            gate.check("Bearer unknown")
+        secret = create_token(others, "till")
+        seconds.time += 0.2
+        assert gate.check(f"Bearer {secret}").name == "till"
 
 
 def test_commits_of_tables_do_not_make_the_gate_ask(
