@@ -36,7 +36,8 @@ _LOST_CONDITIONS = (
     "RESPONSE_ALREADY_RECEIVED",  # a restarted server does not know the queries of its predecessor
 )
 _SILENT_CODES = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
-_LOST_CODES = (*_SILENT_CODES, grpc.StatusCode.UNAUTHENTICATED)
+# CANCELLED: the session of the job was replaced meanwhile, and its channel closed.
+_LOST_CODES = (*_SILENT_CODES, grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.CANCELLED)
 
 
 class JobCancelled(Cancelled):  # by request, not an error
@@ -354,8 +355,9 @@ def _use_connect_only() -> None:
 def _is_lost(error: Exception) -> bool:
     if isinstance(error, SparkConnectGrpcException) and error.getGrpcStatusCode() in _LOST_CODES:
         return True
-    if isinstance(error, grpc.RpcError):
-        return _code(error) in _LOST_CODES
+    call = error if isinstance(error, grpc.RpcError) else error.__context__  # PySpark may fail to read its status
+    if isinstance(call, grpc.RpcError) and _code(call) in _LOST_CODES:
+        return True
     return isinstance(error, PySparkException) and (error.getCondition() or "").startswith(_LOST_CONDITIONS)
 
 

@@ -204,6 +204,14 @@ def test_a_killed_server_fails_the_job_and_is_replaced_at_the_next_use(
     assert server.remote != killed
 
 
+def test_a_session_that_another_thread_replaces_fails_its_jobs_as_lost(connection: SparkConnection) -> None:
+    def replace(fraction: float, counts: Mapping[str, int]) -> None:
+        connection.close()
+
+    with pytest.raises(Unavailable, match="lost"), connection.job("replaced", replace) as spark:
+        _run_for_ever(spark)
+
+
 def test_two_connections_share_a_server(server: EmbeddedServer, connection: SparkConnection) -> None:
     other = SparkConnection(server)
     assert other.session().session_id != connection.session().session_id
