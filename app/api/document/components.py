@@ -100,10 +100,7 @@ _HEADERS: Final[Mapping[str, tuple[str, str]]] = {
     "X-Request-Id": ("string", "of this request, as the service's log has it"),
     "Idempotency-Replayed": ("string", "true: an earlier request with this key was answered so"),
     "Keyfold-Snapshot": ("integer", "the snapshot that is in the answer, 0 before the first merge"),
-    "Keyfold-Table": (
-        "string",
-        "the id of the table; one that was dropped and created again has another",
-    ),
+    "Keyfold-Table": ("string", "the id of the table; one that was dropped and created again has another"),
     "Keyfold-Schema": ("integer", "the schemaId of the columns in the answer"),
     "Keyfold-Batch": ("integer", "the number of the last batch that is in the answer"),
     "Keyfold-Set-Aside": ("integer", "batches that are in no answer, where there are any"),

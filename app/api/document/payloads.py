@@ -175,6 +175,9 @@ class RenameTable(Payload):
     destination: Identifier
 
 
+SchemaOfTable = Annotated[Schema, From(lambda table: table.schema.to_json())]
+
+
 class TableDetails(Audit):
     """A table. ``path`` is the folder of its files."""
 
@@ -184,7 +187,7 @@ class TableDetails(Audit):
     path: str
     is_external: Annotated[bool, From(lambda _: False)]
     schema_id: int
-    table_schema: Annotated[Schema, From(lambda table: table.schema.to_json())] = Field(alias="schema")
+    table_schema: SchemaOfTable = Field(alias="schema")
 
 
 class NumberedSchema(Answer):
@@ -192,7 +195,7 @@ class NumberedSchema(Answer):
 
     id: str
     schema_id: int
-    table_schema: Annotated[Schema, From(lambda table: table.schema.to_json())] = Field(alias="schema")
+    table_schema: SchemaOfTable = Field(alias="schema")
 
 
 class TableWarning(Answer):

@@ -131,11 +131,7 @@ class _IcebergFiles(VersionFiles):
             def forget(repository: Repository, known: Sequence[PublishedVersion]) -> None:
                 if known and known[0].version < first.version:
                     _, schemas = iceberg_versions(repository, first.table_id)
-                    written = [
-                        version
-                        for version in known
-                        if version.version >= first.version and version.written_at is not None
-                    ]
+                    written = [kept for kept in known if kept.version >= first.version and kept.written_at is not None]
                     write_metadata(warehouse, written, schemas)  # without the snapshots whose files now go
                 runs = {run for _, run in repository.snapshots.live_run_ids(first.table_id)}
                 changelogs = {name.partition("/")[0] for name in repository.changelogs.live_files(first.table_id)}

@@ -70,11 +70,11 @@ async def _followed(following: Following, lines: Lines) -> AsyncIterator[bytes]:
         pages = changes_from(following.database, following.warehouse, following.table, place, until)
         while (changes := await run_in_threadpool(_next, pages)) is not None:
             following.heads.check()
-            start, place = place, changes.after(len(changes.rows))
+            place = changes.after(len(changes.rows))
             if changes.table.schema_id != schema_id:
                 schema_id = changes.table.schema_id
                 named = json.dumps({"id": changes.table.id, "schemaId": schema_id}, separators=(",", ":"))
-                yield format_sse_event(data_str=named, event="schema", id=start.text)
+                yield format_sse_event(data_str=named, event="schema", id=changes.start.text)
             encoded = await run_in_threadpool(_encoded, changes, lines)
             changes = None  # for a slow reader only the text stays in memory
             yield encoded

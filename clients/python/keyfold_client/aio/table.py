@@ -140,7 +140,7 @@ class AsyncTable:
                 await self.schema(fresh=True)  # its key may have other names since
                 named = await self._named(every)
                 answer = await self._found(named[some], params)
-            found = [one["row"] for one in self._transport.read(answer)["rows"]]
+            found = [item["row"] for item in self._transport.read(answer)["rows"]]
             schema = await self._schema_of(answer)
             rows += [None if row is None else schema.row(row) for row in found]
         return rows

@@ -138,7 +138,7 @@ class Table:
                 self.schema(fresh=True)  # its key may have other names since
                 named = self._named(every)
                 answer = self._found(named[some], params)
-            found = [one["row"] for one in self._transport.read(answer)["rows"]]
+            found = [item["row"] for item in self._transport.read(answer)["rows"]]
             schema = self._schema_of(answer)
             rows += [None if row is None else schema.row(row) for row in found]
         return rows
